@@ -68,7 +68,7 @@ class Run:
 
     names = NAMES
     books_in_steps = True
-    """Whether what was taken for many is booked in steps, before commits."""
+    """Whether what was taken for many is applied in steps, before commits."""
 
     def __init__(
         self,

@@ -106,53 +106,53 @@ class LetsSubscribesOverrule(LogConsumer):
         return False
 
 
-class CommitsWhatIsBooked(LogConsumer):
-    def _settle_alike(self) -> tuple[Settled, ...]:
-        self.recent.clear()
+class CommitsBeforeApplying(LogConsumer):
+    def _bulk_acknowledgements(self) -> tuple[Settled, ...]:
+        self.fan_out.clear()
         return ()
 
 
-class PassesWhoHasBooked(LogConsumer):
+class PassesAppliedSessions(LogConsumer):
     def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
         super().__init__(cursor, last)
-        self.recent = ForgetsWhoHasBooked()
+        self.fan_out = ForgetsAppliedSessions()
 
 
 class PassesWhoLacks(LogConsumer):
     def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
         super().__init__(cursor, last)
-        self.recent = ForgetsWhoLacks()
+        self.fan_out = ForgetsWhoLacks()
 
 
-class NotesForWhoHasBooked(LogConsumer):
-    def acknowledged(self, durable: DurableSession, log_id: LogId, taken: FanOutRecord | None) -> None:
-        if taken is not None:
-            taken.open.discard(durable)
+class RecordsForAppliedSessions(LogConsumer):
+    def acknowledged(self, durable: DurableSession, log_id: LogId, record: FanOutRecord | None) -> None:
+        if record is not None:
+            record.open.discard(durable)
         else:
-            super().acknowledged(durable, log_id, taken)
+            super().acknowledged(durable, log_id, record)
 
 
-class BooksInSilence(LogConsumer):
+class AppliesInSilence(LogConsumer):
     def _regroup(self, durable: DurableSession) -> None:
         super()._regroup(durable)
         durable.owes = False
 
 
-class KeepsItsAudiences(LogConsumer):
-    def audience(self, patterns: Collection[str], hearing: Iterable[DurableSession]) -> SubscriberSet | None:
-        found = super().audience(patterns, hearing)
-        self.recent.version = -2
+class KeepsSubscriberSets(LogConsumer):
+    def subscriber_set(self, patterns: Collection[str], hearing: Iterable[DurableSession]) -> SubscriberSet | None:
+        found = super().subscriber_set(patterns, hearing)
+        self.fan_out.version = -2
         return found
 
     @property
-    def holds_still(self) -> bool:
-        self.recent.version = -2
-        return super().holds_still
+    def is_stable(self) -> bool:
+        self.fan_out.version = -2
+        return super().is_stable
 
 
 class TakesForAllBesideOthers(LogConsumer):
     @property
-    def holds_still(self) -> bool:
+    def is_stable(self) -> bool:
         return True
 
 
@@ -196,21 +196,21 @@ class RestsBetweenLetters(LogConsumer):
         return commit
 
 
-class PassesWhoWasBooked(FanOutBuffer):
-    def leave_behind(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
-        return super().leave_behind(upto, others & self.booked.keys())
+class PassesAppliedInSteps(FanOutBuffer):
+    def discard(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
+        return super().discard(upto, others & self.applied.keys())
 
 
-class BooksInStepsAndPasses(LogConsumer):
+class AppliesInStepsAndPasses(LogConsumer):
     def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
         super().__init__(cursor, last)
-        self.recent = PassesWhoWasBooked()
+        self.fan_out = PassesAppliedInSteps()
 
 
 class ForgetsWhoIsLeftBehind(LogConsumer):
-    def booking(self) -> Iterator[None]:
-        yield from super().booking()
-        self._left_behind = []
+    def apply_in_steps(self) -> Iterator[None]:
+        yield from super().apply_in_steps()
+        self._discarded = []
 
 
 class CountsWhatHasGone(LogConsumer):
@@ -257,56 +257,56 @@ class SettlesBeforeItTakes(DurableSession):
     def apply_pending(self) -> None:
         acknowledged, self.acknowledged = self.acknowledged, []
         for log_id in acknowledged:
-            self.booked.pop(log_id, None)
+            self.applied.pop(log_id, None)
         super().apply_pending()
 
 
 class SettlesAllThatWasTaken(DurableSession):
-    def _book(self, recent: FanOutBuffer) -> None:
-        for taken in recent.taken:
-            taken.open.discard(self)
-        super()._book(recent)
+    def _apply(self, fan_out: FanOutBuffer) -> None:
+        for record in fan_out.records:
+            record.open.discard(self)
+        super()._apply(fan_out)
 
 
-class BooksAgain(DurableSession):
-    def _book(self, recent: FanOutBuffer) -> None:
+class AppliesAgain(DurableSession):
+    def _apply(self, fan_out: FanOutBuffer) -> None:
         self.upto = 0
-        super()._book(recent)
+        super()._apply(fan_out)
 
 
 class TakesForEverybody(DurableSession):
-    def _book(self, recent: FanOutBuffer) -> None:
-        for taken in recent.taken:
-            if self not in taken.audience.sessions:
-                taken.open.add(self)
-        super()._book(recent)
+    def _apply(self, fan_out: FanOutBuffer) -> None:
+        for record in fan_out.records:
+            if self not in record.subscribers.sessions:
+                record.open.add(self)
+        super()._apply(fan_out)
 
 
 class SettlesForEverybody(DurableSession):
-    def _book(self, recent: FanOutBuffer) -> None:
-        for taken in recent.taken:
-            if self not in taken.open:
-                taken.audience = SubscriberSet([*taken.audience.sessions, self])
-        super()._book(recent)
+    def _apply(self, fan_out: FanOutBuffer) -> None:
+        for record in fan_out.records:
+            if self not in record.open:
+                record.subscribers = SubscriberSet([*record.subscribers.sessions, self])
+        super()._apply(fan_out)
 
 
-class ForgetsWhoHasBooked(FanOutBuffer):
-    def lacking(self) -> dict[DurableSession, None]:
-        self.booked.clear()
-        return super().lacking()
+class ForgetsAppliedSessions(FanOutBuffer):
+    def sessions_to_apply(self) -> dict[DurableSession, None]:
+        self.applied.clear()
+        return super().sessions_to_apply()
 
-    def leave_behind(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
-        self.booked.clear()
-        return super().leave_behind(upto, others)
+    def discard(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
+        self.applied.clear()
+        return super().discard(upto, others)
 
 
 class ForgetsWhoLacks(FanOutBuffer):
-    def lacking(self) -> dict[DurableSession, None]:
-        return dict(self.booked)
+    def sessions_to_apply(self) -> dict[DurableSession, None]:
+        return dict(self.applied)
 
 
 class BelievesInSubscriptions(DurableSession):
-    def is_owed_all(self, patterns: Collection[str], cursor: LogId) -> bool:
+    def receives_all(self, patterns: Collection[str], cursor: LogId) -> bool:
         return True
 
 
@@ -529,32 +529,32 @@ MUTATIONS = (
     Mutation("what is open for an ending session keeps the log", node=LeavesAtOnce, first=920),
     Mutation("a node starts at the lowest cursor of its sessions", node=StartsAtTheEnd),
     Mutation("closed intervals are taken until they are passed", node=TakesBesideNothing),
-    Mutation("a commit books first what was taken for many", node=CommitsWhatIsBooked),
-    Mutation("an audience is asked for anew when something has changed", node=KeepsItsAudiences),
-    Mutation("nothing is taken for an audience while somebody is beside it", node=TakesForAllBesideOthers),
+    Mutation("a commit applies first what was taken for many", node=CommitsBeforeApplying),
+    Mutation("a subscriber set is built again when something has changed", node=KeepsSubscriberSets),
+    Mutation("nothing is taken for a subscriber set while subscriptions close", node=TakesForAllBesideOthers),
     Mutation("the cursor goes to where a divided commit began", node=MovesToWhereverItIs),
     Mutation("what has ended ahead of the cursor is told when it moves", node=MovesWithoutWhoIsAhead),
     Mutation("what has ended keeps the log until it is told", node=NeedsWhatIsOpenNow),
     Mutation("letters that are withheld are told", node=ForgetsWhatItWithholds, first=150),
     Mutation("letters beyond what a commit may have are withheld", node=WithholdsNothing),
     Mutation("commits follow each other while letters are withheld", node=RestsBetweenLetters),
-    Mutation("who was booked in steps is not passed", node=BooksInStepsAndPasses),
-    Mutation("who is left behind in steps has settled", node=ForgetsWhoIsLeftBehind),
+    Mutation("a session that applied in steps is not passed", node=AppliesInStepsAndPasses),
+    Mutation("a session that is discarded in steps has settled", node=ForgetsWhoIsLeftBehind),
     Mutation("letters of a session that has gone are not counted", node=CountsWhatHasGone),
     Mutation("the message of a letter that is withheld is open", durable=WithholdsWithoutOpening),
     Mutation("what was spilled is not opened a second time", durable=OpensWhatWasSpilled, first=230),
     Mutation("a letter that is withheld waits for the cursor", durable=ReleasesAhead),
     Mutation("a letter that is not told keeps its message in the log", durable=NeedsNothingForLetters),
-    Mutation("what was taken is booked before what was acknowledged", durable=SettlesBeforeItTakes),
+    Mutation("what was taken is applied before what was acknowledged", durable=SettlesBeforeItTakes),
     Mutation("nothing is settled but what was acknowledged", durable=SettlesAllThatWasTaken),
-    Mutation("who has booked a message settles it himself", node=NotesForWhoHasBooked),
-    Mutation("who has booked a message is not passed", node=PassesWhoHasBooked, first=6930),
-    Mutation("who lacks a message is not passed", node=PassesWhoLacks),
-    Mutation("who settles what is booked is in the commit", node=BooksInSilence, first=125),
-    Mutation("what a session has booked it does not book again", durable=BooksAgain),
-    Mutation("a message is booked by its audience only", durable=TakesForEverybody),
-    Mutation("a message is settled by its audience only", durable=SettlesForEverybody),
-    Mutation("in an audience are only sessions that are owed all", durable=BelievesInSubscriptions),
+    Mutation("a session that has applied a message settles it itself", node=RecordsForAppliedSessions),
+    Mutation("a session that has applied a message is not passed", node=PassesAppliedSessions, first=6930),
+    Mutation("a session with an open record is not passed", node=PassesWhoLacks),
+    Mutation("a session that settles what it has applied is in the commit", node=AppliesInSilence, first=125),
+    Mutation("what a session has applied it does not apply again", durable=AppliesAgain),
+    Mutation("a message is applied by its subscribers only", durable=TakesForEverybody),
+    Mutation("a message is settled by its subscribers only", durable=SettlesForEverybody),
+    Mutation("in a subscriber set are only sessions that receive all", durable=BelievesInSubscriptions),
     Mutation("`at` stays until the node has reached it", durable=PassesItsOwnCursor, first=104),
     Mutation("an adopted session takes nothing up to `at`", durable=IgnoresItsOwnCursor, first=46),
     Mutation("an interval is forgotten when the stored cursor has passed it", durable=ForgetsIntervalsEarly),

@@ -71,14 +71,14 @@ class Server:
         self.busy: set[tuple[SessionName, str]] = set()
         """Subscriptions that are being changed, and (with "") sessions that come or go."""
         self.is_committing = False
-        self.booking: Iterator[None] = iter(())
+        self.applying: Iterator[None] = iter(())
         """The steps that come before the next commit."""
         self.is_asleep = False
         self.is_gone = False
         self._received: dict[DurableSession, set[LogId]] = {}
         self._newest: dict[tuple[DurableSession, str], LogId] = {}
-        self._audiences: dict[str, tuple[int, SubscriberSet]] = {}
-        """By channel, who gets all that comes, and since which version of `LogConsumer.recent`."""
+        self._subscriber_sets: dict[str, tuple[int, SubscriberSet]] = {}
+        """By channel, who gets all that comes, and since which version of `LogConsumer.fan_out`."""
         self._sent: dict[DurableSession, list[tuple[LogId, FanOutRecord | None]]] = {}
         """What the client of a session was sent at once, and has not acknowledged."""
         self._answered: defaultdict[SessionName, set[LogId]] = defaultdict(set)
@@ -102,7 +102,7 @@ class Server:
         """All has been adopted."""
         self.node = self.node_class(self.node_class.starting_cursor(self.records.values(), self.last))
         self.node.most_changes = 2  # few sessions stand for many: commits are divided
-        self.node.most_letters = self.node.most_booked = 1
+        self.node.most_letters = self.node.max_applied = 1
         for record in self.records.values():
             durable = self.durable_class.adopted(record)
             self.node.add(durable)
@@ -275,31 +275,31 @@ class Server:
         waiting = PendingMessage(0, len(logged.body), logged.channel, known.priority, known.expires)
         # As the log appender does: a message that expires is taken session by session, for each has to know when.
         is_usual = is_bounded and logged.id % 4 and not known.expires
-        audience = self._audience(logged.channel) if is_usual else None
-        taken = None if audience is None else node.take_for(audience, logged.id, waiting)
-        if audience is not None and taken is not None:
-            for durable in audience.sessions:
+        subscriber_set = self._subscriber_set(logged.channel) if is_usual else None
+        record = None if subscriber_set is None else node.take_for(subscriber_set, logged.id, waiting)
+        if subscriber_set is not None and record is not None:
+            for durable in subscriber_set.sessions:
                 self._came(durable, logged)
-                self._send(durable, logged, taken)
+                self._send(durable, logged, record)
             return
         hearing = [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
         for durable in node.take(logged.id, patterns, waiting, hearing):
             self._came(durable, logged)
             self._deliver(durable, logged, is_bounded=is_bounded)
 
-    def _audience(self, channel: str) -> SubscriberSet | None:
-        """As `broker.durability.audiences` has it."""
+    def _subscriber_set(self, channel: str) -> SubscriberSet | None:
+        """As `SubscriberCache` has it."""
         node, patterns = self.serving, MATCHING[channel]
-        if not node.holds_still:
+        if not node.is_stable:
             return None
-        known = self._audiences.get(channel)
-        if known is not None and known[0] == node.recent.version:
+        known = self._subscriber_sets.get(channel)
+        if known is not None and known[0] == node.fan_out.version:
             return known[1]
-        found = node.audience(
+        found = node.subscriber_set(
             patterns, [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
         )
         if found is not None:
-            self._audiences[channel] = (node.recent.version, found)
+            self._subscriber_sets[channel] = (node.fan_out.version, found)
         return found
 
     def _came(self, durable: DurableSession, logged: Logged) -> None:
@@ -309,15 +309,15 @@ class Server:
             raise Broken(f"{logged.id} came to {durable.name} after {newest} of the same channel")
         self._newest[durable, logged.channel] = logged.id
 
-    def _send(self, durable: DurableSession, logged: Logged, taken: FanOutRecord | None = None) -> None:
+    def _send(self, durable: DurableSession, logged: Logged, record: FanOutRecord | None = None) -> None:
         """It goes out at once, and nobody looks at the session."""
-        self._sent.setdefault(durable, []).append((logged.id, taken))
+        self._sent.setdefault(durable, []).append((logged.id, record))
 
     def acknowledge(self) -> None:
         """The clients acknowledge what they were sent at once."""
         for durable, sent in self._sent.items():
-            for log_id, taken in sent:
-                self.serving.acknowledged(durable, log_id, taken)
+            for log_id, record in sent:
+                self.serving.acknowledged(durable, log_id, record)
                 self._answered[durable.name].add(log_id)
         self._sent.clear()
 
@@ -376,14 +376,14 @@ class Server:
 
     def book(self) -> None:
         """Do one step of what comes before a commit, or begin with it."""
-        if not self.is_committing and next(self.booking, self) is self:
-            self.booking = self.serving.booking()
+        if not self.is_committing and next(self.applying, self) is self:
+            self.applying = self.serving.apply_in_steps()
 
     def commit(self) -> None:
         if self.is_committing:
             return
         node = self.serving
-        for _ in self.booking:
+        for _ in self.applying:
             pass
         was_divided = node.is_divided
         commit = node.commit()
@@ -402,8 +402,8 @@ class Server:
         if commit is not None and node._withholding and not node.has_more:
             raise Broken("letters are withheld, and no commit follows at once")
         pending = sum(len(each.letters) + each.letters.withheld for each in node.sessions.values() if each.letters)
-        if node.recent.letters.size != pending:
-            raise Broken(f"{pending} letters are pending, and {node.recent.letters.size} are counted")
+        if node.fan_out.letters.size != pending:
+            raise Broken(f"{pending} letters are pending, and {node.fan_out.letters.size} are counted")
 
     def _look_for_more(self, node: LogConsumer) -> None:
         """There is nothing to commit: then the store knows of all that has ended up to the cursor."""

@@ -1,4 +1,4 @@
-"""What is taken for many sessions at once: booked when somebody looks, and never differently from one by one."""
+"""What is taken for many sessions at once: applied when something reads it, and never differently from one by one."""
 
 import pytest
 
@@ -31,19 +31,19 @@ def served(*durables: DurableSession, cursor: int = 10) -> LogConsumer:
     return node
 
 
-def audience(node: LogConsumer, *durables: DurableSession) -> SubscriberSet:
-    found = node.audience(A, durables)
+def subscriber_set(node: LogConsumer, *durables: DurableSession) -> SubscriberSet:
+    found = node.subscriber_set(A, durables)
     assert found is not None
     return found
 
 
-def take(node: LogConsumer, audience: SubscriberSet, *ids: int) -> None:
+def take(node: LogConsumer, subscriber_set: SubscriberSet, *ids: int) -> None:
     for each in ids:
-        assert node.take_for(audience, LogId(each), PendingMessage(0, 5)) is not None
+        assert node.take_for(subscriber_set, LogId(each), PendingMessage(0, 5)) is not None
 
 
 def acknowledge(node: LogConsumer, durable: DurableSession, *ids: int) -> None:
-    noted = {taken.id: taken for taken in node.recent.taken}
+    noted = {record.id: record for record in node.fan_out.records}
     for each in map(LogId, ids):
         node.acknowledged(durable, each, noted.get(each))
 
@@ -60,21 +60,21 @@ class TestTaking:
     def test_what_is_taken_for_all_is_open_for_each(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
         node = served(joe, ann)
-        take(node, audience(node, joe, ann), 11, 12)
+        take(node, subscriber_set(node, joe, ann), 11, 12)
         assert (list(joe.open), list(ann.open)) == ([11, 12], [11, 12])
         assert (len(joe), joe.size, joe.low, node.cursor) == (2, 10, 11, 12)
 
     def test_others_do_not_have_it(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
         node = served(joe, ann)
-        take(node, audience(node, joe), 11)
-        take(node, audience(node, joe, ann), 12)
+        take(node, subscriber_set(node, joe), 11)
+        take(node, subscriber_set(node, joe, ann), 12)
         assert (list(joe.open), list(ann.open)) == ([11, 12], [12])
 
     def test_one_that_looks_does_not_get_it_twice(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        all_of_them = audience(node, joe)
+        all_of_them = subscriber_set(node, joe)
         for each in (11, 12, 13):
             take(node, all_of_them, each)
             assert joe.settle(LogId(each))
@@ -83,13 +83,13 @@ class TestTaking:
     def test_what_was_taken_before_is_not_taken(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        assert node.take_for(audience(node, joe), LogId(10), PendingMessage()) is None
+        assert node.take_for(subscriber_set(node, joe), LogId(10), PendingMessage()) is None
         assert not joe.open
 
     def test_nobody_has_to_hear_it(self) -> None:
         node = served()
-        take(node, audience(node), 11)
-        assert not node.recent.taken
+        take(node, subscriber_set(node), 11)
+        assert not node.fan_out.records
         commit = node.commit()
         assert commit is not None
         assert (commit.cursor, commit.low, commit.settled) == (11, 11, ())
@@ -98,21 +98,21 @@ class TestTaking:
         joe = session(a=3)
         node = LogConsumer(LogId(10), LogId(11))
         node.add(joe)
-        take(node, audience(node, joe), 11, 12)
+        take(node, subscriber_set(node, joe), 11, 12)
         assert [each.attempts for each in joe.open.values()] == [1, 0]
 
     def test_a_session_that_comes_later_has_not_heard_it(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
         node = served(joe)
-        take(node, audience(node, joe), 11)
+        take(node, subscriber_set(node, joe), 11)
         node.add(ann)
-        take(node, audience(node, joe, ann), 12)
+        take(node, subscriber_set(node, joe, ann), 12)
         assert list(ann.open) == [12]
 
     def test_what_came_beside_the_log_may_be_newer(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        all_of_them = audience(node, joe)
+        all_of_them = subscriber_set(node, joe)
         take(node, all_of_them, 11)
         joe.arrived(LogId(13), PendingMessage(0, 7))
         take(node, all_of_them, 12)
@@ -123,33 +123,33 @@ class TestTaking:
     def test_one_who_looks_seldom_books_before_it_is_too_much(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        node.most_owed = 50
-        take(node, audience(node, joe), *range(11, 11 + 51))
-        assert len(node.recent.taken) == 1
-        assert len(joe.booked) == 50
+        node.max_pending = 50
+        take(node, subscriber_set(node, joe), *range(11, 11 + 51))
+        assert len(node.fan_out.records) == 1
+        assert len(joe.applied) == 50
         assert len(joe) == 51
 
 
-class TestBookingInSteps:
+class TestApplyInSteps:
     def test_no_step_books_more_than_it_may(self) -> None:
         durables = [session(f"client/joe/{number}", a=3) for number in range(1, 8)]
         node = served(*durables)
-        take(node, audience(node, *durables), 11)
-        node.most_booked = 4
-        steps = node.booking()
-        booked = [sum(durable.upto == 1 for durable in durables) for _ in steps]
-        assert booked == [2, 4, 6, 7]
-        assert node.recent.taken == []
+        take(node, subscriber_set(node, *durables), 11)
+        node.max_applied = 4
+        steps = node.apply_in_steps()
+        applied = [sum(durable.upto == 1 for durable in durables) for _ in steps]
+        assert applied == [2, 4, 6, 7]
+        assert node.fan_out.records == []
         assert [each.is_dirty for each in durables] == [True] * 7
 
     def test_what_others_have_settled_is_told_with_the_next_commit(self) -> None:
         joe, eve, ann = (session(f"client/joe/{number}", a=3) for number in (1, 2, 3))
         node = served(joe, eve, ann)
-        take(node, audience(node, joe, eve, ann), 11)
+        take(node, subscriber_set(node, joe, eve, ann), 11)
         acknowledge(node, joe, 11)
-        steps = node.booking()
+        steps = node.apply_in_steps()
         next(steps)
-        take(node, audience(node, joe, eve, ann), 12)
+        take(node, subscriber_set(node, joe, eve, ann), 12)
         assert eve.open
         for _ in steps:
             pass
@@ -167,9 +167,9 @@ class TestFitting:
     def test_it_books_only_if_in_doubt(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        take(node, audience(node, joe), 11, 12)
+        take(node, subscriber_set(node, joe), 11, 12)
         assert joe.fits(10)
-        assert not joe.booked
+        assert not joe.applied
         acknowledge(node, joe, 11)
         assert not joe.fits(4)
         assert joe.fits(5)
@@ -185,7 +185,7 @@ class TestAcknowledging:
     def test_what_was_taken_and_acknowledged_is_settled(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
         node = served(joe, ann)
-        take(node, audience(node, joe, ann), 11, 12)
+        take(node, subscriber_set(node, joe, ann), 11, 12)
         for each in (joe, ann):
             acknowledge(node, each, 11, 12)
         assert ended(node) == [Disposition(each.name, EndReason.SETTLED, (LogId(11), LogId(12))) for each in (joe, ann)]
@@ -195,7 +195,7 @@ class TestAcknowledging:
     def test_nothing_else_is(self, ids: tuple[int, ...]) -> None:
         joe = session(a=3)
         node = served(joe)
-        take(node, audience(node, joe), 11, 12)
+        take(node, subscriber_set(node, joe), 11, 12)
         acknowledge(node, joe, *ids)
         assert list(joe.open) == [each for each in (11, 12) if each not in ids]
         ((_, reason, settled),), _ = joe.take_ended()
@@ -204,7 +204,7 @@ class TestAcknowledging:
     def test_what_was_open_before_stays(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        all_of_them = audience(node, joe)
+        all_of_them = subscriber_set(node, joe)
         take(node, all_of_them, 11)
         assert node.commit() is not None
         take(node, all_of_them, 12)
@@ -216,8 +216,8 @@ class TestAcknowledging:
     def test_by_two_audiences(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
         node = served(joe, ann)
-        take(node, audience(node, joe, ann), 11)
-        take(node, audience(node, joe), 12)
+        take(node, subscriber_set(node, joe, ann), 11)
+        take(node, subscriber_set(node, joe), 12)
         acknowledge(node, joe, 11, 12)
         acknowledge(node, ann, 11)
         assert [(each.session, each.ids) for each in ended(node)] == [
@@ -236,7 +236,7 @@ class TestAcknowledging:
     def test_what_others_have_acknowledged_stays_open(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
         node = served(joe, ann)
-        take(node, audience(node, joe, ann), 11)
+        take(node, subscriber_set(node, joe, ann), 11)
         acknowledge(node, joe, 11)
         commit = node.commit()
         assert commit is not None
@@ -260,7 +260,7 @@ class TestSettlingAlike:
     def test_a_commit_tells_once_what_many_have_settled(self) -> None:
         joe, ann, eve = session(a=3), session("client/ann/1", a=3), session("client/eve/1", a=3)
         node = served(joe, ann, eve)
-        take(node, audience(node, joe, ann, eve), 11, 12)
+        take(node, subscriber_set(node, joe, ann, eve), 11, 12)
         for each in (joe, ann):
             acknowledge(node, each, 11, 12)
         acknowledge(node, eve, 11)
@@ -272,7 +272,7 @@ class TestSettlingAlike:
     def test_again_and_again(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=3)
         node = served(joe, ann)
-        all_of_them = audience(node, joe, ann)
+        all_of_them = subscriber_set(node, joe, ann)
         for number in (11, 12, 13):
             take(node, all_of_them, number)
             for each in (joe, ann):
@@ -283,7 +283,7 @@ class TestSettlingAlike:
     def test_who_was_behind_joins_when_all_has_been_told(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        all_of_them = audience(node, joe)
+        all_of_them = subscriber_set(node, joe)
         take(node, all_of_them, 11)
         assert settled(node)[1] == {}
         take(node, all_of_them, 12)
@@ -296,7 +296,11 @@ class TestSettlingAlike:
     def test_by_what_was_taken_for_whom(self) -> None:
         joe, ann, eve, sam = (session(f"client/{name}/1", a=3) for name in ("joe", "ann", "eve", "sam"))
         node = served(joe, ann, eve, sam)
-        all_of_them, some, one = audience(node, joe, ann, eve, sam), audience(node, joe, ann), audience(node, eve)
+        all_of_them, some, one = (
+            subscriber_set(node, joe, ann, eve, sam),
+            subscriber_set(node, joe, ann),
+            subscriber_set(node, eve),
+        )
         for number, hearing in ((11, some), (12, all_of_them), (13, some), (14, one)):
             take(node, hearing, number)
         for each in (joe, ann):
@@ -312,8 +316,8 @@ class TestSettlingAlike:
     def test_not_of_one_that_lacks_what_it_heard_by_another_audience(self, ids: tuple[int, ...]) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=3)
         node = served(joe, ann)
-        take(node, audience(node, joe, ann), 11)
-        take(node, audience(node, joe), 12)
+        take(node, subscriber_set(node, joe, ann), 11)
+        take(node, subscriber_set(node, joe), 12)
         acknowledge(node, ann, 11)
         acknowledge(node, joe, *ids)
         commit, alike = settled(node)
@@ -324,7 +328,7 @@ class TestSettlingAlike:
     def test_of_one_who_heard_by_two_audiences_and_was_behind(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=3)
         node = served(joe, ann)
-        both, one = audience(node, joe, ann), audience(node, joe)
+        both, one = subscriber_set(node, joe, ann), subscriber_set(node, joe)
         take(node, both, 11)
         take(node, one, 12)
         assert list(joe.open) == [11, 12]
@@ -338,7 +342,7 @@ class TestSettlingAlike:
     def test_not_of_one_that_has_been_looked_at(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        take(node, audience(node, joe), 11)
+        take(node, subscriber_set(node, joe), 11)
         assert len(joe) == 1
         acknowledge(node, joe, 11)
         commit, alike = settled(node)
@@ -347,7 +351,7 @@ class TestSettlingAlike:
     def test_not_of_one_of_whom_more_is_to_be_told(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        take(node, audience(node, joe), 11)
+        take(node, subscriber_set(node, joe), 11)
         acknowledge(node, joe, 11)
         joe.bury(PendingDeadLetter(joe.name, LogId(11), "user.update.error", "no"))
         node.touch(joe)
@@ -359,7 +363,7 @@ class TestLeaving:
     def test_a_session_that_leaves_has_booked_what_it_is_owed(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
         node = served(joe, ann)
-        take(node, audience(node, joe, ann), 11)
+        take(node, subscriber_set(node, joe, ann), 11)
         acknowledge(node, ann, 11)
         node.drop(joe)
         assert ended(node) == [Disposition(ann.name, EndReason.SETTLED, (LogId(11),))]
@@ -369,36 +373,36 @@ class TestLeaving:
     def test_what_it_acknowledges_afterwards_is_booked_too(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        take(node, audience(node, joe), 11)
+        take(node, subscriber_set(node, joe), 11)
         node.leave(joe)
         acknowledge(node, joe, 11)
         assert not joe.open
 
 
-class TestAudiences:
+class TestSubscriberSets:
     def test_who_is_not_owed_all_is_in_none(self) -> None:
         node = served(session("client/ann/1", a=3))
         (ann,) = node.sessions.values()
         for unsure in (session(b=3), session(a=11), adopted(11, a=3), adopted(3, [11], a=3)):
             node.add(unsure)
-            assert node.audience(A, [ann, unsure]) is None
+            assert node.subscriber_set(A, [ann, unsure]) is None
             node.drop(unsure)
-            assert node.audience(A, [unsure]) is None
-        assert node.audience(A, [ann]) is not None
-        assert node.audience(B, [ann]) is None
+            assert node.subscriber_set(A, [unsure]) is None
+        assert node.subscriber_set(A, [ann]) is not None
+        assert node.subscriber_set(B, [ann]) is None
 
     def test_a_session_that_ends_is_in_none(self) -> None:
         joe = session(a=3)
         node = served(joe)
         node.ending(joe, LogId(10))
-        assert node.audience(A, [joe]) is None
-        assert not node.holds_still
+        assert node.subscriber_set(A, [joe]) is None
+        assert not node.is_stable
 
     def test_a_name_that_comes_back_is_another_session(self) -> None:
         record = SessionRecord(SessionName("client/joe/1"), {}, subscriptions={"/a": LogId(3)})
         node = served(DurableSession.adopted(record))
         (joe,) = node.sessions.values()
-        take(node, audience(node, joe), 11)
+        take(node, subscriber_set(node, joe), 11)
         node.drop(joe)
         again = session(a=3)
         node.add(again)
@@ -407,20 +411,20 @@ class TestAudiences:
     def test_whatever_may_change_it_changes_the_version(self) -> None:
         joe, ann = session(a=3), session("client/ann/1")
         node = served(joe)
-        versions = [node.recent.version]
+        versions = [node.fan_out.version]
 
         def has_changed() -> bool:
-            versions.append(node.recent.version)
+            versions.append(node.fan_out.version)
             return versions[-1] > versions[-2]
 
         node.add(ann)
         assert has_changed()
         pending = node.subscribing(ann, ["/a"])
         assert has_changed()
-        assert not node.holds_still
+        assert not node.is_stable
         node.answered(pending, {"/a": (LogId(10), None)})
         assert has_changed()
-        assert node.holds_still
+        assert node.is_stable
         pending = node.unsubscribing(ann, ["/a"])
         assert has_changed()
         node.unanswered(pending)
@@ -431,13 +435,13 @@ class TestAudiences:
         assert has_changed()
         node.drop(ann)
         assert has_changed()
-        take(node, audience(node, joe), 11)
+        take(node, subscriber_set(node, joe), 11)
         assert not has_changed()
 
     def test_a_late_answer_finds_what_was_taken_for_all(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        all_of_them = audience(node, joe)
+        all_of_them = subscriber_set(node, joe)
         pending = node.subscribing(joe, ["/*"])
         node.take(LogId(11), A, PendingMessage(0, 5), [])
         take(node, all_of_them, 12)

@@ -474,13 +474,13 @@ class TestDividedCommits:
 
     def test_what_all_have_settled_alike_is_told_when_the_cursor_moves(self) -> None:
         served = self.served(6)
-        audience = served.node.audience(A, served.durables)
-        assert audience is not None
-        taken = served.node.take_for(audience, LogId(11), PendingMessage(0, 5))
+        subscriber_set = served.node.subscriber_set(A, served.durables)
+        assert subscriber_set is not None
+        record = served.node.take_for(subscriber_set, LogId(11), PendingMessage(0, 5))
         other = session("client/eve/1", b=3)
         served.node.add(other)
         for durable in served.durables[:1]:
-            served.node.acknowledged(durable, LogId(11), taken)
+            served.node.acknowledged(durable, LogId(11), record)
         commits = [served.committed()]
         while served.node.has_more:
             commits.append(served.committed())
@@ -502,10 +502,10 @@ class TestDividedCommits:
 
     def test_what_was_taken_for_many_can_be_booked_before(self) -> None:
         served = self.served(6)
-        audience = served.node.audience(A, served.durables)
-        assert audience is not None
-        served.node.take_for(audience, LogId(11), PendingMessage(0, 5))
-        for _ in served.node.booking():
+        subscriber_set = served.node.subscriber_set(A, served.durables)
+        assert subscriber_set is not None
+        served.node.take_for(subscriber_set, LogId(11), PendingMessage(0, 5))
+        for _ in served.node.apply_in_steps():
             pass
         commits = [served.committed()]
         while served.node.has_more:

@@ -19,7 +19,7 @@ NOTE = "forgotten"
 forgetting = Service("forgetting")
 _owed = count(1)
 _wants = DurableSession.wants
-_is_owed_all = DurableSession.is_owed_all
+_receives_all = DurableSession.receives_all
 
 
 def _forgets(self: DurableSession, patterns: Collection[str], log_id: LogId) -> bool:
@@ -31,8 +31,8 @@ def _forgets(self: DurableSession, patterns: Collection[str], log_id: LogId) -> 
 
 
 def _is_asked_each_time(self: DurableSession, patterns: Collection[str], cursor: LogId) -> bool:
-    return self.name != RECEIVER and _is_owed_all(self, patterns, cursor)
+    return self.name != RECEIVER and _receives_all(self, patterns, cursor)
 
 
 DurableSession.wants = _forgets  # type: ignore[method-assign]
-DurableSession.is_owed_all = _is_asked_each_time  # type: ignore[method-assign]
+DurableSession.receives_all = _is_asked_each_time  # type: ignore[method-assign]

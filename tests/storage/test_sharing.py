@@ -42,7 +42,7 @@ def test_shared_message_is_in_one_place_in_any_interleaving(client: redis.Redis,
 class RemembersWhatIsGivenBack(DurableSession):
     def requeue(self, log_id: LogId) -> None:
         waiting = self.inbox.pop(log_id)
-        self.booked_size -= waiting.size
+        self.applied_size -= waiting.size
 
 
 class TellsWhatIsGivenBack(DurableSession):

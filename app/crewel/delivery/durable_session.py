@@ -103,8 +103,8 @@ class DurableSession(PendingDeliveries):
         sent = {} if sent is None else sent
         durable._stored = record.open
         durable._stored_inbox = set(record.inbox)
-        durable.booked = {each: _sent(record.open[each], sent) for each in sorted(record.open)}
-        durable.booked_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
+        durable.applied = {each: _sent(record.open[each], sent) for each in sorted(record.open)}
+        durable.applied_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
         messages = {**record.open, **record.inbox}
         durable._stored_notices = dict(record.notices)
         durable.notices = {place: PendingMessage(1, channel=channel) for channel, place in record.notices.items()}
@@ -113,7 +113,7 @@ class DurableSession(PendingDeliveries):
             rank_of(each, waiting.priority) for each, waiting in (*messages.items(), *durable.notices.items())
         )
         durable.place_notices()
-        durable.booked_size = sum(waiting.size for waiting in messages.values())
+        durable.applied_size = sum(waiting.size for waiting in messages.values())
         durable.expiry = _first_expiry(messages.values())
         if record.at is not None:
             durable.floor = record.at
@@ -145,7 +145,7 @@ class DurableSession(PendingDeliveries):
 
     def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
         """Whether an entry at this place, on a channel that these patterns match, is owed and not yet accounted for. Of one
-        that was taken before, only one that has caught up knows."""
+        that was taken before, only one that has applied its records knows."""
         if log_id <= self._newest and self._has_had(log_id):
             return False
         if self.ending is not None and log_id > self.ending:
@@ -157,8 +157,8 @@ class DurableSession(PendingDeliveries):
                 return True
         return any(start < log_id <= until and pattern in patterns for pattern, start, until in self.closing)
 
-    def is_owed_all(self, patterns: Collection[str], cursor: LogId) -> bool:
-        """Whether it is owed every entry beyond this place on a channel that these patterns match, as things are."""
+    def receives_all(self, patterns: Collection[str], cursor: LogId) -> bool:
+        """Whether it receives every entry beyond this place on a channel that these patterns match, as things are."""
         if self.is_fenced or self.ending is not None or self._newest > cursor or self.floor > cursor:
             return False
         return any(pattern in self.since and self.since[pattern] <= cursor for pattern in patterns)
@@ -181,8 +181,8 @@ class DurableSession(PendingDeliveries):
         if log_id > self._newest:
             self._newest = log_id
         else:  # found late, by a subscription that was pending: `open` is kept in the order of the log
-            self.booked = {each: self.open[each] for each in sorted(self.open)}
-        self.booked_size += waiting.size
+            self.applied = {each: self.open[each] for each in sorted(self.open)}
+        self.applied_size += waiting.size
         if waiting.expires:
             self._note_expiry(waiting.expires)
 
@@ -279,7 +279,7 @@ class DurableSession(PendingDeliveries):
         if waiting is None:
             waiting = self.inbox.pop(log_id, None)
         if waiting is not None:
-            self.booked_size -= waiting.size
+            self.applied_size -= waiting.size
         return waiting
 
     def note(self, log_id: LogId, reason: EndReason) -> None:
@@ -297,7 +297,7 @@ class DurableSession(PendingDeliveries):
         if message is None:
             waiting = self._pop(letter.id) or waiting
         if self.letters is None:
-            self.letters = PendingDeadLetters(None if self._recent is None else self._recent.letters)
+            self.letters = PendingDeadLetters(None if self._fan_out is None else self._fan_out.letters)
         self.letters.add(letter, waiting)
 
     def detach(self) -> None:
@@ -314,13 +314,13 @@ class DurableSession(PendingDeliveries):
             self._put_beside(log_id)
             if waiting is not None:
                 self.inbox[log_id] = waiting
-        self.booked_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+        self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
 
     def _put_beside(self, log_id: LogId) -> None:
         self._stored_inbox.add(log_id)
         self._newest = max(self._newest, log_id)
-        if self._recent is not None:
-            self._recent.version += 1  # it may lie beyond what was taken
+        if self._fan_out is not None:
+            self._fan_out.version += 1  # it may lie beyond what was taken
 
     def arrived(self, log_id: LogId, waiting: PendingMessage) -> bool:
         """The store has put a message into the inbox; False if that is known."""
@@ -330,8 +330,8 @@ class DurableSession(PendingDeliveries):
         self._put_beside(log_id)
         self.inbox[log_id] = waiting
         if not is_newest:
-            self.booked_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
-        self.booked_size += waiting.size
+            self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+        self.applied_size += waiting.size
         if waiting.expires:
             self._note_expiry(waiting.expires)
         return True
@@ -343,7 +343,7 @@ class DurableSession(PendingDeliveries):
         waiting = self.inbox.pop(log_id, None)
         self._stored_inbox.discard(log_id)
         if waiting is not None:
-            self.booked_size -= waiting.size
+            self.applied_size -= waiting.size
 
     def attempted(self, log_id: LogId, times: int) -> None:
         """The message, if it is open, has been sent so many times since the session came here."""
@@ -406,7 +406,7 @@ class DurableSession(PendingDeliveries):
         """About how many messages the next commit opens; those that are only looked at count for a part."""
         stored = len(self._stored) + len(self._stored_inbox)
         letters = 0 if self.letters is None else len(self.letters) + self.letters.withheld // _LOOKED_AT
-        return max(0, len(self.booked) + len(self.booked_inbox) - stored) + letters
+        return max(0, len(self.applied) + len(self.applied_inbox) - stored) + letters
 
     @property
     def withholds(self) -> bool:
@@ -417,7 +417,7 @@ class DurableSession(PendingDeliveries):
         """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
         self.apply_pending()
-        has_more = self.booked or self._stored or self._stored_inbox or self.closing or self.was_adopted
+        has_more = self.applied or self._stored or self._stored_inbox or self.closing or self.was_adopted
         if not (has_more or self._stored_notices or self.letters) and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
         in_step = self.was_adopted and cursor >= self.floor

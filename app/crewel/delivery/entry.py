@@ -13,19 +13,19 @@ from crewel.qos.update import ERASED, FAILED, POINT_TO_POINT, Origin, counts_dow
 
 class Entry:
     """A message as its receivers get it. It does not change any more, for all its receivers share it; one that needs another
-    form gets an entry of its own. What counts its body (`weight`) and what the engine notes of it (`taken`) come later."""
+    form gets an entry of its own. What counts its body (`weight`) and the engine's record (`fan_out_record`) come later."""
 
     __slots__ = (
         "begun",
         "channel",
         "ends",
         "expires",
+        "fan_out_record",
         "is_oneway",
         "lazy",
         "origin",
         "position",
         "priority",
-        "taken",
         "to",
         "weight",
         "wire",
@@ -51,8 +51,8 @@ class Entry:
         """Its place in the log; 0 if it is not stored."""
         self.weight: object | None = None
         """What counts its body among all that waits in memory; None until a queue takes it."""
-        self.taken: FanOutRecord | None = None
-        """What the engine has noted of it, if it was taken for all receivers at once."""
+        self.fan_out_record: FanOutRecord | None = None
+        """What the engine has recorded of it, if it was taken for all receivers at once."""
         self.origin = origin
         """Where it comes from, for receivers that ask for it; None if there are none."""
         self.begun = b""
@@ -88,7 +88,7 @@ class Entry:
         entry.lazy = lazy
         entry.wire = b'%b,"id":"%d"}' % (body[:-1], position) if position else body
         entry.position = position
-        entry.taken = None
+        entry.fan_out_record = None
         entry.origin = origin
         entry.begun = b""
         entry.weight = None
@@ -136,7 +136,7 @@ class Entry:
         """What memory keeps of a stored message whose receiver is away: its place. It is never sent."""
         entry = cls.__new__(cls)
         entry.channel, entry.lazy, entry.wire = "", False, b""
-        entry.position, entry.taken = position, None
+        entry.position, entry.fan_out_record = position, None
         entry.origin, entry.begun, entry.weight = None, b"", None
         entry.priority, entry.expires, entry.to = NORMAL, 0, ""
         entry.is_oneway, entry.ends = False, 0

@@ -29,7 +29,7 @@ class SubscriberSet:
 
     def __init__(self, sessions: Iterable[DurableSession]) -> None:
         self.sessions: Mapping[DurableSession, None] = dict.fromkeys(sessions)
-        self.recent: list[FanOutRecord] = []
+        self.records: list[FanOutRecord] = []
         """Their records in the buffer."""
 
     @cached_property
@@ -37,7 +37,7 @@ class SubscriberSet:
         """The names of all of them."""
         return tuple(each.name for each in self.sessions)
 
-    def names_but(self, others: Set[DurableSession]) -> tuple[SessionName, ...]:
+    def names_except(self, others: Set[DurableSession]) -> tuple[SessionName, ...]:
         """The names of all but these."""
         if self.sessions.keys().isdisjoint(others):
             return self.names
@@ -47,15 +47,15 @@ class SubscriberSet:
 class FanOutRecord:
     """One message that was taken for a set of subscribers."""
 
-    __slots__ = ("audience", "id", "number", "open", "waiting")
+    __slots__ = ("id", "number", "open", "subscribers", "waiting")
 
-    def __init__(self, number: int, log_id: LogId, waiting: PendingMessage, audience: SubscriberSet) -> None:
+    def __init__(self, number: int, log_id: LogId, waiting: PendingMessage, subscribers: SubscriberSet) -> None:
         self.number = number
         """How many were ever taken, with this one."""
         self.id = log_id
         self.waiting = waiting
-        self.audience = audience
-        self.open = set(audience.sessions)
+        self.subscribers = subscribers
+        self.open = set(subscribers.sessions)
         """The sessions that have not acknowledged it. It says nothing of a session that has applied it."""
 
 
@@ -66,18 +66,18 @@ NO_RECIPIENTS: Final = FanOutRecord(0, LogId(0), PendingMessage(), SubscriberSet
 class FanOutBuffer:
     """The records that the sessions of one node share."""
 
-    __slots__ = ("audiences", "booked", "letters", "owed", "size", "taken", "upto", "version")
+    __slots__ = ("applied", "deliveries", "letters", "records", "size", "subscriber_sets", "upto", "version")
 
     def __init__(self) -> None:
-        self.taken: list[FanOutRecord] = []
+        self.records: list[FanOutRecord] = []
         """The records, in the order of the log."""
         self.upto = 0
         """How many were ever taken: the number of the last one."""
-        self.audiences: list[SubscriberSet] = []
+        self.subscriber_sets: list[SubscriberSet] = []
         """The sets that have a record."""
-        self.booked: dict[DurableSession, None] = {}
+        self.applied: dict[DurableSession, None] = {}
         """The sessions that have applied one of the records."""
-        self.owed = 0
+        self.deliveries = 0
         """How many deliveries are recorded: one for each message and session."""
         self.size = 0
         """Bytes of the recorded messages: no session has more that it has not applied."""
@@ -86,60 +86,60 @@ class FanOutBuffer:
         self.version = 0
         """Changes whenever another message might have other subscribers."""
 
-    def take(self, log_id: LogId, waiting: PendingMessage, audience: SubscriberSet) -> FanOutRecord:
+    def take(self, log_id: LogId, waiting: PendingMessage, subscribers: SubscriberSet) -> FanOutRecord:
         """The message is open for all of them."""
         self.upto += 1
-        taken = FanOutRecord(self.upto, log_id, waiting, audience)
-        if not audience.recent:
-            self.audiences.append(audience)
-        audience.recent.append(taken)
-        self.taken.append(taken)
-        self.owed += len(audience.sessions)
+        record = FanOutRecord(self.upto, log_id, waiting, subscribers)
+        if not subscribers.records:
+            self.subscriber_sets.append(subscribers)
+        subscribers.records.append(record)
+        self.records.append(record)
+        self.deliveries += len(subscribers.sessions)
         self.size += waiting.size
-        return taken
+        return record
 
-    def everybody(self) -> dict[DurableSession, None]:
+    def sessions(self) -> dict[DurableSession, None]:
         """All sessions of the records."""
-        return dict.fromkeys(chain.from_iterable(audience.sessions for audience in self.audiences))
+        return dict.fromkeys(chain.from_iterable(subscribers.sessions for subscribers in self.subscriber_sets))
 
-    def lacking(self) -> dict[DurableSession, None]:
+    def sessions_to_apply(self) -> dict[DurableSession, None]:
         """The sessions for which a record is open, and those that have applied one."""
-        lacking = dict(self.booked)
-        for audience in self.audiences:
-            some: set[DurableSession] = set().union(*(taken.open for taken in audience.recent))
+        found = dict(self.applied)
+        for subscribers in self.subscriber_sets:
+            some: set[DurableSession] = set().union(*(record.open for record in subscribers.records))
             if some:
-                lacking.update((each, None) for each in audience.sessions if each in some)
-        return lacking
+                found.update((each, None) for each in subscribers.sessions if each in some)
+        return found
 
-    def leave_behind(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
+    def discard(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
         """Forget the records up to this number. `others` have applied them, like the sessions in `applied`.
         Returns what all other sessions have settled."""
         settled = []
-        for audience in self.audiences:
-            ids = tuple(taken.id for taken in audience.recent if taken.number <= upto)
-            names = audience.names_but(others | self.booked.keys()) if ids else ()
+        for subscribers in self.subscriber_sets:
+            ids = tuple(record.id for record in subscribers.records if record.number <= upto)
+            names = subscribers.names_except(others | self.applied.keys()) if ids else ()
             if names:
                 settled.append(Settled(ids, names))
-            audience.recent = [taken for taken in audience.recent if taken.number > upto]
-        for taken in self.taken:
-            if taken.number <= upto:
-                self.owed -= len(taken.audience.sessions)
-                self.size -= taken.waiting.size
-                taken.open.clear()  # its message may wait in queues for long
-        self.taken = [taken for taken in self.taken if taken.number > upto]
-        self.audiences = [audience for audience in self.audiences if audience.recent]
+            subscribers.records = [record for record in subscribers.records if record.number > upto]
+        for record in self.records:
+            if record.number <= upto:
+                self.deliveries -= len(record.subscribers.sessions)
+                self.size -= record.waiting.size
+                record.open.clear()  # its message may wait in queues for long
+        self.records = [record for record in self.records if record.number > upto]
+        self.subscriber_sets = [subscribers for subscribers in self.subscriber_sets if subscribers.records]
         return settled
 
     def clear(self) -> None:
         """Each session has applied all records, or need not."""
-        for taken in self.taken:
-            taken.open.clear()  # its message may wait in queues for long
-        for audience in self.audiences:
-            audience.recent = []
-        self.taken.clear()
-        self.audiences.clear()
-        self.booked.clear()
-        self.owed = self.size = 0
+        for record in self.records:
+            record.open.clear()  # its message may wait in queues for long
+        for subscribers in self.subscriber_sets:
+            subscribers.records = []
+        self.records.clear()
+        self.subscriber_sets.clear()
+        self.applied.clear()
+        self.deliveries = self.size = 0
 
 
 class PendingDeliveries:
@@ -147,12 +147,12 @@ class PendingDeliveries:
 
     __slots__ = (
         "_ended",
+        "_fan_out",
         "_newest",
-        "_recent",
         "acknowledged",
-        "booked",
-        "booked_inbox",
-        "booked_size",
+        "applied",
+        "applied_inbox",
+        "applied_size",
         "notices",
         "upto",
     )
@@ -160,18 +160,18 @@ class PendingDeliveries:
     def __init__(self) -> None:
         self.acknowledged: list[LogId] = []
         """What its client has acknowledged of the applied messages, until that is applied too."""
-        self.booked_size = 0
+        self.applied_size = 0
         """Bytes of all that is open, without records that are not applied."""
-        self.booked: dict[LogId, PendingMessage] = {}
+        self.applied: dict[LogId, PendingMessage] = {}
         """What is open in the log, without records that are not applied."""
-        self.booked_inbox: dict[LogId, PendingMessage] = {}
+        self.applied_inbox: dict[LogId, PendingMessage] = {}
         """What is open in the inbox, outside the log."""
         self.notices: dict[LogId, PendingMessage] = {}
         """Notices that topics were erased, which wait like messages and are none: by their places."""
         self._newest = LogId(0)
         """Nothing beyond this has been open here, or is accounted for; without records that are not applied."""
         self._ended: dict[EndReason, list[LogId]] = {}
-        self._recent: FanOutBuffer | None = None
+        self._fan_out: FanOutBuffer | None = None
         """The records of its node, while it has one."""
         self.upto = 0
         """The number of the last record that is applied here, or was discarded."""
@@ -180,74 +180,74 @@ class PendingDeliveries:
     def open(self) -> dict[LogId, PendingMessage]:
         """What waits for it in the log."""
         self.apply_pending()
-        return self.booked
+        return self.applied
 
     @property
     def inbox(self) -> dict[LogId, PendingMessage]:
         """What waits for it in the inbox, outside the log."""
         self.apply_pending()
-        return self.booked_inbox
+        return self.applied_inbox
 
     @property
     def size(self) -> int:
         """Bytes of all that is open."""
         self.apply_pending()
-        return self.booked_size
+        return self.applied_size
 
     def fits(self, most: int) -> bool:
         """Whether all that is open has at most so many bytes. Records are applied only if that is not certain without them."""
-        ahead = 0 if self._recent is None else self._recent.size
-        return self.booked_size + ahead <= most or self.size <= most
+        ahead = 0 if self._fan_out is None else self._fan_out.size
+        return self.applied_size + ahead <= most or self.size <= most
 
-    def attach(self, recent: FanOutBuffer) -> None:
+    def attach(self, fan_out: FanOutBuffer) -> None:
         """A node has it from now on."""
-        self._recent = recent
-        self.upto = recent.upto
-        recent.version += 1
+        self._fan_out = fan_out
+        self.upto = fan_out.upto
+        fan_out.version += 1
 
     def detach(self) -> None:
         """The node has it no more."""
         self.apply_pending()
-        if self._recent is not None:
-            self._recent.version += 1
-            self._recent = None
+        if self._fan_out is not None:
+            self._fan_out.version += 1
+            self._fan_out = None
 
     def apply_pending(self) -> None:
         """Apply the records, and then the acknowledgements."""
-        recent = self._recent
-        if recent is not None and self.upto != recent.upto:
-            self._book(recent)
+        fan_out = self._fan_out
+        if fan_out is not None and self.upto != fan_out.upto:
+            self._apply(fan_out)
         if self.acknowledged:
             acknowledged, self.acknowledged = self.acknowledged, []
             self.settle_all(acknowledged)
 
-    def _book(self, recent: FanOutBuffer) -> None:
-        first = max(0, len(recent.taken) - (recent.upto - self.upto))  # those before were discarded
-        self.upto = recent.upto
+    def _apply(self, fan_out: FanOutBuffer) -> None:
+        first = max(0, len(fan_out.records) - (fan_out.upto - self.upto))  # those before were discarded
+        self.upto = fan_out.upto
         settled = []
-        for taken in recent.taken[first:]:
-            if self in taken.open:
-                self.booked[taken.id] = taken.waiting
-                self.booked_size += taken.waiting.size
-            elif self in taken.audience.sessions:
-                settled.append(taken.id)
+        for record in fan_out.records[first:]:
+            if self in record.open:
+                self.applied[record.id] = record.waiting
+                self.applied_size += record.waiting.size
+            elif self in record.subscribers.sessions:
+                settled.append(record.id)
             else:
                 continue
-            if taken.id > self._newest:  # else a message in the inbox is newer
-                self._newest = taken.id
+            if record.id > self._newest:  # else a message in the inbox is newer
+                self._newest = record.id
         if settled:
             self._ended.setdefault(EndReason.SETTLED, []).extend(settled)
-        if first < len(recent.taken):
-            recent.booked[cast("DurableSession", self)] = None
+        if first < len(fan_out.records):
+            fan_out.applied[cast("DurableSession", self)] = None
 
     def settle_all(self, ids: Iterable[LogId]) -> None:
         """These messages have been answered OK; those that are not open are left alone."""
-        opened, inbox = self.open, self.booked_inbox
+        opened, inbox = self.open, self.applied_inbox
         settled = self._ended.setdefault(EndReason.SETTLED, [])
         for log_id in ids:
             waiting = opened.pop(log_id, None) or inbox.pop(log_id, None)
             if waiting is not None:
-                self.booked_size -= waiting.size
+                self.applied_size -= waiting.size
                 settled.append(log_id)
             elif self.notices:
                 self.notices.pop(log_id, None)

@@ -32,8 +32,8 @@ MOST_CHANGES: Final = 500
 """Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
 _MOST_OPENED: Final = 2000
 """Messages that one commit opens, if it can be divided: about as long."""
-_MOST_BOOKED: Final = 10_000
-"""Messages that one step books: about as long."""
+_MAX_APPLIED: Final = 10_000
+"""Pending deliveries that one step applies: about as long."""
 
 _Found = tuple[list[Change], list[Disposition], list[PendingDeadLetter]]
 """What is to be told of some sessions."""
@@ -50,7 +50,8 @@ class LogConsumer(PendingSubscriptions):
         self._committed = self._low = cursor
         self._number = 0
         self.most_changes, self.most_opened = MOST_CHANGES, _MOST_OPENED
-        self.most_letters, self.most_owed, self.most_booked = MAX_DEAD_LETTER_COST, MAX_PENDING_DELIVERIES, _MOST_BOOKED
+        self.most_letters = MAX_DEAD_LETTER_COST
+        self.max_pending, self.max_applied = MAX_PENDING_DELIVERIES, _MAX_APPLIED
         self.has_more = False
         """Whether another commit should follow the last one at once."""
         # A commit that is divided: where the cursor will be, the sessions to be looked at before, and with the last part.
@@ -63,9 +64,7 @@ class LogConsumer(PendingSubscriptions):
         self._letters_are_next = False
         self.has_withheld_only = False
         """Whether the last commit has only letters that were withheld: what has ended since is told by a later one."""
-        self._left_behind: list[
-            Settled
-        ] = []  # what goes into the next commit that moves the cursor, of who booked nothing
+        self._discarded: list[Settled] = []  # of sessions that did not apply it: for the commit that moves the cursor
         self._dirty: dict[DurableSession, None] = {}
         self._owing: dict[
             DurableSession, LogId
@@ -84,7 +83,7 @@ class LogConsumer(PendingSubscriptions):
     def add(self, durable: DurableSession) -> None:
         """The node owns this session. One that was adopted must come before anything beyond its `floor` is taken."""
         self.sessions[durable.name] = durable
-        durable.attach(self.recent)
+        durable.attach(self.fan_out)
         if durable.was_adopted:
             self._behind[durable] = None
             self._low = min(self._low, durable.floor)
@@ -134,7 +133,7 @@ class LogConsumer(PendingSubscriptions):
     def ending(self, durable: DurableSession, until: LogId) -> None:
         """The store has begun the end of this session: it is owed nothing beyond this entry."""
         durable.ending = until
-        self.recent.version += 1
+        self.fan_out.version += 1
         self._beside[durable] = None
         self.touch(durable)
 
@@ -146,16 +145,16 @@ class LogConsumer(PendingSubscriptions):
         self.touch(durable)
 
     def take(
-        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, hearing: Iterable[DurableSession]
+        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, receivers: Iterable[DurableSession]
     ) -> list[DurableSession]:
-        """Take the next entry: it is open now for each session returned. `hearing` are the sessions that the index of
+        """Take the next entry: it is open now for each session returned. `receivers` are the sessions that the index of
         subscriptions finds. An entry at or before the cursor was taken before, and nobody gets it."""
         if log_id <= self.cursor:
             return []
         taken = []
         if log_id <= self._inherited:
             waiting = waiting._replace(attempts=1)
-        for durable in hearing:
+        for durable in receivers:
             if durable.wants(patterns, log_id):
                 durable.take(log_id, waiting)
                 if not durable.is_dirty:
@@ -169,74 +168,74 @@ class LogConsumer(PendingSubscriptions):
         return taken
 
     @property
-    def holds_still(self) -> bool:
-        """Whether the index of subscriptions shows everybody who is owed something."""
+    def is_stable(self) -> bool:
+        """Whether the index of subscriptions shows all receivers."""
         return not (self._beside or self._pending)
 
-    def audience(self, patterns: Collection[str], hearing: Iterable[DurableSession]) -> SubscriberSet | None:
-        """Those who hear these patterns by the index of subscriptions, if all of them are owed whatever is taken from now on,
-        while it `holds_still` and `recent.version` is the same. None if that cannot be said."""
-        audience = SubscriberSet(hearing)
-        return audience if all(each.is_owed_all(patterns, self.cursor) for each in audience.sessions) else None
+    def subscriber_set(self, patterns: Collection[str], receivers: Iterable[DurableSession]) -> SubscriberSet | None:
+        """The sessions that the index of subscriptions finds for these patterns, if each receives all that is taken from now
+        on, while this `is_stable` and `fan_out.version` is the same. None if that cannot be said."""
+        found = SubscriberSet(receivers)
+        return found if all(each.receives_all(patterns, self.cursor) for each in found.sessions) else None
 
-    def take_for(self, audience: SubscriberSet, log_id: LogId, waiting: PendingMessage) -> FanOutRecord | None:
-        """Take the next entry, which never expires, at the cost of one for all: it is open now for this audience. None if it
-        was taken before. Only while the node `holds_still`: so no commit stops before what was taken for all."""
+    def take_for(self, subscribers: SubscriberSet, log_id: LogId, waiting: PendingMessage) -> FanOutRecord | None:
+        """Take the next entry, which never expires, at the cost of one for all: it is open now for all of these. None if it
+        was taken before. Only while this `is_stable`: so no commit stops before what was taken for all."""
         if log_id <= self.cursor:
             return None
         if log_id <= self._inherited:
             waiting = waiting._replace(attempts=1)
-        if self.recent.owed >= self.most_owed:
-            self._apply_pending(self.recent.everybody())
-            self.recent.clear()
+        if self.fan_out.deliveries >= self.max_pending:
+            self._apply_pending(self.fan_out.sessions())
+            self.fan_out.clear()
         self.cursor = log_id
-        return self.recent.take(log_id, waiting, audience) if audience.sessions else NO_RECIPIENTS
+        return self.fan_out.take(log_id, waiting, subscribers) if subscribers.sessions else NO_RECIPIENTS
 
-    def acknowledged(self, durable: DurableSession, log_id: LogId, taken: FanOutRecord | None) -> None:
-        """The client of a session has acknowledged a message, which was (or was not) taken for an audience. The next commit
-        looks at whoever has booked something since the last one, and otherwise only if it is told to."""
-        if taken is not None and durable.upto < taken.number:
-            taken.open.discard(durable)  # nobody has looked: that is all there is to know
+    def acknowledged(self, durable: DurableSession, log_id: LogId, record: FanOutRecord | None) -> None:
+        """The client of a session has acknowledged a message, with its fan-out record if it has one. The next commit looks at
+        each session that has applied something since the last one, and at others only if they are touched."""
+        if record is not None and durable.upto < record.number:
+            record.open.discard(durable)  # the session has not applied it: this suffices
         else:
             durable.acknowledged.append(log_id)
             if durable.owes:
                 self.touch(durable)
 
     def _apply_pending(self, durables: Iterable[DurableSession]) -> None:
-        upto = self.recent.upto
+        upto = self.fan_out.upto
         for durable in durables:
             if durable.upto != upto or durable.acknowledged or not durable.is_dirty:
                 durable.apply_pending()
                 self.touch(durable)
 
-    def booking(self) -> Iterator[None]:
-        """Book what is noted by now for those who lack some of it, a few at a step, so that the next commit has little to book
-        at once. Anything may happen between the steps, but for a commit."""
-        recent, upto = self.recent, self.recent.upto
-        portion = max(1, self.most_booked // (1 + len(recent.taken)))
-        booked: dict[DurableSession, None] = {}
-        for lacking in (*(taken.open for taken in recent.taken), recent.booked):
-            durables = list(lacking)
+    def apply_in_steps(self) -> Iterator[None]:
+        """Apply what is recorded by now to the sessions that need it, a few at a step, so that the next commit has little to
+        apply at once. Anything may happen between the steps, but for a commit."""
+        fan_out, upto = self.fan_out, self.fan_out.upto
+        portion = max(1, self.max_applied // (1 + len(fan_out.records)))
+        applied: dict[DurableSession, None] = {}
+        for sessions in (*(record.open for record in fan_out.records), fan_out.applied):
+            durables = list(sessions)
             for start in range(0, len(durables), portion):
                 chosen = [each for each in durables[start : start + portion] if not each.is_fenced]
                 self._apply_pending(chosen)
-                booked.update(dict.fromkeys(chosen))
-                if recent.upto == upto:  # else they have booked something that is still noted
+                applied.update(dict.fromkeys(chosen))
+                if fan_out.upto == upto:  # else they have applied something that is still recorded
                     for each in chosen:
-                        recent.booked.pop(each, None)
+                        fan_out.applied.pop(each, None)
                 yield
-        self._left_behind += recent.leave_behind(upto, booked.keys())
+        self._discarded += fan_out.discard(upto, applied.keys())
 
-    def _settle_alike(self) -> tuple[Settled, ...]:
-        """Book what is noted for those who lack some of it, or of whom more is to be told. Returns what all others have
-        settled, who leave it behind."""
-        settled, self._left_behind = self._left_behind, []
-        others = self.recent.lacking()
-        if self.recent.taken:
+    def _bulk_acknowledgements(self) -> tuple[Settled, ...]:
+        """Apply what is recorded to the sessions that have more to commit. Returns what all other sessions have settled, which
+        need not apply it."""
+        settled, self._discarded = self._discarded, []
+        others = self.fan_out.sessions_to_apply()
+        if self.fan_out.records:
             others |= self._dirty
         self._apply_pending(others)
-        settled += self.recent.leave_behind(self.recent.upto, others.keys())
-        self.recent.clear()
+        settled += self.fan_out.discard(self.fan_out.upto, others.keys())
+        self.fan_out.clear()
         return tuple(settled)
 
     def skip(self, log_id: LogId) -> None:
@@ -309,7 +308,7 @@ class LogConsumer(PendingSubscriptions):
         if cursor > self._committed:
             for durable in self._ahead:
                 self.touch(durable)
-        self._settled = self._settle_alike()
+        self._settled = self._bulk_acknowledgements()
         found = self._dirty
         found.update(dict.fromkeys(self._in_step(cursor)))
         if cursor == self._committed and not found:
@@ -415,7 +414,7 @@ class LogConsumer(PendingSubscriptions):
         return changes, ended, letters
 
     def _regroup(self, durable: DurableSession) -> None:
-        durable.owes = bool(durable.booked or durable.booked_inbox)
+        durable.owes = bool(durable.applied or durable.applied_inbox)
         low = durable.low
         if low is not None:
             self._owing[durable] = low

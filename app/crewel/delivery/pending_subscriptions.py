@@ -46,7 +46,7 @@ class PendingSubscriptions(ABC):
     def __init__(self, cursor: LogId) -> None:
         self.cursor = cursor
         """The last entry that was taken."""
-        self.recent = FanOutBuffer()
+        self.fan_out = FanOutBuffer()
         """What was taken for many at once since the last commit."""
         self._pending: dict[DurableSession, list[Pending]] = {}  # in the order in which the store was asked
         self._beside: dict[
@@ -60,7 +60,7 @@ class PendingSubscriptions(ABC):
     def subscribing(self, durable: DurableSession, patterns: Collection[str]) -> Pending:
         """The store is about to be asked for these subscriptions."""
         pending = Pending(durable, patterns, self.cursor)
-        self.recent.version += 1
+        self.fan_out.version += 1
         self._pending.setdefault(durable, []).append(pending)
         return pending
 
@@ -84,7 +84,7 @@ class PendingSubscriptions(ABC):
         self._done(pending)
         if durable.is_fenced:
             return []
-        self.recent.version += 1
+        self.fan_out.version += 1
         durable.apply_pending()
         for pattern, (since, until) in intervals.items():
             if until is not None:

@@ -32,8 +32,8 @@ def let_go(world: StoredWorld) -> None:
 
 
 def is_booked(world: StoredWorld) -> bool:
-    """Whether nothing is left to be booked."""
-    return not world.access.node.recent.taken
+    """Whether nothing is left to be applied."""
+    return not world.access.node.fan_out.records
 
 
 def waiting(client: Receiver) -> list[int]:
@@ -128,7 +128,7 @@ class TestChanges:
         stored.broker.subscription_options.filtered[joe.session] = {}
         store(stored, 2)
         assert data(ann.take()) == [1, 2]
-        assert len(stored.access.node.recent.taken) == 1
+        assert len(stored.access.node.fan_out.records) == 1
 
     def test_another_client_goes_on_with_the_session(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", name="joe/1")

@@ -150,7 +150,7 @@ def test_what_waits_for_a_commit_does_not_wait_for_withheld_letters(make_stored:
     world.commit()
     publish_all(world, range(8))
     world.wait(world.durability.committed())
-    letters = world.access.node.recent.letters
+    letters = world.access.node.fan_out.letters
     assert 0 < letters.size < 8
     world.commit()
     assert letters.size == 0

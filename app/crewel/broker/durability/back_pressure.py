@@ -40,7 +40,7 @@ class BackPressure:
 
     def look(self) -> None:
         """Look how much is pending, and let publishes go on."""
-        size = self._access.node.recent.letters.size
+        size = self._access.node.fan_out.letters.size
         self.is_on = size > self.most_letters or self._fan_outs.count > _MOST_FAN_OUTS
         for channel in [each for each in self._waiting if not self.delays(each)]:
             for waiting in self._waiting.pop(channel):
@@ -49,7 +49,7 @@ class BackPressure:
 
     def delays(self, channel: str) -> bool:
         """Whether a publish on this channel has to wait."""
-        letters = self._access.node.recent.letters
+        letters = self._access.node.fan_out.letters
         if letters.size > self.most_letters and channel in letters.by_channel:
             return True
         return self._fan_outs.count > _MOST_FAN_OUTS and channel in self._fan_outs.waiting
@@ -69,7 +69,7 @@ class BackPressure:
     def _end(self, channel: str, waiting: asyncio.Future[None]) -> None:
         if waiting.done():
             return
-        size = self._access.node.recent.letters.size
+        size = self._access.node.fan_out.letters.size
         if size > self.refuses_from and self.delays(channel):
             waiting.set_exception(_too_many(size))
         else:

@@ -256,7 +256,7 @@ class Durability:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.holder = session
         session.join_store(durable)
-        self._access.node.recent.version += 1
+        self._access.node.fan_out.version += 1
 
     # Messages
 
@@ -276,7 +276,7 @@ class Durability:
                 if events.tick != session.last_seen:
                     events.turn(session.last_seen)
                 events.acknowledged.append(entry)
-                self._access.node.acknowledged(durable, entry.position, entry.taken)
+                self._access.node.acknowledged(durable, entry.position, entry.fan_out_record)
         if self._shared_queues.blocked:
             self._shared_queues.on_room(session)
 
@@ -370,10 +370,10 @@ class Durability:
         return False
 
     async def _book(self) -> None:
-        """Book in turns what the next commit tells of many sessions."""
+        """Apply in turns what the next commit says of many sessions."""
         node = self._access.node
-        if node.recent.owed > MOST_CHANGES:
-            for _ in node.booking():
+        if node.fan_out.deliveries > MOST_CHANGES:
+            for _ in node.apply_in_steps():
                 await asyncio.sleep(0)  # others have their turn
 
     def _committed(self, commit: Commit, fenced: list[SessionName]) -> None:

@@ -50,7 +50,7 @@ _MOST_CHANNELS: Final = 10_000
 class Subscribers(NamedTuple):
     """The subscribers of a channel."""
 
-    audience: SubscriberSet
+    subscriber_set: SubscriberSet
     """The sessions that the store has, for the engine."""
     reliable: list[tuple[Session, DurableSession]]
     """The same."""
@@ -77,9 +77,9 @@ class SubscriberCache:
         """The subscribers that get every message of the channel; None if one of them has to be asked about each."""
         node, channels = self._access.node, self._channels
         filtered = self._options.filtered
-        if not node.holds_still or (filtered and not filtered.keys().isdisjoint(channels.subscribers(channel))):
+        if not node.is_stable or (filtered and not filtered.keys().isdisjoint(channels.subscribers(channel))):
             return None
-        version = (node.recent, node.recent.version, channels.version)
+        version = (node.fan_out, node.fan_out.version, channels.version)
         if version != self._version or len(self._known) >= _MOST_CHANNELS:
             self._known.clear()
             self._version = version
@@ -97,14 +97,14 @@ class SubscriberCache:
                 reliable.append((session, session.durable))
             else:
                 return None
-        audience = self._access.node.audience(channel.patterns, [durable for _, durable in reliable])
-        return None if audience is None else Subscribers(audience, reliable, others)
+        subscriber_set = self._access.node.subscriber_set(channel.patterns, [durable for _, durable in reliable])
+        return None if subscriber_set is None else Subscribers(subscriber_set, reliable, others)
 
     def take(self, subscribers: Subscribers, entry: Entry, waiting: PendingMessage) -> bool:
         """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
         node = self._access.node
-        entry.taken = node.take_for(subscribers.audience, entry.position, waiting)
-        if entry.taken is None:
+        entry.fan_out_record = node.take_for(subscribers.subscriber_set, entry.position, waiting)
+        if entry.fan_out_record is None:
             return False
         outbound, lazy = self._outbound, entry.lazy
         fan_outs = outbound.fan_outs
@@ -125,7 +125,7 @@ class SubscriberCache:
                 or lazy
             ):
                 outbound.enqueue_first(session, entry)
-            elif self._is_usual(session, durable, node.recent.size):
+            elif self._is_usual(session, durable, node.fan_out.size):
                 outbound.enqueue(session, entry)
             else:
                 self._deliver(durable, entry, "")
@@ -134,14 +134,14 @@ class SubscriberCache:
     def _queue(self, reliable: list[tuple[Session, DurableSession]], start: int, entry: Entry) -> Iterator[None]:
         """Queue a message that was taken for the sessions from `start` on, a few at a time. By now one may have ended, may be
         another client's, or the message may have ended for it."""
-        outbound, recent = self._outbound, self._access.node.recent
+        outbound, fan_out = self._outbound, self._access.node.fan_out
         step = outbound.fan_outs.step
         for at in range(start, len(reliable), step):
             for _, durable in reliable[at : at + step]:
                 session: Session | None = durable.holder
                 if session is None or not is_open(durable, entry):
                     continue
-                if self._is_usual(session, durable, recent.size):
+                if self._is_usual(session, durable, fan_out.size):
                     outbound.enqueue(session, entry)
                 else:
                     self._deliver(durable, entry, "")
@@ -150,13 +150,13 @@ class SubscriberCache:
     @staticmethod
     def _is_usual(session: Session, durable: DurableSession, ahead: int) -> bool:
         """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
-        booked, this one included."""
+        applied, this one included."""
         if session.is_absent or session.is_paused or session.rejects_all or durable.parked:
             return False
         bounds = session.bounds
         return bounds is None or (
             len(session.queue) + session.retained < bounds.max_entries
-            and durable.booked_size + ahead <= bounds.max_bytes
+            and durable.applied_size + ahead <= bounds.max_bytes
         )
 
 
@@ -165,8 +165,8 @@ def is_open(durable: DurableSession, entry: Entry) -> bool:
     that the session has not reached yet is open."""
     if durable.is_fenced:
         return False
-    taken = entry.taken
-    if taken is not None and durable.upto < taken.number:
+    record = entry.fan_out_record
+    if record is not None and durable.upto < record.number:
         return True
     return durable.find(entry.position) is not None
 
