@@ -338,7 +338,7 @@ def _check(session: Session) -> None:
     assert durable is not None
     is_open = {*durable.open, *durable.inbox}
     waiting = [each.position for each in session.queue if each.position]
-    waiting += [each for each in map(place_of, durable.parked) if each in is_open]
+    waiting += [each for each in map(place_of, durable.evicted) if each in is_open]
     if len(waiting) != len(set(waiting)):
         raise Crossed(f"{session.name} would get something twice: {waiting}")
     sent = [*(entry for entry, _ in dispatcher.open.values()), *batches.unacknowledged]

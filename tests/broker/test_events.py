@@ -51,7 +51,9 @@ def tell_everything(events: Events) -> None:
     for each in (joe, someone, nobody):
         events._opened(each)
     events.judged(
-        joe, Dispatcher(Rules()), Judgement(buried=[FailedDelivery(entry("/a", 7), "user.update.error", "why", 1)])
+        joe,
+        Dispatcher(Rules()),
+        Judgement(dead_letters=[FailedDelivery(entry("/a", 7), "user.update.error", "why", 1)]),
     )
     events.held(joe, HOLDBACK)
     events.released(joe)

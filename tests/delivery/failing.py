@@ -180,7 +180,7 @@ class FailingRun(Run):
 
     def _weighted(self, loses: bool) -> Iterable[Callable[[], None]]:
         # Clients and servers do it here as they really do.
-        settling = {self._acknowledge, self._acknowledge_sent, self._bury, self._unpark}
+        settling = {self._acknowledge, self._acknowledge_sent, self._dead_letter, self._load}
         for step in super()._weighted(loses):
             if step not in settling:
                 yield step

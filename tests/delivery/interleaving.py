@@ -111,10 +111,10 @@ class Run:
             *(((4, self._book_some), (4, self._count)) if self.books_in_steps else ()),
             (7, self._login),
             (10, self._adopt),
-            (3, self._unpark),
+            (3, self._load),
             (3, self._spill),
             (4, self._trim),
-            (2, self._bury),
+            (2, self._dead_letter),
             (1, self._reserve),
             (2, self._close),
             (2, self._disconnect),
@@ -312,10 +312,10 @@ class Run:
         if server := self._server():
             server.acknowledge()
 
-    def _bury(self) -> None:
+    def _dead_letter(self) -> None:
         if found := self._open():
             server, durable, log_id = found
-            server.bury(durable, log_id)
+            server.dead_letter(durable, log_id)
 
     def _subscribe(self) -> None:
         if found := self._session():
@@ -349,10 +349,10 @@ class Run:
             server, durable = found
             server.reserve(durable)
 
-    def _unpark(self) -> None:
+    def _load(self) -> None:
         if found := self._session():
             server, durable = found
-            server.unpark(durable, self.random.randint(1, 3))
+            server.load(durable, self.random.randint(1, 3))
 
     # What servers do by themselves
 

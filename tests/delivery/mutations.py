@@ -64,7 +64,7 @@ class GivesAgainWhatIsSeen(LogConsumer):
 
 
 class NeedsNothingOpen(LogConsumer):
-    def _lows(self) -> Iterable[LogId]:
+    def _low_watermarks(self) -> Iterable[LogId]:
         return ()
 
 
@@ -77,7 +77,7 @@ class ForgetsWhatIsDirty(LogConsumer):
 class EndsInOneStep(LogConsumer):
     def committed(self, commit: Commit) -> list[DurableSession]:
         super().committed(commit)
-        return [each for each in self._beside if each.ending is not None]
+        return [each for each in self._closing if each.ending is not None]
 
 
 class LeavesAtOnce(LogConsumer):
@@ -91,8 +91,8 @@ class StartsAtTheEnd(LogConsumer):
         return last
 
 
-class TakesBesideNothing(LogConsumer):
-    def _take_beside(
+class TakesNothingClosing(LogConsumer):
+    def _take_closing(
         self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, taken: list[DurableSession]
     ) -> None:
         for durable, group in self._pending.items():
@@ -135,7 +135,7 @@ class RecordsForAppliedSessions(LogConsumer):
 class AppliesInSilence(LogConsumer):
     def _regroup(self, durable: DurableSession) -> None:
         super()._regroup(durable)
-        durable.owes = False
+        durable.needs_touch = False
 
 
 class KeepsSubscriberSets(LogConsumer):
@@ -164,21 +164,21 @@ class MovesToWhereverItIs(LogConsumer):
 
 class MovesWithoutWhoIsAhead(LogConsumer):
     def _last_part(self) -> Commit | None:
-        ahead, self._ahead = self._ahead, {}
+        ahead, self._uncommitted = self._uncommitted, {}
         commit = super()._last_part()
-        self._ahead |= ahead
+        self._uncommitted |= ahead
         return commit
 
 
 class NeedsWhatIsOpenNow(LogConsumer):
-    def _lows(self) -> Iterable[LogId]:
-        for durable in self._owing:
-            self._owing[durable] = durable.low or FAR
-        return super()._lows()
+    def _low_watermarks(self) -> Iterable[LogId]:
+        for durable in self._session_lows:
+            self._session_lows[durable] = durable.low or FAR
+        return super()._low_watermarks()
 
 
 class ForgetsWhatItWithholds(LogConsumer):
-    def _some_letters(self) -> Commit | None:
+    def _withheld_dead_letters(self) -> Commit | None:
         return None
 
 
@@ -233,11 +233,11 @@ class WithholdsWithoutOpening(DurableSession):
 
 class OpensWhatWasSpilled(DurableSession):
     def _open_changes(self, through: LogId) -> tuple[dict[LogId, PendingMessage], tuple[LogId, ...], tuple[LogId, ...]]:
-        opened, settled, unboxed = super()._open_changes(through)
+        opened, settled, removed = super()._open_changes(through)
         if self.letters is not None:
             kept = self.letters.kept
             opened |= {each: kept[each] for each in kept if each in self._stored_inbox}
-        return opened, settled, unboxed
+        return opened, settled, removed
 
 
 class ReleasesAhead(DurableSession):
@@ -342,9 +342,9 @@ class IgnoresItsOwnCursor(DurableSession):
         return durable
 
 
-class ParksOutOfOrder(DurableSession):
-    def park(self, log_id: LogId) -> None:
-        self.parked.insert(0, log_id)
+class EvictsOutOfOrder(DurableSession):
+    def evict(self, log_id: LogId) -> None:
+        self.evicted.insert(0, log_id)
 
 
 # Rules of the server
@@ -386,12 +386,12 @@ class CommitsAnew(Server):
         return in_doubt
 
 
-class BoxesEarly(Server):
+class SpillsEarly(Server):
     """Lets the log go on before the store has copied what is open."""
 
     def spill(self, durable: DurableSession, ids: list[LogId]) -> None:
         super().spill(durable, ids)
-        self.serving.boxed(durable, ids)
+        self.serving.spilled(durable, ids)
 
 
 class FreesNamesEarly(Server):
@@ -528,7 +528,7 @@ MUTATIONS = (
     Mutation("a session ends when the cursor has passed its last entry", node=EndsInOneStep),
     Mutation("what is open for an ending session keeps the log", node=LeavesAtOnce, first=920),
     Mutation("a node starts at the lowest cursor of its sessions", node=StartsAtTheEnd),
-    Mutation("closed intervals are taken until they are passed", node=TakesBesideNothing),
+    Mutation("closed intervals are taken until they are passed", node=TakesNothingClosing),
     Mutation("a commit applies first what was taken for many", node=CommitsBeforeApplying),
     Mutation("a subscriber set is built again when something has changed", node=KeepsSubscriberSets),
     Mutation("nothing is taken for a subscriber set while subscriptions close", node=TakesForAllBesideOthers),
@@ -560,12 +560,12 @@ MUTATIONS = (
     Mutation("an interval is forgotten when the stored cursor has passed it", durable=ForgetsIntervalsEarly),
     Mutation("an end is told when the cursor is there", durable=EndsAhead),
     Mutation("what ended ahead of the cursor is not taken again", durable=WantsAgainWhatEndedAhead),
-    Mutation("parked messages come in the order of the log", durable=ParksOutOfOrder),
+    Mutation("evicted messages come in the order of the log", durable=EvictsOutOfOrder),
     Mutation("an unsubscribe in doubt is asked again", server=GivesUpOnUnsubscribe),
     Mutation("a subscribe in doubt is taken back", server=GivesUpOnSubscribe),
     Mutation("a commit in doubt is repeated as it was", server=CommitsAnew),
     Mutation("a name is free when the end of its session is answered", server=FreesNamesEarly, first=704),
-    Mutation("spilled messages are let go when they are copied", server=BoxesEarly),
+    Mutation("spilled messages are let go when they are copied", server=SpillsEarly),
     Mutation("only its owner changes a session", store=FencesNobody),
     Mutation("`at` is kept when a session is adopted again", store=ForgetsOwnCursors),
     Mutation("`at` is the cursor of the dead node", store=TakesTheAdoptersCursor),

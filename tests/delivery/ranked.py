@@ -60,37 +60,37 @@ class RankedReceiver(Receiver):
         super().__init__(*arguments)
         self.reading: list[LogId] = []
         self.is_owed = False
-        """Whether something may be parked that goes before what is queued: a subscription was answered late."""
+        """Whether something may be evicted that goes before what is queued: a subscription was answered late."""
 
     @property
     def now(self) -> int:
         return self.ledger.now
 
     def refill(self, count: int) -> None:
-        """Begin to read what is parked."""
+        """Begin to read what is evicted."""
         if not self.dispatcher.is_paused and not self.reading:
-            self.reading = self.durable.first_parked(count)
+            self.reading = self.durable.first_evicted(count)
 
     def finish_reading(self) -> None:
         ids, self.reading = self.reading, []
         if not self.dispatcher.is_paused:
-            read = [self._read(log_id) for log_id in self.durable.unpark(ids)]
+            read = [self._read(log_id) for log_id in self.durable.load(ids)]
             for entry in read:
                 self.enqueue(entry)
             ranks = [rank_of(entry.position, entry.priority) for entry in read]
-            if ranks and (left := self._first_parked()) is not None and left < ranks[-1]:
+            if ranks and (left := self._first_evicted()) is not None and left < ranks[-1]:
                 raise Broken(f"{ranks} were read for {self.durable.name} before {left}")
 
-    def _first_parked(self) -> int | None:
-        """The rank of what goes first of all that is parked, whatever order it has there."""
-        known = {each: self.durable.find(each) for each in self.parked()}
+    def _first_evicted(self) -> int | None:
+        """The rank of what goes first of all that is evicted, whatever order it has there."""
+        known = {each: self.durable.find(each) for each in self.evicted()}
         return min((rank_of(each, waiting.priority) for each, waiting in known.items() if waiting), default=None)
 
     def check(self) -> None:
         super().check()
-        parked = [rank for rank in self.durable.parked if self.durable.find(place_of(rank))]
-        if parked and parked[0] != self._first_parked():
-            raise Broken(f"{parked} are parked for {self.durable.name} in this order")
+        evicted = [rank for rank in self.durable.evicted if self.durable.find(place_of(rank))]
+        if evicted and evicted[0] != self._first_evicted():
+            raise Broken(f"{evicted} are evicted for {self.durable.name} in this order")
 
     def depart(self) -> None:
         """A response is about to leave."""
@@ -103,7 +103,7 @@ class RankedReceiver(Receiver):
 
     def _look_after_order(self, again: list[Entry], leaving: list[Entry]) -> None:
         super()._look_after_order(again, leaving)
-        stored, first = [each.priority for each in leaving if each.position], self._first_parked()
+        stored, first = [each.priority for each in leaving if each.position], self._first_evicted()
         if not self.is_owed and stored and first is not None and min(stored) < priority_of(first):
             raise Broken(f"{stored} were sent to {self.durable.name} before {first}")
         if over := [each for each in (*again, *leaving) if each.is_over(self.now)]:

@@ -32,8 +32,8 @@ class Receiver:
         self.is_paused = False
         self.is_late = False
         """Whether older messages may come after newer ones: a subscription was answered late."""
-        self.beside: set[LogId] = set()
-        """What came beside the log, and may be newer than what comes from there later."""
+        self.outside_log: set[LogId] = set()
+        """What came outside the log, and may be newer than what comes from there later."""
 
     # What is where
 
@@ -46,14 +46,14 @@ class Receiver:
     def stored(self) -> list[LogId]:
         return self.durable.in_order()
 
-    def parked(self) -> list[LogId]:
-        return [each for each in map(place_of, self.durable.parked) if self.durable.find(each) is not None]
+    def evicted(self) -> list[LogId]:
+        return [each for each in map(place_of, self.durable.evicted) if self.durable.find(each) is not None]
 
     def check(self) -> None:
         """Everything that has not ended is somewhere, once; and nothing else is."""
         name = self.durable.name
         waiting = [each.position for each in self.queue if each.position]
-        waiting += self.parked()
+        waiting += self.evicted()
         if len(waiting) != len(set(waiting)):
             raise Broken(f"{name} would get something twice: {waiting}")
         somewhere = {*waiting, *(each.position for each in self._sent() if each.position)}
@@ -72,8 +72,8 @@ class Receiver:
         self.batches.lift()
         durable = self.durable
         for place in sorted({each.position for each in (*entries, *self.queue) if each.position}):
-            if durable.find(place) is not None and not durable.is_parked(place):
-                durable.park(place)
+            if durable.find(place) is not None and not durable.is_evicted(place):
+                durable.evict(place)
         self.queue = in_order(dict.fromkeys(each for each in (*entries, *self.queue) if not each.position))
 
     def put_back(self, entries: list[Entry]) -> None:
@@ -94,9 +94,9 @@ class Receiver:
             self.recall()
 
     def refill(self, count: int) -> None:
-        """Read what is parked, unless the session is paused."""
+        """Read what is evicted, unless the session is paused."""
         if not self.dispatcher.is_paused:
-            for log_id in self.durable.unpark(self.durable.first_parked(count)):
+            for log_id in self.durable.load(self.durable.first_evicted(count)):
                 self.enqueue(self._read(log_id))
 
     def _read(self, log_id: LogId) -> Entry:
@@ -130,9 +130,9 @@ class Receiver:
         for entries in (again, leaving):
             if entries != in_order(entries):
                 raise Broken(f"{[(each.priority, _id(each)) for each in entries]} were sent in this order")
-        logged = [each for each in leaving if each.position and each.position not in self.beside]
+        logged = [each for each in leaving if each.position and each.position not in self.outside_log]
         ranks = [rank_of(each.position, each.priority) for each in logged]
-        first = min((rank for rank in self.durable.parked if self.durable.find(place_of(rank))), default=inf)
+        first = min((rank for rank in self.durable.evicted if self.durable.find(place_of(rank))), default=inf)
         if not self.is_late and (ranks != sorted(ranks) or (ranks and first < ranks[-1])):
             raise Broken(f"{ranks} were sent to {self.durable.name} in this order, and before {first}")
 
@@ -160,30 +160,30 @@ class Receiver:
         if entry.position:
             self.durable.settle(entry.position, reason)
 
-    def bury(self, entry: Entry, code: str, reason: str, attempts: int) -> None:
+    def dead_letter(self, entry: Entry, code: str, reason: str, attempts: int) -> None:
         self._take_out(entry)
         self._ended(entry)
         message = None if entry.position else Transient(_id(entry), "0", entry.channel, entry.wire)
-        self.durable.bury(PendingDeadLetter(self.durable.name, entry.position, code, reason, attempts, message))
+        self.durable.dead_letter(PendingDeadLetter(self.durable.name, entry.position, code, reason, attempts, message))
 
     def _forget(self, place: LogId) -> None:
         for entry in [each for each in (*self._sent(), *self.queue) if each.position == place]:
             self._take_out(entry)
-        self.durable.forget_parked(place)
+        self.durable.forget_evicted(place)
 
     def bury_stored(self, place: LogId, code: str, reason: str) -> None:
         self._forget(place)
-        self.durable.bury(PendingDeadLetter(self.durable.name, place, code, reason, 0))
+        self.durable.dead_letter(PendingDeadLetter(self.durable.name, place, code, reason, 0))
 
     def bury_transients(self, code: str, reason: str) -> None:
         for entry in self._transients():
-            self.bury(entry, code, reason, 0)
+            self.dead_letter(entry, code, reason, 0)
         self.queue = [each for each in self.queue if each.position]
 
     def bury_all(self, code: str, reason: str) -> None:
         self.renew()
         self.bury_transients(code, reason)
-        self.durable.parked.clear()
+        self.durable.evicted.clear()
         for place in self.stored():
             self.bury_stored(place, code, reason)
 
@@ -198,7 +198,7 @@ class Receiver:
     def drop_oldest(self) -> bool:
         """Make room for one that arrives, if something was never sent."""
         resending = self.batches.resending
-        if not resending and (least := self.durable.least_parked()) is not None:
+        if not resending and (least := self.durable.lowest_evicted()) is not None:
             place = place_of(least)
             self._forget(place)
             self.durable.settle(place, EndReason.DROPPED)

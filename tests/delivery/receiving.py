@@ -109,8 +109,8 @@ class ReceivingServer(Server):
         entry = Entry.read_back(replace(logged, body=b'{"channel":"/a"}'))
         if not self._has_room(receiver, entry, is_bounded=is_bounded):
             return
-        if receiver.dispatcher.is_paused or durable.parks_before(entry.position, entry.priority):
-            durable.park(logged.id)
+        if receiver.dispatcher.is_paused or durable.has_evicted_before(entry.position, entry.priority):
+            durable.evict(logged.id)
         else:
             receiver.enqueue(entry)
         receiver.check()
@@ -127,14 +127,14 @@ class ReceivingServer(Server):
     def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
         durable = receiver.durable
         if receiver.dispatcher.sink is not None:
-            receiver.bury(entry, *receiver.dispatcher.sink, 0)
+            receiver.dead_letter(entry, *receiver.dispatcher.sink, 0)
         elif not is_bounded or len(durable) + len(receiver.volatile) <= BOUND:
             return True
         elif receiver.policy is OverflowPolicy.DROP_OLDEST and receiver.drop_oldest():
             self.serving.touch(durable)
             return True
         elif receiver.policy is OverflowPolicy.DEAD_MESSAGE:
-            receiver.bury(entry, "resource.overflow.queue.entries", "the queue is full", 0)
+            receiver.dead_letter(entry, "resource.overflow.queue.entries", "the queue is full", 0)
         else:
             if entry.position:
                 durable.settle(entry.position, EndReason.DROPPED)
@@ -154,12 +154,12 @@ class ReceivingServer(Server):
                 self._received[durable].add(answer)
                 self.serving.touch(durable)
                 receiver = self.receivers[durable]
-                receiver.beside.add(answer)
+                receiver.outside_log.add(answer)
                 if receiver.dispatcher.sink is not None:
                     receiver.bury_stored(answer, *receiver.dispatcher.sink)
                 else:
                     receiver.recall()
-                    durable.park(answer)
+                    durable.evict(answer)
                 receiver.check()
 
         self._ask("redrive", letter, then=answered)
@@ -178,8 +178,8 @@ class ReceivingServer(Server):
         dispatcher, durable = receiver.dispatcher, receiver.durable
         for entry in judgement.settled:
             receiver.end(entry, EndReason.SETTLED)
-        for each in judgement.buried:
-            receiver.bury(*each)
+        for each in judgement.dead_letters:
+            receiver.dead_letter(*each)
         if judgement.put_back:
             receiver.put_back(judgement.put_back)
         self.serving.touch(durable)
@@ -234,6 +234,6 @@ class ReceivingServer(Server):
     def _end_open(self, durable: DurableSession) -> None:
         for log_id in [*durable.open, *durable.inbox]:
             if durable.is_named or durable.death is not None:
-                durable.bury(PendingDeadLetter(durable.name, log_id, *(durable.death or DEAD_SESSION)))
+                durable.dead_letter(PendingDeadLetter(durable.name, log_id, *(durable.death or DEAD_SESSION)))
             else:
                 durable.settle(log_id, EndReason.LAPSED)

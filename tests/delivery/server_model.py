@@ -34,7 +34,7 @@ from tests.delivery.ledger import MATCHING, Broken, Ledger
 from tests.delivery.store_model import ends_of
 
 BOUND = 8
-"""Open messages that a session may have; what arrives beyond them is buried or dropped."""
+"""Open messages that a session may have; what arrives beyond them is dead-lettered or dropped."""
 REPEATED = frozenset({"commit", "unsubscribe", "close", "end", "hold", "redrive"})
 
 
@@ -195,7 +195,7 @@ class Server:
     def _end_open(self, durable: DurableSession) -> None:
         for number, log_id in enumerate([*durable.open, *durable.inbox]):
             if number % 2:
-                durable.bury(
+                durable.dead_letter(
                     PendingDeadLetter(durable.name, log_id, "communication.noConnection.dead", "the session has ended")
                 )
             else:
@@ -254,7 +254,7 @@ class Server:
     def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         for log_id in ids:
             self._receive(durable, log_id)
-            durable.park(log_id)
+            durable.evict(log_id)
 
     # Messages
 
@@ -332,11 +332,11 @@ class Server:
 
     def _deliver(self, durable: DurableSession, logged: Logged, *, is_bounded: bool) -> None:
         if is_bounded and len(durable) > BOUND:
-            durable.bury(
+            durable.dead_letter(
                 PendingDeadLetter(durable.name, logged.id, "resource.overflow.queue.entries", "the queue is full")
             )
         elif len(durable) % 2:
-            durable.park(logged.id)
+            durable.evict(logged.id)
 
     def _receive(self, durable: DurableSession, log_id: LogId) -> None:
         if durable.is_fenced:
@@ -346,12 +346,12 @@ class Server:
         self._received[durable].add(log_id)
         self.ledger.delivered(durable.name, self.token, log_id)
 
-    def unpark(self, durable: DurableSession, count: int) -> None:
-        ids = durable.unpark(durable.first_parked(count))
+    def load(self, durable: DurableSession, count: int) -> None:
+        ids = durable.load(durable.first_evicted(count))
         if ids != [each for each in durable.in_order() if each in ids] or not all(
             each in durable.open or each in durable.inbox for each in ids
         ):
-            raise Broken(f"{ids} were unparked for {durable.name}, of {[*durable.open, *durable.inbox]}")
+            raise Broken(f"{ids} were loaded for {durable.name}, of {[*durable.open, *durable.inbox]}")
 
     def settle(self, durable: DurableSession, log_id: LogId) -> None:
         if not durable.settle(log_id):
@@ -359,8 +359,8 @@ class Server:
         self._answered[durable.name].add(log_id)
         self.serving.touch(durable)
 
-    def bury(self, durable: DurableSession, log_id: LogId) -> None:
-        durable.bury(
+    def dead_letter(self, durable: DurableSession, log_id: LogId) -> None:
+        durable.dead_letter(
             PendingDeadLetter(durable.name, log_id, "user.update.deadMessage", "the receiver does not want it")
         )
         self.serving.touch(durable)
@@ -368,7 +368,7 @@ class Server:
     def spill(self, durable: DurableSession, ids: list[LogId]) -> None:
         def answered(answer: list[LogId] | StoreError) -> None:
             if not isinstance(answer, StoreError):
-                self.serving.boxed(durable, answer)
+                self.serving.spilled(durable, answer)
 
         self._ask("spill", durable.name, ids, then=answered)
 

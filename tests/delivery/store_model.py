@@ -246,7 +246,7 @@ class StoreModel:
     def _change(self, row: SessionRow, change: Change, cursor: LogId) -> None:
         record = row.record
         record.open |= change.opened
-        for log_id in (*change.settled, *change.unboxed):
+        for log_id in (*change.settled, *change.removed):
             # a spill may have been under way when it settled: it is gone from wherever it lies
             record.open.pop(log_id, None)
             record.inbox.pop(log_id, None)

@@ -75,8 +75,8 @@ def ids(entries: Iterable[Entry]) -> list[str]:
     return [each.origin.id for each in entries if each.origin is not None]
 
 
-def buried(judgement: Judgement) -> list[tuple[str, str, str, int]]:
-    return [(*ids([each.entry]), each.code, each.reason, each.attempts) for each in judgement.buried]
+def dead_letters(judgement: Judgement) -> list[tuple[str, str, str, int]]:
+    return [(*ids([each.entry]), each.code, each.reason, each.attempts) for each in judgement.dead_letters]
 
 
 class TestSending:
@@ -156,7 +156,7 @@ class TestStatuses:
             {"id": "1", "state": "OK", "reason": NOT_OPEN},
             {"id": "7", "errorCode": "user.no", "message": "why", "reason": NOT_OPEN},
         ]
-        assert judgement.buried == []
+        assert judgement.dead_letters == []
 
     def test_working_begins_the_restart_wait(self) -> None:
         made = dispatcher("1", "2", rules=replace(MESSAGE, ack_wait=5.0))
@@ -187,7 +187,7 @@ class TestStatuses:
     def test_of_one_message_the_first_failure_counts(self) -> None:
         made = dispatcher("1")
         judgement = judge(made, ("1", "user.no"), ("1", OK))
-        assert buried(judgement) == [("1", "user.no", "why", 1)]
+        assert dead_letters(judgement) == [("1", "user.no", "why", 1)]
         assert [each["state"] for each in judgement.rejected] == [OK]
 
     def test_an_acknowledgement_of_the_same_request_ends_the_row_of_failures_first(self) -> None:
@@ -212,7 +212,7 @@ class TestLetters:
     def test_the_message_becomes_a_letter_and_all_else_goes_on(self, code: str) -> None:
         made = dispatcher("1", "2")
         judgement = judge(made, ("1", code))
-        assert buried(judgement) == [("1", code, "why", 1)]
+        assert dead_letters(judgement) == [("1", code, "why", 1)]
         assert (judgement.put_back, judgement.death, made.sink, made.is_paused) == ([], None, None, False)
         assert (made.state, made.failures) == (ALIVE, 0)
 
@@ -220,7 +220,7 @@ class TestLetters:
         made = dispatcher("1")
         made.send(entry("1"), 1.0)
         made.send(entry("1"), 2.0)
-        assert buried(judge(made, ("1", "user.no"))) == [("1", "user.no", "why", 3)]
+        assert dead_letters(judge(made, ("1", "user.no"))) == [("1", "user.no", "why", 3)]
         assert made.tries == {}
 
 
@@ -372,7 +372,7 @@ class TestDeath:
     def test_a_client_that_may_not_go_on_is_dead_at_once(self) -> None:
         made = dispatcher("1", "2", rules=replace(MESSAGE, retries=-1))
         judgement = judge(made, ("1", AUTH))
-        assert buried(judgement) == [("1", AUTH, "why", 1)]
+        assert dead_letters(judgement) == [("1", AUTH, "why", 1)]
         assert judgement.death == (AUTH, "why")
         assert made.state is DEAD
         assert list(made.open) == ["2"]  # who ends the session ends these
@@ -395,7 +395,7 @@ class TestSink:
     def test_with_on_user_error_dead_a_user_error_makes_a_sink(self) -> None:
         made = dispatcher("1", "2", rules=self.SINK)
         judgement = judge(made, ("1", "user.no"))
-        assert buried(judgement) == [("1", "user.no", "why", 1)]
+        assert dead_letters(judgement) == [("1", "user.no", "why", 1)]
         assert (made.sink, made.state, judgement.death) == (("user.no", "why"), DEAD, None)
 
     @pytest.mark.parametrize("code", [HELD, "user.update.deadMessage", GONE])
@@ -497,7 +497,7 @@ class TestAckWait:
     def test_without_retries_the_message_becomes_a_letter_and_the_session_lives(self) -> None:
         made = dispatcher("1", "2", rules=replace(self.RULES, retries=0))
         judgement = overdue(made, 5.0)
-        assert [each[:2] for each in buried(judgement)] == [("1", NO_STATUS), ("2", NO_STATUS)]
+        assert [each[:2] for each in dead_letters(judgement)] == [("1", NO_STATUS), ("2", NO_STATUS)]
         assert (judgement.put_back, judgement.death, made.failures, made.is_paused) == ([], None, 0, False)
 
     def test_what_was_buried_in_time_cannot_be_settled_late(self) -> None:
@@ -548,7 +548,7 @@ rules = st.builds(
 class TestNothingIsLost:
     @given(rules, st.lists(st.tuples(st.sampled_from("12345"), outcomes), max_size=30))
     def test_whatever_is_said_each_message_is_in_one_place(self, asked: Rules, script: list[tuple[str, str]]) -> None:
-        """Waiting, open, settled or buried; and only a message that was sent and is open leaves for one of these."""
+        """Waiting, open, settled or dead-lettered; and only a message that was sent and is open leaves for one of these."""
         made, now = Dispatcher(asked), 0.0
         places: dict[str, str] = dict.fromkeys("12345", "waiting")
         for message_id, what in script:
@@ -574,7 +574,7 @@ class TestNothingIsLost:
     def _move(judgement: Judgement, before: dict[str, Any], places: dict[str, str]) -> None:
         for place, entries in (
             ("settled", judgement.settled),
-            ("buried", [each.entry for each in judgement.buried]),
+            ("dead_letters", [each.entry for each in judgement.dead_letters]),
             ("waiting", judgement.put_back),
         ):
             for message_id in ids(entries):
@@ -595,10 +595,10 @@ def test_no_wait_runs_out_while_the_client_is_away() -> None:
     made = dispatcher("t", rules=replace(MESSAGE, ack_wait=5.0, retries=0))
     made.shed()
     assert made.next_at() == inf
-    assert overdue(made, 100.0).buried == []
+    assert overdue(made, 100.0).dead_letters == []
     made.restart_wait(100.0)
     assert made.next_at() == 105.0
-    assert [each.code for each in overdue(made, 105.0).buried] == [NO_STATUS]
+    assert [each.code for each in overdue(made, 105.0).dead_letters] == [NO_STATUS]
 
 
 class TestUnclaimed:
@@ -639,5 +639,5 @@ class TestUnclaimed:
         judge(made, ("2", OK), now=15.0)
         assert made.next_at() == 30.0
         judgement = overdue(made, 30.0)
-        assert (ids(judgement.put_back), judgement.buried, judgement.death) == (["1"], [], None)
+        assert (ids(judgement.put_back), judgement.dead_letters, judgement.death) == (["1"], [], None)
         assert (made.failures, made.waits_until, made.unclaimed) == (0, 0.0, set())

@@ -45,9 +45,9 @@ def change(durable: DurableSession, cursor: int = FAR, committed: int = 0) -> Ch
     return found
 
 
-def unparked(durable: DurableSession, count: int) -> list[LogId]:
-    """The first so many of what is parked, which is so no more."""
-    return durable.unpark(durable.first_parked(count))
+def loaded(durable: DurableSession, count: int) -> list[LogId]:
+    """The first so many of what is evicted, which is loaded."""
+    return durable.load(durable.first_evicted(count))
 
 
 def wanted(durable: DurableSession, *patterns: str, among: range = range(1, 10)) -> list[int]:
@@ -115,7 +115,7 @@ class TestIntervals:
 
     def test_what_is_open_is_not_wanted_again(self) -> None:
         durable = session(4, 5, a=3)
-        durable.boxed([LogId(4)])
+        durable.spilled([LogId(4)])
         assert wanted(durable, "/a") == [6, 7, 8, 9]
 
     def test_an_adopted_session_wants_nothing_up_to_its_own_cursor(self) -> None:
@@ -152,12 +152,12 @@ class TestMessages:
 
     def test_those_that_are_open_are_settled_together(self) -> None:
         durable = session(4, 5, 6)
-        durable.boxed([LogId(5)])
+        durable.spilled([LogId(5)])
         durable.settle_all([LogId(4), LogId(5), LogId(7)])
         assert ([*durable.open], [*durable.inbox], durable.size) == ([6], [], 10)
         assert durable.take_ended() == ([Disposition(JOE, EndReason.SETTLED, (LogId(4), LogId(5)))], [])
         durable.settle_all([LogId(4)])
-        assert not durable.has_ended_ahead
+        assert not durable.has_ended_above_cursor
 
     def test_what_is_found_late_lies_in_the_order_of_the_log(self) -> None:
         durable = session(4, 7, 5)
@@ -165,14 +165,14 @@ class TestMessages:
 
     def test_the_log_is_not_needed_for_what_lies_in_the_inbox(self) -> None:
         durable = session(4, 5, 6)
-        durable.boxed([LogId(5), LogId(4)])
+        durable.spilled([LogId(5), LogId(4)])
         assert durable.low == 6
         assert [*durable.inbox] == [4, 5]
         assert (len(durable), durable.size) == (3, 30)
 
     def test_what_lies_in_the_inbox_can_be_settled(self) -> None:
         durable = session(4)
-        durable.boxed([LogId(4)])
+        durable.spilled([LogId(4)])
         assert durable.settle(LogId(4))
         assert (len(durable), durable.size) == (0, 0)
 
@@ -180,9 +180,9 @@ class TestMessages:
         durable = session(4)
         change(durable)
         durable.settle(LogId(4))
-        durable.boxed([LogId(4)])
+        durable.spilled([LogId(4)])
         assert len(durable) == 0
-        assert change(durable).unboxed == (4,)
+        assert change(durable).removed == (4,)
 
     def test_ends_are_told_by_their_reasons(self) -> None:
         durable = session(4, 5, 6)
@@ -201,44 +201,44 @@ class TestMessages:
 
     def test_a_buried_message_ends_as_dead_and_leaves_a_letter(self) -> None:
         durable = session(4)
-        durable.bury(letter(4))
+        durable.dead_letter(letter(4))
         assert len(durable) == 0
         assert durable.take_ended() == ([Disposition(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
 
     def test_a_message_can_be_buried_on_arrival(self) -> None:
         durable = session()
-        durable.bury(letter(4))
+        durable.dead_letter(letter(4))
         assert durable.take_ended() == ([Disposition(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
 
     def test_of_a_message_that_was_never_stored_there_is_only_the_letter(self) -> None:
         durable = session()
-        buried = letter(0, Transient("1-0-a", "1000000", "/a", b"{}"))
-        durable.bury(buried)
-        assert durable.take_ended(LogId(0)) == ([], [buried])
+        dead = letter(0, Transient("1-0-a", "1000000", "/a", b"{}"))
+        durable.dead_letter(dead)
+        assert durable.take_ended(LogId(0)) == ([], [dead])
 
 
 class TestParking:
     def test_the_oldest_come_first_and_each_once(self) -> None:
         durable = session(4, 5, 6)
         for log_id in (5, 6, 4):
-            durable.park(LogId(log_id))
-        assert unparked(durable, 2) == [4, 5]
-        assert unparked(durable, 2) == [6]
-        assert unparked(durable, 2) == []
+            durable.evict(LogId(log_id))
+        assert loaded(durable, 2) == [4, 5]
+        assert loaded(durable, 2) == [6]
+        assert loaded(durable, 2) == []
 
     def test_what_has_ended_meanwhile_is_left_out(self) -> None:
         durable = session(4, 5, 6)
         for log_id in (4, 5, 6):
-            durable.park(LogId(log_id))
+            durable.evict(LogId(log_id))
         durable.settle(LogId(4))
-        durable.boxed([LogId(6)])
-        assert unparked(durable, 2) == [5, 6]
+        durable.spilled([LogId(6)])
+        assert loaded(durable, 2) == [5, 6]
 
     def test_asked_for_none_it_gives_none(self) -> None:
         durable = session(4)
-        durable.park(LogId(4))
-        assert unparked(durable, 0) == []
-        assert durable.parked == [4]
+        durable.evict(LogId(4))
+        assert loaded(durable, 0) == []
+        assert durable.evicted == [4]
 
 
 class TestAdoption:
@@ -252,7 +252,7 @@ class TestAdoption:
         assert durable.open == {6: PendingMessage(3, 5), 9: PendingMessage(1, 5)}
         assert [*durable.open] == [6, 9]
         assert durable.inbox == {7: PendingMessage(2, 3)}
-        assert durable.parked == [6, 7, 9]
+        assert durable.evicted == [6, 7, 9]
         assert (durable.size, durable.batch, durable.floor, durable.low) == (13, 2000, 3, 6)
 
     def test_the_end_and_closed_intervals_come_along(self) -> None:
@@ -283,7 +283,7 @@ class TestCommits:
     def test_what_moved_to_the_inbox_is_no_news(self) -> None:
         durable = session(4)
         change(durable)
-        durable.boxed([LogId(4)])
+        durable.spilled([LogId(4)])
         assert durable.changed(FAR, LogId(0)) is None
         durable.settle(LogId(4))
         assert change(durable) == Change(JOE, {}, NOTHING, (LogId(4),), (), in_step=False)
@@ -315,20 +315,20 @@ class TestCommits:
     def test_no_end_beyond_the_cursor_is_told_for_a_successor_would_find_the_message_again(self) -> None:
         durable = session(4, 5, 6)
         change(durable, cursor=3)
-        durable.boxed([LogId(6)])
+        durable.spilled([LogId(6)])
         for log_id in (4, 5, 6):
             durable.settle(LogId(log_id))
         assert change(durable, cursor=4).settled == (4,)
         assert durable.take_ended(durable.through(LogId(4))) == ([Disposition(JOE, EndReason.SETTLED, (LogId(4),))], [])
-        assert durable.has_ended_ahead
+        assert durable.has_ended_above_cursor
         assert change(durable, cursor=6) == Change(JOE, {}, (LogId(5),), (LogId(6),), (), in_step=False)
         assert durable.take_ended(LogId(6)) == ([Disposition(JOE, EndReason.SETTLED, (LogId(5), LogId(6)))], [])
-        assert not durable.has_ended_ahead
+        assert not durable.has_ended_above_cursor
 
     def test_letters_wait_with_their_ends(self) -> None:
         durable = session(4, 5, 6)
         for log_id in (4, 5):
-            durable.bury(letter(log_id))
+            durable.dead_letter(letter(log_id))
         durable.settle(LogId(6))
         assert durable.take_ended(LogId(4)) == ([Disposition(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
         assert durable.take_ended(LogId(4)) == ([], [])
@@ -379,7 +379,7 @@ class TestArriving:
         durable.arrived(LogId(7), PendingMessage())
         assert durable.changed(FAR, LogId(0)) is None
         durable.settle(LogId(7))
-        assert change(durable).unboxed == (7,)
+        assert change(durable).removed == (7,)
 
     def test_the_log_does_not_bring_it_once_more(self) -> None:
         durable = session(a=1)
@@ -405,17 +405,17 @@ class TestDeath:
     def test_a_message_that_was_never_stored_becomes_a_letter_and_no_place_in_the_log_ends(self) -> None:
         durable = session(4)
         message = Transient("7-0-ab", "7000000", "/a", b"{}")
-        durable.bury(letter(0, message))
+        durable.dead_letter(letter(0, message))
         assert durable.take_ended() == ([], [letter(0, message)])
         assert len(durable) == 1
 
 
 def of_priorities(*priorities: int) -> DurableSession:
-    """A session with a message of each of these priorities open, at 1, 2, …, all of them parked."""
+    """A session with a message of each of these priorities open, at 1, 2, …, all of them evicted."""
     durable = DurableSession(JOE)
     for place, priority in enumerate(priorities, 1):
         durable.take(LogId(place), PendingMessage(0, 10, "/a", priority))
-        durable.park(LogId(place))
+        durable.evict(LogId(place))
     return durable
 
 
@@ -423,14 +423,14 @@ class TestGivingBack:
     def test_what_goes_back_is_gone_without_a_word_and_may_come_again(self) -> None:
         durable = session()
         durable.arrived(LogId(4), PendingMessage(0, 10, "/a", 9, source="client/joe"))
-        durable.park(LogId(4))
+        durable.evict(LogId(4))
         durable.requeue(LogId(4))
-        assert (durable.inbox, durable.parked, durable.size) == ({}, [], 0)
+        assert (durable.inbox, durable.evicted, durable.size) == ({}, [], 0)
         assert durable.changed(FAR, LogId(0)) is None
         assert durable.take_ended() == ([], [])
         assert durable.arrived(LogId(4), PendingMessage(1, 10, "/a", 9, source="client/joe"))
-        durable.park(LogId(4))
-        assert unparked(durable, 9) == [4]
+        durable.evict(LogId(4))
+        assert loaded(durable, 9) == [4]
 
     def test_what_is_not_here_does_not_go_back(self) -> None:
         durable = session(4)
@@ -442,36 +442,36 @@ class TestPriorities:
     def test_what_is_parked_comes_by_priority_and_then_by_age(self) -> None:
         durable = of_priorities(5, 9, 0, 9, 5)
         assert durable.in_order() == [2, 4, 1, 5, 3]
-        assert unparked(durable, 3) == [2, 4, 1]
-        durable.park(LogId(4))
-        assert unparked(durable, 9) == [4, 5, 3]
+        assert loaded(durable, 3) == [2, 4, 1]
+        durable.evict(LogId(4))
+        assert loaded(durable, 9) == [4, 5, 3]
 
     def test_what_comes_back_is_parked_by_the_priority_that_the_store_knows(self) -> None:
         record = {LogId(1): PendingMessage(0, 1, "/a", 1), LogId(2): PendingMessage(0, 1, "/a", 5)}
-        assert unparked(adopted(open=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 9)}), 9) == [3, 2, 1]
+        assert loaded(adopted(open=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 9)}), 9) == [3, 2, 1]
 
     def test_something_goes_before_a_message_that_arrives_if_it_has_its_priority_or_a_higher_one(self) -> None:
         durable = of_priorities(5)
-        assert [durable.parks_before(LogId(7), priority) for priority in (4, 5, 6)] == [True, True, False]
-        assert not session().parks_before(LogId(7), 0)
+        assert [durable.has_evicted_before(LogId(7), priority) for priority in (4, 5, 6)] == [True, True, False]
+        assert not session().has_evicted_before(LogId(7), 0)
 
     def test_of_what_was_read_those_go_on_that_come_before_what_was_parked_meanwhile(self) -> None:
         durable = of_priorities(9, 9, 5, 5)
-        ids = durable.first_parked(4)
+        ids = durable.first_evicted(4)
         assert ids == [1, 2, 3, 4]
         durable.take(LogId(5), PendingMessage(0, 10, "/a", 7))
-        durable.park(LogId(5))
+        durable.evict(LogId(5))
         durable.settle(LogId(2))
-        assert durable.unpark(ids) == [1]
-        assert durable.first_parked(2) == [5, 3]
+        assert durable.load(ids) == [1]
+        assert durable.first_evicted(2) == [5, 3]
 
     def test_one_that_is_parked_can_be_told_and_forgotten(self) -> None:
         durable = of_priorities(9, 5)
-        unparked(durable, 1)
-        assert [durable.is_parked(LogId(each)) for each in (1, 2, 3)] == [False, True, False]
-        durable.forget_parked(LogId(1))
-        durable.forget_parked(LogId(2))
-        assert durable.parked == []
+        loaded(durable, 1)
+        assert [durable.is_evicted(LogId(each)) for each in (1, 2, 3)] == [False, True, False]
+        durable.forget_evicted(LogId(1))
+        durable.forget_evicted(LogId(2))
+        assert durable.evicted == []
 
     @pytest.mark.parametrize(
         ("priorities", "least"), [((), None), ((5, 5), 1), ((9, 5, 5), 2), ((5, 1, 5, 1), 2), ((9, 9), 1)]
@@ -479,7 +479,7 @@ class TestPriorities:
     def test_the_oldest_of_the_lowest_priority_gives_way_first(
         self, priorities: tuple[int, ...], least: int | None
     ) -> None:
-        found = of_priorities(*priorities).least_parked()
+        found = of_priorities(*priorities).lowest_evicted()
         assert (None if found is None else place_of(found)) == least
 
 
@@ -509,9 +509,9 @@ class TestExpiry:
     def test_what_has_gone_is_open_and_parked_no_more(self) -> None:
         durable = of_priorities(5, 9, 5)
         durable.arrived(LogId(4), PendingMessage(0, 10))
-        durable.park(LogId(4))
+        durable.evict(LogId(4))
         durable.expire([LogId(2), LogId(4), LogId(7)])
-        assert (durable.in_order(), durable.parked, durable.size) == ([1, 3], [1, 3], 20)
+        assert (durable.in_order(), durable.evicted, durable.size) == ([1, 3], [1, 3], 20)
         assert durable.take_ended() == ([Disposition(JOE, EndReason.EXPIRED, (LogId(2), LogId(4)))], [])
 
     def test_it_is_known_of_a_session_that_comes_back(self) -> None:

@@ -73,7 +73,7 @@ class SendsWhatHasEnded(Receiver):
 
 class DropsWhatIsAtTheClient(Receiver):
     def _forget(self, place: LogId) -> None:
-        self.durable.forget_parked(place)
+        self.durable.forget_evicted(place)
 
 
 class GoesOnAsItIs(Receiver):
@@ -82,7 +82,7 @@ class GoesOnAsItIs(Receiver):
 
 
 class BuriesWithoutAnEnd(DurableSession):
-    def bury(self, letter: PendingDeadLetter) -> None:
+    def dead_letter(self, letter: PendingDeadLetter) -> None:
         self.letters = self.letters or PendingDeadLetters()
         self.letters.add(letter, PendingMessage())
 

@@ -353,7 +353,7 @@ class TestSettlingAlike:
         node = served(joe)
         take(node, subscriber_set(node, joe), 11)
         acknowledge(node, joe, 11)
-        joe.bury(PendingDeadLetter(joe.name, LogId(11), "user.update.error", "no"))
+        joe.dead_letter(PendingDeadLetter(joe.name, LogId(11), "user.update.error", "no"))
         node.touch(joe)
         commit, alike = settled(node)
         assert (alike, len(commit.letters)) == ({}, 1)

@@ -236,7 +236,7 @@ class TestCommitting:
             served.take(log_id)
         served.settle(durable, 11)
         assert served.committed().low == 11
-        served.node.boxed(durable, [LogId(12)])
+        served.node.spilled(durable, [LogId(12)])
         assert served.committed().low == 12
         served.settle(durable, 13)
         assert served.committed().low == 13
@@ -534,17 +534,17 @@ class TestWithheldLetters:
         served.node.most_letters = most
         return served
 
-    def bury(self, served: Served, durable: DurableSession, log_id: int) -> None:
-        durable.bury(PendingDeadLetter(durable.name, LogId(log_id), "resource.overflow.queue.entries", "full"))
+    def dead_letter(self, served: Served, durable: DurableSession, log_id: int) -> None:
+        durable.dead_letter(PendingDeadLetter(durable.name, LogId(log_id), "resource.overflow.queue.entries", "full"))
         served.node.touch(durable)
 
-    def buried(self, *log_ids: int, most: int = 2) -> Served:
+    def dead_letters(self, *log_ids: int, most: int = 2) -> Served:
         """Each of these messages is a letter for each session."""
         served = self.served(most=most)
         for log_id in log_ids:
             served.take(log_id)
             for durable in served.durables:
-                self.bury(served, durable, log_id)
+                self.dead_letter(served, durable, log_id)
         return served
 
     def all(self, served: Served) -> list[Commit]:
@@ -555,15 +555,15 @@ class TestWithheldLetters:
         return commits
 
     def test_few_are_told_with_the_cursor(self) -> None:
-        (commit,) = self.all(self.buried(11, most=3))
+        (commit,) = self.all(self.dead_letters(11, most=3))
         assert (commit.cursor, len(commit.letters), commit.changes) == (11, 3, ())
 
     def test_a_commit_withholds_none_while_it_has_room_for_all(self) -> None:
-        (commit,) = self.all(self.buried(11, 12, most=6))
+        (commit,) = self.all(self.dead_letters(11, 12, most=6))
         assert (commit.cursor, len(commit.letters), commit.changes) == (12, 6, ())
 
     def test_many_follow_and_no_commit_has_more_than_it_may(self) -> None:
-        commits = self.all(self.buried(11, 12))
+        commits = self.all(self.dead_letters(11, 12))
         assert [len(each.letters) for each in commits] == [0, 2, 2, 2]
         assert [each.cursor for each in commits] == [12] * 4
         assert [len(change.opened) for change in commits[0].changes] == [2, 2, 2]
@@ -571,7 +571,7 @@ class TestWithheldLetters:
         assert sorted(told) == [(f"client/joe/{number}", log_id) for number in (1, 2, 3) for log_id in (11, 12)]
 
     def test_what_is_told_later_leaves_the_record_with_its_letter(self) -> None:
-        for commit in self.all(self.buried(11, 12))[1:]:
+        for commit in self.all(self.dead_letters(11, 12))[1:]:
             settled = [(change.name, log_id) for change in commit.changes for log_id in change.settled]
             assert settled == [(letter.session, letter.id) for letter in commit.letters]
             ended = [(each.session, log_id) for each in commit.ended for log_id in each.ids]
@@ -579,11 +579,11 @@ class TestWithheldLetters:
             assert {each.reason for each in commit.ended} == {EndReason.DEAD}
 
     def test_the_log_is_kept_until_the_last_is_told(self) -> None:
-        commits = self.all(self.buried(11, 12))
+        commits = self.all(self.dead_letters(11, 12))
         assert [each.low for each in commits] == [10, 10, 10, 12]
 
     def test_messages_are_taken_and_told_in_between(self) -> None:
-        served = self.buried(11, 12)
+        served = self.dead_letters(11, 12)
         served.committed()
         served.take(13)
         commits = [served.committed() for _ in range(3)]
@@ -594,10 +594,10 @@ class TestWithheldLetters:
         assert sorted(opened) == [each.name for each in served.durables]
 
     def test_newer_letters_wait_behind_them(self) -> None:
-        served = self.buried(11, 12)
+        served = self.dead_letters(11, 12)
         served.committed()
         served.take(13)
-        self.bury(served, served.durables[0], 13)
+        self.dead_letter(served, served.durables[0], 13)
         told = [letter.id for each in self.all(served) for letter in each.letters if letter.session == "client/joe/1"]
         assert told == [11, 12, 13]
 
@@ -608,7 +608,7 @@ class TestWithheldLetters:
         pending = served.node.subscribing(other, ["/b"])
         served.take(11)
         for durable in served.durables:
-            self.bury(served, durable, 11)
+            self.dead_letter(served, durable, 11)
         commits = self.all(served)
         assert [(each.cursor, len(each.letters)) for each in commits] == [(10, 0)]
         served.node.answered(pending, held(pending, since=10))
@@ -619,7 +619,9 @@ class TestWithheldLetters:
         (joe, *_) = served.durables
         for number in range(5):
             message = Transient(f"1-{number}-a", "1000000", "/a", b"{}")
-            joe.bury(PendingDeadLetter(joe.name, LogId(0), "resource.overflow.queue.entries", "full", 0, message))
+            joe.dead_letter(
+                PendingDeadLetter(joe.name, LogId(0), "resource.overflow.queue.entries", "full", 0, message)
+            )
         served.node.touch(joe)
         assert [len(each.letters) for each in self.all(served)] == [2, 2, 1]
 
@@ -628,11 +630,11 @@ class TestWithheldLetters:
         for log_id in (11, 12, 13):
             served.node.take(LogId(log_id), A, PendingMessage(0, 40_000), served.durables)
             for durable in served.durables:
-                self.bury(served, durable, log_id)
+                self.dead_letter(served, durable, log_id)
         assert [len(each.letters) for each in self.all(served)] == [0] + [1] * 9
 
     def test_a_session_ends_with_the_last_of_its_letters(self) -> None:
-        served = self.buried(11, 12)
+        served = self.dead_letters(11, 12)
         (joe, *_) = served.durables
         served.node.ending(joe, LogId(12))
         passed = []
@@ -641,7 +643,7 @@ class TestWithheldLetters:
         assert passed[:2] == [(0, []), (2, [joe])]
 
     def test_one_that_leaves_before_takes_its_letters_with_it(self) -> None:
-        served = self.buried(11, 12)
+        served = self.dead_letters(11, 12)
         (joe, *_) = served.durables
         served.committed()
         served.node.leave(joe)
@@ -668,12 +670,12 @@ class TestWithheldLetters:
         served.committed()
         for log_id in (11, 12):
             for durable in served.durables:
-                self.bury(served, durable, log_id)
+                self.dead_letter(served, durable, log_id)
         for durable in served.durables:
-            served.node.boxed(durable, [LogId(11), LogId(12)])
+            served.node.spilled(durable, [LogId(11), LogId(12)])
         commits = self.all(served)
         assert not any(change.opened or change.settled for each in commits for change in each.changes)
-        assert [len(change.unboxed) for each in commits for change in each.changes] == [2, 2, 2]
+        assert [len(change.removed) for each in commits for change in each.changes] == [2, 2, 2]
 
     def test_a_commit_is_divided_by_what_it_opens(self) -> None:
         served = self.served()

@@ -21,16 +21,16 @@ def waiting(priority: int = 5, channel: str = "/a") -> PendingMessage:
 
 
 def opened(*messages: tuple[int, PendingMessage]) -> DurableSession:
-    """A session with these messages parked."""
+    """A session with these messages evicted."""
     durable = DurableSession(JOE)
     for place, each in messages:
         durable.take(LogId(place), each)
-        durable.park(LogId(place))
+        durable.evict(LogId(place))
     return durable
 
 
-def parked(durable: DurableSession) -> list[int]:
-    return [place_of(rank) for rank in durable.parked]
+def evicted(durable: DurableSession) -> list[int]:
+    return [place_of(rank) for rank in durable.evicted]
 
 
 @pytest.mark.parametrize(
@@ -48,18 +48,18 @@ def test_it_waits_behind_what_came_before_of_its_topic(
 ) -> None:
     durable = opened(*messages)
     assert durable.notice(LogId(9), "/a") == []
-    durable.park(LogId(9))
-    assert parked(durable) == after
+    durable.evict(LogId(9))
+    assert evicted(durable) == after
 
 
 def test_it_moves_behind_what_is_found_late() -> None:
     durable = opened((1, waiting()))
     durable.notice(LogId(9), "/a")
-    durable.park(LogId(9))
+    durable.evict(LogId(9))
     durable.take(LogId(2), waiting(1))
-    durable.park(LogId(2))
+    durable.evict(LogId(2))
     durable.place_notices()
-    assert parked(durable) == [1, 2, 9]
+    assert evicted(durable) == [1, 2, 9]
     durable.notice(LogId(10), "/b", 0)  # something in memory has a lower priority
     assert durable.notices[LogId(10)].priority == 0
 
@@ -67,7 +67,7 @@ def test_it_moves_behind_what_is_found_late() -> None:
 def test_one_that_is_not_parked_is_not_parked_by_being_moved() -> None:
     durable = opened((1, waiting(1)))
     durable.notice(LogId(9), "/a")
-    assert parked(durable) == [1]
+    assert evicted(durable) == [1]
     assert durable.notices[LogId(9)].priority == 1
 
 
@@ -75,17 +75,17 @@ def test_a_second_one_of_its_topic_takes_its_place() -> None:
     durable = opened((1, waiting()))
     durable.notice(LogId(5), "/b")
     durable.notice(LogId(6), "/a")
-    durable.park(LogId(6))
+    durable.evict(LogId(6))
     assert durable.notice(LogId(9), "/a") == [6]
     assert list(durable.notices) == [5, 9]
-    assert parked(durable) == [1]
+    assert evicted(durable) == [1]
 
 
 @pytest.mark.parametrize("by", ["settle", "settle_all", "end_many"])
 def test_it_ends_without_a_fact(by: str) -> None:
     durable = opened()
     durable.notice(LogId(9), "/a")
-    durable.park(LogId(9))
+    durable.evict(LogId(9))
     assert (len(durable), durable.size, durable.low) == (0, 0, None)
     assert durable.find(LogId(9)) is not None
     if by == "settle":
@@ -117,9 +117,9 @@ def test_a_commit_tells_once_that_it_is_settled() -> None:
 def test_an_adopted_session_has_its_notices_parked_behind_their_messages() -> None:
     record = SessionRecord(JOE, {}, open={LogId(1): waiting(2)}, inbox={LogId(3): waiting()}, notices={"/a": LogId(9)})
     durable = DurableSession.adopted(record)
-    assert parked(durable) == [3, 1, 9]
+    assert evicted(durable) == [3, 1, 9]
     assert durable.notices[LogId(9)].attempts == 1
-    assert durable.first_parked(5) == [3, 1, 9]
+    assert durable.first_evicted(5) == [3, 1, 9]
 
 
 def test_its_entry_is_a_notice() -> None:
@@ -150,8 +150,8 @@ def test_that_a_subscription_has_failed_is_a_failed_reply() -> None:
 def test_it_waits_behind_all_that_came_by_its_subscription() -> None:
     durable = opened((1, waiting(0, "/a/b")), (2, waiting(9, "/c")), (3, waiting(5, "/a/c")))
     durable.notice(LogId(9), "/a/*", why=WHY)
-    durable.park(LogId(9))
-    assert parked(durable) == [2, 3, 1, 9]
+    durable.evict(LogId(9))
+    assert evicted(durable) == [2, 3, 1, 9]
 
 
 def test_why_a_subscription_failed_is_known_until_its_notice_is_settled() -> None:

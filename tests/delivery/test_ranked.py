@@ -48,7 +48,7 @@ def _run(seed: int, **parts: Any) -> None:
 # Order
 
 
-class ParksByAge(DurableSession):
+class EvictsByAge(DurableSession):
     def _rank(self, log_id: LogId) -> int:
         return log_id
 
@@ -57,25 +57,25 @@ class ComesBackByAge(DurableSession):
     @classmethod
     def adopted(cls, record: SessionRecord) -> DurableSession:
         durable = super().adopted(record)
-        durable.parked = sorted(each for each in (*record.open, *record.inbox))
+        durable.evicted = sorted(each for each in (*record.open, *record.inbox))
         return durable
 
 
-class ParksWhatGoesFirst(DurableSession):
-    def parks_before(self, log_id: LogId, priority: int) -> bool:
-        return bool(self.parked)
+class EvictsWhatGoesFirst(DurableSession):
+    def has_evicted_before(self, log_id: LogId, priority: int) -> bool:
+        return bool(self.evicted)
 
 
-class ParksNothingThatArrives(DurableSession):
-    def parks_before(self, log_id: LogId, priority: int) -> bool:
+class EvictsNothingThatArrives(DurableSession):
+    def has_evicted_before(self, log_id: LogId, priority: int) -> bool:
         return False
 
 
 class TakesAllThatWasRead(DurableSession):
-    def unpark(self, ids: Iterable[LogId]) -> list[LogId]:
-        taken = [each for each in ids if self.is_parked(each) and self.find(each)]
+    def load(self, ids: Iterable[LogId]) -> list[LogId]:
+        taken = [each for each in ids if self.is_evicted(each) and self.find(each)]
         for each in taken:
-            self.forget_parked(each)
+            self.forget_evicted(each)
         return taken
 
 
@@ -183,10 +183,10 @@ class ForgetsWhoHasLives(LogConsumer):
 @pytest.mark.parametrize(
     ("rule", "parts", "first"),
     [
-        ("what is parked goes by priority", {"durable": ParksByAge}, 0),
+        ("what is evicted goes by priority", {"durable": EvictsByAge}, 0),
         ("what comes back goes by priority", {"durable": ComesBackByAge}, 20),
-        ("what goes before all that is parked is queued", {"durable": ParksWhatGoesFirst}, 235),
-        ("what goes behind something parked is parked", {"durable": ParksNothingThatArrives}, 38),
+        ("what goes before all that is evicted is queued", {"durable": EvictsWhatGoesFirst}, 235),
+        ("what goes behind something evicted is evicted", {"durable": EvictsNothingThatArrives}, 38),
         ("what was read goes behind what came meanwhile", {"durable": TakesAllThatWasRead}, 97),
         ("what is queued goes by priority", {"receiver": QueuesAtTheEnd}, 5),
         ("what is sent again stays in front", {"receiver": OvertakesWhatIsSentAgain}, 103),

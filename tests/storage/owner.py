@@ -146,7 +146,7 @@ class Owner:
     async def facts(self, kind: str) -> list[dict[str, Any]]:
         return [fact.fields for fact in await read_facts(self.store, count=100_000) if fact.type == kind]
 
-    async def bury(
+    async def dead_letter(
         self, *letters: PendingDeadLetter, letters_max: int = LETTERS_MAX, letters_max_bytes: int = 0
     ) -> list[str]:
         """Store letters of sessions that this server owns; returns their dead ids."""
@@ -174,7 +174,7 @@ def change(
     name: str = JOE,
     opened: Sequence[int] = (),
     settled: Sequence[int] = (),
-    unboxed: Sequence[int] = (),
+    removed: Sequence[int] = (),
     forgotten: Sequence[tuple[str, int]] = (),
     in_step: bool = False,
     batch: int | None = None,
@@ -184,7 +184,7 @@ def change(
         SessionName(name),
         {LogId(each): PendingMessage(0, 10) for each in opened},
         tuple(map(LogId, settled)),
-        tuple(map(LogId, unboxed)),
+        tuple(map(LogId, removed)),
         tuple((pattern, LogId(since)) for pattern, since in forgotten),
         in_step,
         batch,

@@ -176,7 +176,7 @@ class SharingServer(Server):
             return
         if durable.arrived(log_id, PendingMessage(attempts, 2, "/a", source=source)):
             self._receive(durable, log_id)
-            durable.park(log_id)
+            durable.evict(log_id)
             self.serving.touch(durable)
 
     def lease(self, queue: str, members: list[Member]) -> None:
@@ -193,7 +193,7 @@ class SharingServer(Server):
 
     def requeue(self, durable: DurableSession, log_id: LogId, *, failed: bool) -> None:
         attempts = {log_id: durable.inbox[log_id].attempts + 1}
-        durable.forget_parked(log_id)
+        durable.forget_evicted(log_id)
         durable.requeue(log_id)
         self._received[durable].discard(log_id)
         self.serving.touch(durable)

@@ -214,7 +214,7 @@ async def test_a_letter_copies_the_message_from_the_inbox(store: Store) -> None:
     await owner.spill(log_id)
     await owner.trim()
     assert await owner.log_ids() == []
-    await owner.commit(log_id + 1, change(unboxed=[log_id]), letters=[PendingDeadLetter(JOE, log_id, "user.x", "why")])
+    await owner.commit(log_id + 1, change(removed=[log_id]), letters=[PendingDeadLetter(JOE, log_id, "user.x", "why")])
     (letter,) = await owner.letters()
     assert (letter["channel"], letter["body"]) == ("/a:b", '{"channel":"/a:b"}')
     assert (letter["sender"], letter["qos"]) == (ANN, '{"priority":9}')

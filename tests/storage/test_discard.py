@@ -12,7 +12,7 @@ from tests.storage.owner import FACTS_MAX, JOE, Owner, started
 async def owner_of_letters(store: Store, count: int = 4) -> tuple[Owner, list[str]]:
     owner = await started(store)
     await owner.login(JOE)
-    return owner, await owner.bury(*(letter(f"user.c{number % 2}") for number in range(count)))
+    return owner, await owner.dead_letter(*(letter(f"user.c{number % 2}") for number in range(count)))
 
 
 async def discard(owner: Owner, *dead_ids: str, who: str = "") -> int:
@@ -51,7 +51,7 @@ async def test_discard_leaves_out_dead_letters_that_are_gone(store: Store) -> No
 async def test_a_new_letter_finds_its_place_in_an_index_that_was_empty(store: Store) -> None:
     owner, places = await owner_of_letters(store)
     await discard(owner, *places)
-    await owner.bury(letter("user.c0"))
+    await owner.dead_letter(letter("user.c0"))
     await assert_indexes_agree(owner)
 
 

@@ -30,12 +30,12 @@ async def do_all_with_queues(owner: Owner) -> None:
     sent = await owner.do(shared_queues.send(keys, token, shared_queues.Addressed("/a", b"{}"), [to_joe], FACTS_MAX))
     await owner.do(shared_queues.requeue(keys, token, JOE, {sent.id: 1}, FACTS_MAX, failed=False))
     await owner.do(shared_queues.lease(keys, token, "client/joe", [shared_queues.Member(JOE, 1)], FACTS_MAX))
-    await owner.commit(sent.id, change(unboxed=[sent.id]))
+    await owner.commit(sent.id, change(removed=[sent.id]))
     await owner.do(histories.erase(keys, token, "/a", FACTS_MAX))
 
 
 async def do_all_with_letters(owner: Owner) -> None:
-    made = await dead_letters.get(owner.store, await owner.bury(letter(), letter(), letter()))
+    made = await dead_letters.get(owner.store, await owner.dead_letter(letter(), letter(), letter()))
     for each, to_channel in zip(made[:2], (False, True), strict=True):
         await owner.do(dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=to_channel))
     await owner.do(dead_letters.discard(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann"))

@@ -94,7 +94,7 @@ async def test_pages_hold_what_reading_all_dead_letters_finds(store: Store, seed
 async def change_some(owner: Owner, draw: random.Random, turn: int) -> None:
     """Letters are made, dropped over a bound, sent again and thrown away."""
     made = [drawn(draw, turn * 1000 + number) for number in range(draw.randrange(60))]
-    await owner.bury(*made, letters_max=draw.choice([100, 40, 1000]))
+    await owner.dead_letter(*made, letters_max=draw.choice([100, 40, 1000]))
     every = await all_letters(owner)
     chosen = draw.sample(every, draw.randrange(len(every) // 3 + 1))
     for each in chosen[::2]:
@@ -106,7 +106,7 @@ async def change_some(owner: Owner, draw: random.Random, turn: int) -> None:
 
 async def test_the_last_page_says_that_it_is(store: Store) -> None:
     owner = await owner_of_all(store)
-    places = await owner.bury(*(letter(message_id=str(number)) for number in range(6)))
+    places = await owner.dead_letter(*(letter(message_id=str(number)) for number in range(6)))
     for wanted in (DeadLetterFilter(), DeadLetterFilter(code="user.x"), DeadLetterFilter(receiver="client/joe")):
         first = await dead_letters.page(store, wanted, count=3)
         assert ([each.dead_id for each in first.letters], first.next) == (places[:3], places[2])
@@ -142,8 +142,8 @@ async def test_a_page_looks_at_a_bounded_number_of_letters(store: Store, monkeyp
     joe, ann = RECEIVERS[:2]
     places = []
     for _ in range(50):
-        places += await owner.bury(letter("user.a", joe), letter("user.b", ann), letter("user.c", ann))
-    places += await owner.bury(letter("user.a", ann))
+        places += await owner.dead_letter(letter("user.a", joe), letter("user.b", ann), letter("user.c", ann))
+    places += await owner.dead_letter(letter("user.a", ann))
     page = await dead_letters.page(store, DeadLetterFilter("user.a", ann))
     assert page == Page([], places[29 * 3])
     assert await walk(owner, DeadLetterFilter("user.a", ann), 10) == [places[-1]]
@@ -153,7 +153,7 @@ async def test_a_page_of_large_letters_comes_back_short(store: Store, monkeypatc
     monkeypatch.setattr(dead_letters, "_PORTION", 4)
     monkeypatch.setattr(dead_letters, "_MOST_BYTES", 600)
     owner = await owner_of_all(store)
-    places = await owner.bury(*(letter(body=b"x" * 100) for _ in range(30)))
+    places = await owner.dead_letter(*(letter(body=b"x" * 100) for _ in range(30)))
     page = await dead_letters.page(store, DeadLetterFilter(), count=20)
     assert ([each.dead_id for each in page.letters], page.next) == (places[:8], places[7])
     assert await walk(owner, DeadLetterFilter(), 20) == places
@@ -161,7 +161,9 @@ async def test_a_page_of_large_letters_comes_back_short(store: Store, monkeypatc
 
 async def test_many_values_are_looked_through_as_letters(store: Store) -> None:
     owner = await owner_of_all(store)
-    places = await owner.bury(*(letter(channel=f"/many/c{number}") for number in range(120)), letter(channel="/one"))
+    places = await owner.dead_letter(
+        *(letter(channel=f"/many/c{number}") for number in range(120)), letter(channel="/one")
+    )
     for text, expected in (("/many/**", places[:120]), ("/many/*", places[:120]), ("/many/c7", [places[7]])):
         assert await walk(owner, DeadLetterFilter(channel=text), 50) == expected
         assert await dead_letters.count(store, DeadLetterFilter(channel=text)) == len(expected)
@@ -169,7 +171,7 @@ async def test_many_values_are_looked_through_as_letters(store: Store) -> None:
 
 async def test_letters_that_go_while_a_page_is_read_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = await owner_of_all(store)
-    places = await owner.bury(*(letter(channel="/x" if number % 3 else "/y") for number in range(30)))
+    places = await owner.dead_letter(*(letter(channel="/x" if number % 3 else "/y") for number in range(30)))
     get = dead_letters.get
 
     async def after_a_discard(store: Store, dead_ids: Any) -> Any:

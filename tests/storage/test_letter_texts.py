@@ -69,13 +69,13 @@ async def test_a_long_qos_is_shared_too(store: Store) -> None:
 @pytest.mark.parametrize("way", ["discard", "redrive", "redrive to the channel", "bound"])
 async def test_a_text_goes_with_its_last_letter(store: Store, way: str) -> None:
     owner = await owner_of(store, JOE)
-    await owner.bury(letter(body=BODY), letter(body=BODY))
+    await owner.dead_letter(letter(body=BODY), letter(body=BODY))
     for left in (1, 0):
         first = (await all_letters(owner))[0]
         if way == "discard":
             await owner.do(dead_letters.discard(owner.keys, owner.token, [first.dead_id], FACTS_MAX))
         elif way == "bound":
-            await owner.bury(letter(body=b"{}"), letters_max=2)
+            await owner.dead_letter(letter(body=b"{}"), letters_max=2)
         else:
             step = dead_letters.redrive(owner.keys, owner.token, first, FACTS_MAX, to_channel=way != "redrive")
             moved = await owner.do(step)
@@ -87,7 +87,7 @@ async def test_a_text_goes_with_its_last_letter(store: Store, way: str) -> None:
 
 async def test_a_redriven_letter_has_its_body_again(store: Store) -> None:
     owner = await owner_of(store, JOE)
-    await owner.bury(letter(body=BODY))
+    await owner.dead_letter(letter(body=BODY))
     (found,) = await all_letters(owner)
     moved = await owner.do(dead_letters.redrive(owner.keys, owner.token, found, FACTS_MAX))
     packed: Any = await store.reader.hget(owner.keys.inbox(JOE), str(moved.id))
@@ -99,7 +99,7 @@ async def test_letters_that_an_older_server_wrote_are_read_and_leave(store: Stor
     old = {"id": "1", "received": "1", "receiver": JOE, "code": "user.x", "reason": "why", "attempts": "1"}
     fields: Any = {**old, "channel": "/a", "body": BODY, "sender": "", "qos": ""}
     dead_id: Any = await store.reader.xadd(owner.keys.dead, fields)
-    await owner.bury(letter(body=BODY))
+    await owner.dead_letter(letter(body=BODY))
     assert [each.body for each in await all_letters(owner)] == [BODY, BODY]
     before = await store.reader.get(owner.keys.letter_bytes)
     assert await owner.do(dead_letters.discard(owner.keys, owner.token, [dead_id.decode()], FACTS_MAX)) == 1
@@ -124,7 +124,7 @@ async def test_the_oldest_letters_give_way_beyond_the_bound_in_bytes(store: Stor
     owner = await owner_of(store, JOE)
     for number in range(20):
         body = b'{"channel":"/a","data":"%d %s"}' % (number, b"x" * 1000)
-        await owner.bury(letter(body=body), letters_max_bytes=10_000)
+        await owner.dead_letter(letter(body=body), letters_max_bytes=10_000)
     kept = await all_letters(owner)
     assert 4 <= len(kept) <= 9
     assert kept[-1].body.startswith(b'{"channel":"/a","data":"19 ')
@@ -135,7 +135,7 @@ async def test_the_oldest_letters_give_way_beyond_the_bound_in_bytes(store: Stor
 
 async def test_a_shared_body_counts_once_against_the_bound(store: Store) -> None:
     owner = await owner_of(store, JOE)
-    await owner.bury(*(letter(body=b"{%s}" % (b" " * 100_000)) for _ in range(100)), letters_max_bytes=200_000)
+    await owner.dead_letter(*(letter(body=b"{%s}" % (b" " * 100_000)) for _ in range(100)), letters_max_bytes=200_000)
     assert len(await all_letters(owner)) == 100
 
 

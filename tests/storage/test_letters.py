@@ -19,7 +19,7 @@ async def owner_of_both(store: Store) -> Owner:
 
 async def test_a_commit_tells_where_its_letters_are(store: Store) -> None:
     owner = await owner_of_both(store)
-    found = await owner.bury(letter("user.b", ANN, message_id="1"), letter("user.a", JOE, message_id="2"))
+    found = await owner.dead_letter(letter("user.b", ANN, message_id="1"), letter("user.a", JOE, message_id="2"))
     assert [each.id for each in await dead_letters.get(store, found)] == ["1", "2"]
     assert [each.dead_id for each in await all_letters(owner)] == found
     await assert_indexes_agree(owner)
@@ -37,7 +37,7 @@ async def test_a_repeated_commit_tells_of_no_letters(store: Store) -> None:
 async def test_letters_of_a_session_that_another_server_owns_are_not_told(store: Store) -> None:
     owner, other = await owner_of_both(store), await started(store, "b")
     await other.login("client/bob/1")
-    found = await owner.bury(letter(receiver="client/bob/1"), letter(receiver=JOE))
+    found = await owner.dead_letter(letter(receiver="client/bob/1"), letter(receiver=JOE))
     assert [each.receiver for each in await dead_letters.get(store, found)] == [JOE]
     assert len(found) == 1
 
@@ -61,7 +61,7 @@ async def test_a_stored_message_is_told_from_one_that_never_was(store: Store) ->
     owner = await owner_of_both(store)
     (log_id,) = await owner.publish("/a", sender=ANN, qos=b'{"priority":1}')
     await owner.commit(log_id, change(opened=[log_id]), low=0)
-    stored, live = await owner.bury(
+    stored, live = await owner.dead_letter(
         PendingDeadLetter(JOE, log_id, "user.x", "it said so", 3), letter(body=b'{"data":2}')
     )
     assert await dead_letters.get(store, [stored, live]) == [
@@ -102,7 +102,7 @@ async def test_a_stored_message_is_told_from_one_that_never_was(store: Store) ->
 
 async def test_an_empty_letter_is_in_no_index_of_channels(store: Store) -> None:
     owner = await owner_of_both(store)
-    await owner.bury(PendingDeadLetter(JOE, LogId(77), "user.x", "why"))
+    await owner.dead_letter(PendingDeadLetter(JOE, LogId(77), "user.x", "why"))
     (found,) = await all_letters(owner)
     assert (found.channel, found.body, found.code) == ("", b"", "user.x")
     await assert_indexes_agree(owner)
@@ -110,7 +110,7 @@ async def test_an_empty_letter_is_in_no_index_of_channels(store: Store) -> None:
 
 async def test_get_leaves_out_missing_dead_letters(store: Store) -> None:
     owner = await owner_of_both(store)
-    first, second = await owner.bury(letter(), letter())
+    first, second = await owner.dead_letter(letter(), letter())
     found = await dead_letters.get(store, [second, "1-1", "no id", "9" * 40 + "-0", first])
     assert [each.dead_id for each in found] == [second, first]
     assert await dead_letters.get(store, []) == []
@@ -119,7 +119,7 @@ async def test_get_leaves_out_missing_dead_letters(store: Store) -> None:
 async def test_the_newest_letter(store: Store) -> None:
     owner = await owner_of_both(store)
     assert await dead_letters.newest(store) == ""
-    *_, last = await owner.bury(letter(), letter())
+    *_, last = await owner.dead_letter(letter(), letter())
     assert await dead_letters.newest(store) == last
 
 
@@ -129,11 +129,11 @@ async def test_the_newest_letter(store: Store) -> None:
 async def test_the_oldest_letters_leave_their_indexes_and_are_counted(store: Store) -> None:
     owner = await owner_of_both(store)
     assert await dead_letters.dropped(store) == 0
-    places = await owner.bury(*(letter(f"user.c{number}") for number in range(5)), letters_max=3)
+    places = await owner.dead_letter(*(letter(f"user.c{number}") for number in range(5)), letters_max=3)
     assert [each.dead_id for each in await all_letters(owner)] == places[2:]
     assert await dead_letters.dropped(store) == 2
     await assert_indexes_agree(owner)
-    places += await owner.bury(letter("user.new"), letters_max=3)
+    places += await owner.dead_letter(letter("user.new"), letters_max=3)
     assert [each.dead_id for each in await all_letters(owner)] == places[3:]
     assert await dead_letters.dropped(store) == 3
     await assert_indexes_agree(owner)
@@ -141,7 +141,7 @@ async def test_the_oldest_letters_leave_their_indexes_and_are_counted(store: Sto
 
 async def test_the_end_of_a_session_keeps_the_bound(store: Store) -> None:
     owner = await owner_of_both(store)
-    await owner.bury(*(letter() for _ in range(LETTERS_MAX)))
+    await owner.dead_letter(*(letter() for _ in range(LETTERS_MAX)))
     await owner.close()
     await owner.end([], [letter("user.last") for _ in range(3)])
     assert await dead_letters.count(store, DeadLetterFilter()) == LETTERS_MAX
@@ -151,10 +151,10 @@ async def test_the_end_of_a_session_keeps_the_bound(store: Store) -> None:
 
 async def test_a_bound_that_was_lowered_is_reached_in_steps(store: Store) -> None:
     owner = await owner_of_both(store)
-    await owner.bury(*(letter() for _ in range(2500)), letters_max=5000)
+    await owner.dead_letter(*(letter() for _ in range(2500)), letters_max=5000)
     left = []
     for _ in range(3):
-        await owner.bury(letter(), letters_max=10)
+        await owner.dead_letter(letter(), letters_max=10)
         left.append(await dead_letters.count(store, DeadLetterFilter()))
     assert left == [1500, 500, 10]
     assert await dead_letters.dropped(store) == 2493
@@ -163,7 +163,7 @@ async def test_a_bound_that_was_lowered_is_reached_in_steps(store: Store) -> Non
 
 async def test_a_bound_of_nothing_keeps_nothing(store: Store) -> None:
     owner = await owner_of_both(store)
-    await owner.bury(letter(), letter(), letters_max=0)
+    await owner.dead_letter(letter(), letter(), letters_max=0)
     assert await all_letters(owner) == []
     assert await dead_letters.dropped(store) == 2
     await assert_indexes_agree(owner)
@@ -171,15 +171,15 @@ async def test_a_bound_of_nothing_keeps_nothing(store: Store) -> None:
 
 async def test_a_commit_without_letters_does_not_look_at_the_bound(store: Store) -> None:
     owner = await owner_of_both(store)
-    await owner.bury(letter(), letter())
-    await owner.bury(letters_max=1)
+    await owner.dead_letter(letter(), letter())
+    await owner.dead_letter(letters_max=1)
     assert len(await all_letters(owner)) == 2
 
 
 async def test_an_index_of_one_letter_is_small(store: Store) -> None:
     """The store sets 4 KiB aside for a new stream, and there may be as many channels as letters."""
     owner = await owner_of_both(store)
-    await owner.bury(letter(channel="/only/here"))
+    await owner.dead_letter(letter(channel="/only/here"))
     size = await store.reader.memory_usage(store.keys.letters_by("channel", "/only/here"))
     assert size is not None
     assert size < 500
@@ -188,7 +188,7 @@ async def test_an_index_of_one_letter_is_small(store: Store) -> None:
 @pytest.mark.parametrize("count", [300])
 async def test_an_index_of_many_letters_takes_few_bytes_for_each(store: Store, count: int) -> None:
     owner = await owner_of_both(store)
-    await owner.bury(*(letter() for _ in range(count)))
+    await owner.dead_letter(*(letter() for _ in range(count)))
     size = await store.reader.memory_usage(store.keys.letters_by("code", "user.x"), samples=0)
     assert size is not None
     assert size / count < 40

@@ -81,7 +81,7 @@ async def prepare(owner: Owner) -> None:
     ids = await owner.publish("/a", "/a", "/a")
     owner.number = 1
     await owner.apply(owner.next_commit(ids[-1], change(opened=ids), low=0))
-    await owner.bury(letter(), letter())
+    await owner.dead_letter(letter(), letter())
     await owner.publish("/a", "/a", history_max=9, groups=("group:/a x",), qos=b'{"forceDestroy":true}', expires=10**6)
     await owner.publish("/a", "/a", groups=("group:/a x",))
 

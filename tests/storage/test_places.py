@@ -81,7 +81,7 @@ class Play:
 
     def gone(self, name: str, messages: dict[LogId, bytes]) -> Any:
         # the server does not know which of them a spill has just moved
-        return change(name, settled=sorted(messages), unboxed=sorted(messages))
+        return change(name, settled=sorted(messages), removed=sorted(messages))
 
     async def spill(self, name: str) -> None:
         await self.owner.spill(*await self.some(name), name=name)
@@ -105,8 +105,8 @@ class Play:
 
     async def end(self, name: str) -> None:
         """The server knows all that it has opened, and not always of what was sent again."""
-        boxed = {int(field[2:]) for field in await self.owner.record(name) if field.startswith("i:")}
-        known = [each for each in await self.waiting(name) if each not in boxed or self.draw.random() < 0.5]
+        spilled = {int(field[2:]) for field in await self.owner.record(name) if field.startswith("i:")}
+        known = [each for each in await self.waiting(name) if each not in spilled or self.draw.random() < 0.5]
         await self.owner.close(name)
         ended = [Disposition(name, EndReason.DEAD, tuple(known))] if known else []
         made = [PendingDeadLetter(name, log_id, "user.x", "why") for log_id in known]
@@ -143,7 +143,7 @@ async def test_a_store_that_is_killed_leaves_each_letter_in_one_place(
     store = await open_store(f"storage.url={process.url}")
     owner = await started(store)
     await owner.login(JOE)
-    await owner.bury(*(letter(message_id=str(number), body=b"%d" % number) for number in range(300)))
+    await owner.dead_letter(*(letter(message_id=str(number), body=b"%d" % number) for number in range(300)))
     steps = [dead_letters.redrive(store.keys, owner.token, each, FACTS_MAX) for each in await all_letters(owner)]
     answered = 0
 
@@ -167,8 +167,8 @@ async def test_a_store_that_is_killed_leaves_each_letter_in_one_place(
     assert killed_after <= len(moved) < len(steps)
     assert again[: len(moved)] == moved
     assert {answer.outcome for answer in again} == {RedriveOutcome.MOVED}
-    boxed: Any = await store.reader.hkeys(store.keys.inbox(JOE))
-    assert sorted(int(each) for each in boxed) == sorted(answer.id for answer in again)
+    spilled: Any = await store.reader.hkeys(store.keys.inbox(JOE))
+    assert sorted(int(each) for each in spilled) == sorted(answer.id for answer in again)
     bodies = await log.fetch_inbox(store, JOE, [answer.id for answer in again])
     assert sorted(int(each.body) for each in bodies.values()) == list(range(300))
     assert await all_letters(owner) == []

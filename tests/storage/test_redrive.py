@@ -31,7 +31,7 @@ async def redrive(owner: Owner, each: StoredDeadLetter, **options: Any) -> Redri
 
 
 async def one_letter(owner: Owner, each: PendingDeadLetter | None = None) -> StoredDeadLetter:
-    (dead_id,) = await owner.bury(letter() if each is None else each)
+    (dead_id,) = await owner.dead_letter(letter() if each is None else each)
     (found,) = await dead_letters.get(owner.store, [dead_id])
     return found
 
@@ -98,7 +98,7 @@ async def test_redriven_message_that_dies_again_is_counted(store: Store) -> None
         each = await one_letter(owner, PendingDeadLetter(JOE, log_id, "user.again", "why", 1))
         assert (each.returns, each.redrive_of, each.is_persistent) == (returns, before, True)
         assert (each.id, each.received, each.body) == (str(log_id), f"{log_id}000", b'{"data":1}')
-        await owner.commit(log_id, change(unboxed=[log_id]))
+        await owner.commit(log_id, change(removed=[log_id]))
     log_id = (await redrive(owner, each, to_channel=True)).id
     (back,) = await log.read(store, LogId(0), 10)
     assert (back.id, back.returns, back.redrive_of) == (log_id, 4, each.dead_id)
@@ -228,7 +228,7 @@ async def test_a_receiver_that_has_enough_waiting_gets_no_more(store: Store) -> 
 async def test_redrive_counts_the_backlog_once_for_many_dead_letters(store: Store) -> None:
     owner = await owner_of_joe(store)
     await owner.commit(1000, change(opened=range(1, 501)))
-    await owner.bury(*(letter() for _ in range(100)))
+    await owner.dead_letter(*(letter() for _ in range(100)))
     await store.reader.config_resetstat()
     outcomes = [(await redrive(owner, each, max_entries=590)).outcome for each in (await all_letters(owner))[:90]]
     counted: Any = await store.reader.info("commandstats")
@@ -243,7 +243,7 @@ async def test_room_that_is_made_is_seen_at_once(store: Store) -> None:
     first, second = await one_letter(owner), await one_letter(owner)
     log_id = (await redrive(owner, first, max_entries=1, max_bytes=10)).id
     assert (await redrive(owner, second, max_entries=1, max_bytes=10)).outcome is RedriveOutcome.FULL
-    await owner.commit(log_id, change(unboxed=[log_id]))
+    await owner.commit(log_id, change(removed=[log_id]))
     assert (await redrive(owner, second, max_entries=1, max_bytes=10)).outcome is MOVED
 
 
@@ -277,7 +277,7 @@ async def test_ids_rise_also_when_the_clock_does_not(store: Store) -> None:
 
 async def test_two_stores_at_once_move_each_letter_once(server: StoreProcess, store: Store) -> None:
     owner = await owner_of_joe(store)
-    await owner.bury(*(letter(message_id=str(number)) for number in range(60)))
+    await owner.dead_letter(*(letter(message_id=str(number)) for number in range(60)))
     every = await all_letters(owner)
     async with asyncio.timeout(30):
         other_store = Store(settings_for(f"storage.url={server.url}", f"storage.prefix={store.keys.base[:-9]}"))

@@ -58,7 +58,7 @@ async def ended(owner: Owner) -> set[tuple[str, str, int]]:
 async def test_settled_by_one_it_is_settled_for_the_subject(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     log_id = await send(owner, JOE, JOE_2)
-    await owner.commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
+    await owner.commit(log_id, change(removed=[log_id]), ended=settled(JOE, log_id))
     assert await receivers(owner, log_id) == set()
     left = await owner.end(
         letters=[PendingDeadLetter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1}
@@ -75,7 +75,7 @@ async def test_the_facts_are_the_same_in_both_orders(store: Store) -> None:
     left = await owner.end(
         letters=[PendingDeadLetter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1}
     )
-    await owner.commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
+    await owner.commit(log_id, change(removed=[log_id]), ended=settled(JOE, log_id))
     assert left == SessionEnd([], [log_id], [])
     assert await waiting(owner) == []
     assert await receivers(owner, log_id) == set()
@@ -88,7 +88,7 @@ async def test_dead_for_one_it_is_still_open_for_the_others(store: Store) -> Non
     log_id = await send(owner, JOE, JOE_2)
     dead = PendingDeadLetter(JOE, log_id, "user.update.deadMessage", "why")
     ends = settled(JOE, log_id, reason=EndReason.DEAD)
-    await owner.commit(log_id, change(unboxed=[log_id]), ended=ends, letters=[dead])
+    await owner.commit(log_id, change(removed=[log_id]), ended=ends, letters=[dead])
     assert await receivers(owner, log_id) == {JOE_2, f"!{JOE}"}
     assert (await owner.end(name=JOE_2, returning={log_id: 1})).returned == [log_id]
     assert await waiting(owner) == [log_id]
@@ -100,7 +100,7 @@ async def test_for_whom_it_has_died_it_does_not_come_again(store: Store) -> None
     log_id = await send(owner, JOE, JOE_2)
     dead = PendingDeadLetter(JOE, log_id, "user.update.error", "why")
     ends = settled(JOE, log_id, reason=EndReason.DEAD)
-    await owner.commit(log_id, change(unboxed=[log_id]), ended=ends, letters=[dead])
+    await owner.commit(log_id, change(removed=[log_id]), ended=ends, letters=[dead])
     await owner.end(name=JOE_2, returning={log_id: 1})
     step = shared_queues.lease(owner.keys, owner.token, SUBJECT, [Member(JOE, 9)], FACTS_MAX)
     assert await owner.do(step) == shared_queues.Lease([], 1, 0)
@@ -119,7 +119,7 @@ async def test_dead_for_all_nothing_is_left_of_it(store: Store) -> None:
     for name in (JOE, JOE_2):
         ends = settled(name, log_id, reason=EndReason.DEAD)
         letters = [PendingDeadLetter(name, log_id, "user.x", "why")]
-        await owner.commit(log_id, change(name, unboxed=[log_id]), ended=ends, letters=letters)
+        await owner.commit(log_id, change(name, removed=[log_id]), ended=ends, letters=letters)
     assert await receivers(owner, log_id) == set()
 
 
@@ -127,7 +127,7 @@ async def test_a_commit_that_is_repeated_settles_nothing_again(store: Store) -> 
     owner = await owner_of(store, JOE)
     log_id = await send(owner, JOE)
     owner.number = 1
-    commit = owner.next_commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
+    commit = owner.next_commit(log_id, change(removed=[log_id]), ended=settled(JOE, log_id))
     await owner.apply(commit)
     again = await send(owner, JOE)
     await owner.apply(commit)
@@ -139,7 +139,7 @@ async def test_end_removes_messages_addressed_to_one_session(store: Store) -> No
     log_id = await send(owner, JOE, source="")
     leased = await send(owner, JOE, source=ONE)
     assert await receivers(owner, log_id) == set()
-    await owner.commit(leased, change(unboxed=[log_id, leased]), ended=settled(JOE, log_id, leased))
+    await owner.commit(leased, change(removed=[log_id, leased]), ended=settled(JOE, log_id, leased))
     assert await owner.record() == {"owner": "a", "r": "{}", "batch": "1000"}
     assert await store.reader.exists(store.keys.inbox(JOE)) == 0
 

@@ -116,7 +116,7 @@ class Play:
         letters = [PendingDeadLetter(session, each, "user.x", "why") for each in ids] if how is EndReason.DEAD else []
         ended = [Disposition(session, how, tuple(ids))] if ids else []
         cursor = await last_id(self.store)
-        await self.owner.commit(cursor, change(name, unboxed=ids), ended=ended, letters=letters)
+        await self.owner.commit(cursor, change(name, removed=ids), ended=ended, letters=letters)
         self.model.finish(name, ids, how)
 
     async def requeue(self, name: str) -> None:

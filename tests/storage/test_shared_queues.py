@@ -326,7 +326,7 @@ async def test_lease_waits_until_the_copy_of_another_group_is_settled(store: Sto
     assert given((await lease(owner, (JOE, 1))).leased) == [(JOE, log_id)]
     found = await lease(owner, (JOE, 9), (ANN, 1), queue=other)
     assert (given(found.leased), found.left) == ([(ANN, log_id)], 1)
-    await owner.commit(subscribed, change(settled=[subscribed], unboxed=[log_id]))
+    await owner.commit(subscribed, change(settled=[subscribed], removed=[log_id]))
     assert given((await lease(owner, (JOE, 9), queue=other)).leased) == [(JOE, subscribed)]
 
 
@@ -387,7 +387,7 @@ async def test_discard_writes_a_fact(store: Store) -> None:
 async def test_dead_lettered_queue_messages_leave_dead_letters(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, TO_SUBJECT, sender=ANN)
-    buried: Discarded = await owner.do(_bury(owner))
+    buried: Discarded = await owner.do(_dead_letter(owner))
     assert (buried.count, len(buried.letters)) == (1, 1)
     (letter,) = await owner.letters()
     assert (letter["receiver"], letter["code"], letter["sender"], letter["t"]) == (SUBJECT, "user.x", ANN, SUBJECT)
@@ -425,7 +425,7 @@ def _join(owner: Owner, name: str) -> Any:
 async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await send(owner, TO_SUBJECT, priority=9, qos=b'{"priority":9}', sender=ANN)
-    await owner.do(_bury(owner))
+    await owner.do(_dead_letter(owner))
     (letter,) = await all_letters(owner)
     moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
     assert moved.outcome is RedriveOutcome.MOVED
@@ -438,7 +438,7 @@ async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -
     )
     (fact,) = await owner.facts("redriven")
     assert fact["session"] == SUBJECT
-    await owner.do(_bury(owner))
+    await owner.do(_dead_letter(owner))
     await send(owner, TO_SUBJECT)
     (letter,) = await all_letters(owner)
     full = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
@@ -448,7 +448,7 @@ async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -
 async def test_message_of_one_session_counts_for_its_subject(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await send(owner, Delivery(SUBJECT, queue=f"one:{SUBJECT}"))
-    await owner.do(_bury(owner, f"one:{SUBJECT}"))
+    await owner.do(_dead_letter(owner, f"one:{SUBJECT}"))
     (letter,) = await all_letters(owner)
     assert letter.receiver == SUBJECT
     moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX))
@@ -458,7 +458,7 @@ async def test_message_of_one_session_counts_for_its_subject(store: Store) -> No
 async def test_a_letter_of_a_group_waits_for_the_group_again_while_it_has_members(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await share(owner)
-    await owner.do(_bury(owner, GROUP))
+    await owner.do(_dead_letter(owner, GROUP))
     (letter,) = await all_letters(owner)
     assert letter.receiver == GROUP
     redrive = dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX)
@@ -468,6 +468,6 @@ async def test_a_letter_of_a_group_waits_for_the_group_again_while_it_has_member
     assert await waiting(owner) == [moved.id]
 
 
-def _bury(owner: Owner, queue: str = SUBJECT) -> Any:
+def _dead_letter(owner: Owner, queue: str = SUBJECT) -> Any:
     bounds = FACTS_MAX, LETTERS_MAX
     return shared_queues.dead_letter(owner.keys, owner.token, queue, None, *bounds, code="user.x", reason="why")

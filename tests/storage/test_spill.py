@@ -67,7 +67,7 @@ async def test_spill_leaves_messages_open_that_the_log_lost(store: Store) -> Non
 async def test_a_commit_removes_what_is_settled_from_the_inbox(store: Store) -> None:
     owner, ids = await owner_with_open(store)
     await owner.spill(*ids)
-    await owner.commit(ids[-1], change(unboxed=[ids[0], ids[2]]))
+    await owner.commit(ids[-1], change(removed=[ids[0], ids[2]]))
     assert await store.reader.hkeys(store.keys.inbox(JOE)) == [b"%d" % ids[1]]
     assert [field for field in await owner.record() if field.startswith("i:")] == [f"i:{ids[1]}"]
 

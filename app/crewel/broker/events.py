@@ -124,7 +124,7 @@ class Events:
         """A receiver has reported what became of messages, or their statuses did not come in time."""
         if judgement.settled:
             self.settled(judgement.settled)
-        for each in judgement.buried:
+        for each in judgement.dead_letters:
             self._failed(session, each.entry, each.code, "letter")
         if judgement.put_back:
             code, _ = dispatcher.last_failure or ("", "")

@@ -70,7 +70,7 @@ class Judgement:
     """What is to be done with messages."""
 
     settled: list[Entry] = field(default_factory=list)
-    buried: list[FailedDelivery] = field(default_factory=list)
+    dead_letters: list[FailedDelivery] = field(default_factory=list)
     put_back: list[Entry] = field(default_factory=list)
     """They wait again, in their place."""
     unclaimed: list[Entry] = field(default_factory=list)
@@ -256,15 +256,15 @@ class Dispatcher:
         if outcome is Outcome.RETRY:
             self._put_back(status.id, judgement)
         else:
-            self._bury(status.id, code, reason, judgement)
+            self._dead_letter(status.id, code, reason, judgement)
         if outcome is not Outcome.LETTER:
             self.reported.append((outcome, code, reason))
 
-    def _bury(self, message_id: str, code: str, reason: str, judgement: Judgement) -> None:
+    def _dead_letter(self, message_id: str, code: str, reason: str, judgement: Judgement) -> None:
         attempts = self.tries.get(message_id, 0) + 1
         entry = self._close(message_id)
         assert entry is not None
-        judgement.buried.append(FailedDelivery(entry, code, reason, attempts))
+        judgement.dead_letters.append(FailedDelivery(entry, code, reason, attempts))
 
     def _put_back(self, message_id: str, judgement: Judgement) -> None:
         entry, _ = self.open.pop(message_id)
@@ -317,7 +317,7 @@ class Dispatcher:
                 continue
             self.last_failure = (NO_STATUS, reason)
             if self.rules.retries == 0:  # the client is there: one message is not worth its session
-                self._bury(message_id, NO_STATUS, reason, judgement)
+                self._dead_letter(message_id, NO_STATUS, reason, judgement)
             else:
                 self._put_back(message_id, judgement)
                 self.reported.append((Outcome.RETRY, NO_STATUS, reason))

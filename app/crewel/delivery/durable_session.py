@@ -31,7 +31,7 @@ _LOOKED_AT: Final = 16
 
 
 class DurableSession(PendingDeliveries):
-    """One session. `parked`: the ranks (`delivery.order`) of the open messages whose bodies are not in memory, sorted."""
+    """One session. `evicted`: the ranks (`delivery.order`) of the open messages whose bodies are not in memory, sorted."""
 
     __slots__ = (
         "_stored",
@@ -42,6 +42,7 @@ class DurableSession(PendingDeliveries):
         "closing",
         "death",
         "ending",
+        "evicted",
         "expiry",
         "failed",
         "floor",
@@ -50,8 +51,7 @@ class DurableSession(PendingDeliveries):
         "is_fenced",
         "letters",
         "name",
-        "owes",
-        "parked",
+        "needs_touch",
         "since",
         "was_adopted",
     )
@@ -72,13 +72,13 @@ class DurableSession(PendingDeliveries):
         self.ending: LogId | None = None
         self.death: tuple[str, str] | None = None
         """Code and reason, if it ends because its receiver has failed for good."""
-        self.parked: list[int] = []
+        self.evicted: list[int] = []
         self.expiry = 0
         """No open message goes out of all queues before this, microseconds since 1970; 0: none does at all."""
         self.batch = 0
         """Batch numbers up to this one are reserved, or will be with the next commit."""
         self.is_dirty = False
-        self.owes = False
+        self.needs_touch = False
         """Whether the next commit must be told of what it acknowledges: the message may be older than the last commit."""
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
@@ -109,7 +109,7 @@ class DurableSession(PendingDeliveries):
         durable._stored_notices = dict(record.notices)
         durable.notices = {place: PendingMessage(1, channel=channel) for channel, place in record.notices.items()}
         durable.failed = dict(record.failed)
-        durable.parked = sorted(
+        durable.evicted = sorted(
             rank_of(each, waiting.priority) for each, waiting in (*messages.items(), *durable.notices.items())
         )
         durable.place_notices()
@@ -204,65 +204,65 @@ class DurableSession(PendingDeliveries):
 
     # Messages whose bodies are not in memory
 
-    def park(self, log_id: LogId) -> None:
+    def evict(self, log_id: LogId) -> None:
         """Its body need not be kept: it will be read when the client is there."""
-        insort(self.parked, self._rank(log_id))
+        insort(self.evicted, self._rank(log_id))
 
     def in_order(self) -> list[LogId]:
         """All open messages, in the order in which they are to be delivered."""
         return sorted((*self.open, *self.inbox), key=self._rank)
 
-    def is_parked(self, log_id: LogId) -> bool:
-        """Whether the message, which is open, is parked."""
+    def is_evicted(self, log_id: LogId) -> bool:
+        """Whether the message, which is open, is evicted."""
         rank = self._rank(log_id)
-        position = bisect_left(self.parked, rank)
-        return position < len(self.parked) and self.parked[position] == rank
+        position = bisect_left(self.evicted, rank)
+        return position < len(self.evicted) and self.evicted[position] == rank
 
-    def parks_before(self, log_id: LogId, priority: int) -> bool:
-        """Whether something is parked that goes before a message of this place and priority."""
-        return bool(self.parked) and self.parked[0] < rank_of(log_id, priority)
+    def has_evicted_before(self, log_id: LogId, priority: int) -> bool:
+        """Whether something is evicted that goes before a message of this place and priority."""
+        return bool(self.evicted) and self.evicted[0] < rank_of(log_id, priority)
 
-    def least_parked(self) -> int | None:
-        """The rank of what gives way first among all that is parked: the oldest of the lowest priority. None if nothing is."""
-        if not self.parked:
+    def lowest_evicted(self) -> int | None:
+        """The rank of the evicted message that is dropped first: the oldest of the lowest priority. None if there is none."""
+        if not self.evicted:
             return None
-        return self.parked[bisect_left(self.parked, rank_of(LogId(0), priority_of(self.parked[-1])))]
+        return self.evicted[bisect_left(self.evicted, rank_of(LogId(0), priority_of(self.evicted[-1])))]
 
-    def forget_parked(self, log_id: LogId) -> None:
-        """The message, which is open, is parked no more, if it was."""
-        if self.is_parked(log_id):
-            del self.parked[bisect_left(self.parked, self._rank(log_id))]
+    def forget_evicted(self, log_id: LogId) -> None:
+        """The message, which is open, is evicted no more, if it was."""
+        if self.is_evicted(log_id):
+            del self.evicted[bisect_left(self.evicted, self._rank(log_id))]
 
     def expire(self, ids: Iterable[LogId]) -> None:
         """These messages have gone out of all queues; those that are not open are left alone."""
         self.end_many(ids, EndReason.EXPIRED)
 
     def end_many(self, ids: Iterable[LogId], reason: EndReason) -> None:
-        """These messages have ended in this way, parked or not; those that are not open are left alone."""
+        """These messages have ended in this way, evicted or not; those that are not open are left alone."""
         for log_id in ids:
             self.settle(log_id, reason)
-        self.parked = [rank for rank in self.parked if self.find(place_of(rank)) is not None]
+        self.evicted = [rank for rank in self.evicted if self.find(place_of(rank)) is not None]
 
     def _rank(self, log_id: LogId) -> int:
         waiting = self.find(log_id)
         return rank_of(log_id, NORMAL if waiting is None else waiting.priority)
 
-    def first_parked(self, count: int) -> list[LogId]:
-        """The first parked ids that are still open, at most so many. They stay parked."""
-        return list(islice((place for place in map(place_of, self.parked) if self.find(place) is not None), count))
+    def first_evicted(self, count: int) -> list[LogId]:
+        """The first evicted ids that are still open, at most so many. They stay evicted."""
+        return list(islice((place for place in map(place_of, self.evicted) if self.find(place) is not None), count))
 
-    def unpark(self, ids: Collection[LogId]) -> list[LogId]:
-        """Those of the ids that go before all else that is parked, and are still open; they are parked no more."""
+    def load(self, ids: Collection[LogId]) -> list[LogId]:
+        """Those of the ids that go before all else that is evicted, and are still open; they are evicted no more."""
         taken: list[LogId] = []
         position = 0
-        while position < len(self.parked):
-            place = place_of(self.parked[position])
+        while position < len(self.evicted):
+            place = place_of(self.evicted[position])
             if self.find(place) is not None:
                 if place not in ids:
                     break
                 taken.append(place)
             position += 1
-        del self.parked[:position]
+        del self.evicted[:position]
         return taken
 
     def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
@@ -290,7 +290,7 @@ class DurableSession(PendingDeliveries):
         else:
             ids.append(log_id)
 
-    def bury(self, letter: PendingDeadLetter) -> None:
+    def dead_letter(self, letter: PendingDeadLetter) -> None:
         """The message becomes a dead letter: it was open, or just arriving, or never stored."""
         message = letter.message
         waiting = PendingMessage() if message is None else PendingMessage(0, len(message.body), message.channel)
@@ -306,17 +306,17 @@ class DurableSession(PendingDeliveries):
         if self.letters is not None:
             self.letters.detach()
 
-    def boxed(self, ids: Iterable[LogId]) -> None:
+    def spilled(self, ids: Iterable[LogId]) -> None:
         """The store has copied these messages into the inbox and noted it: the log may lose them."""
         for log_id in ids:
             waiting = self.open.pop(log_id, None)
             self._stored.pop(log_id, None)
-            self._put_beside(log_id)
+            self._put_outside_log(log_id)
             if waiting is not None:
                 self.inbox[log_id] = waiting
         self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
 
-    def _put_beside(self, log_id: LogId) -> None:
+    def _put_outside_log(self, log_id: LogId) -> None:
         self._stored_inbox.add(log_id)
         self._newest = max(self._newest, log_id)
         if self._fan_out is not None:
@@ -327,7 +327,7 @@ class DurableSession(PendingDeliveries):
         if log_id in self._stored_inbox:
             return False
         is_newest = not self.inbox or log_id > next(reversed(self.inbox))
-        self._put_beside(log_id)
+        self._put_outside_log(log_id)
         self.inbox[log_id] = waiting
         if not is_newest:
             self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
@@ -339,7 +339,7 @@ class DurableSession(PendingDeliveries):
     def requeue(self, log_id: LogId) -> None:
         """The store has been asked to put this message, which lies in the inbox, back into the queue that it came from, and
         to note it: nothing is told of it any more. It may come again."""
-        self.forget_parked(log_id)
+        self.forget_evicted(log_id)
         waiting = self.inbox.pop(log_id, None)
         self._stored_inbox.discard(log_id)
         if waiting is not None:
@@ -371,7 +371,7 @@ class DurableSession(PendingDeliveries):
         self.failed.pop(channel, None)
         places = [place for place, waiting in self.notices.items() if waiting.channel == channel]
         for place in places:
-            self.forget_parked(place)
+            self.forget_evicted(place)
             del self.notices[place]
         return places
 
@@ -385,11 +385,11 @@ class DurableSession(PendingDeliveries):
                     if each.priority < priority and at < place and notice.is_about(each.channel):
                         priority = each.priority
             if priority != notice.priority:
-                was_parked = self.is_parked(place)
-                self.forget_parked(place)
+                was_evicted = self.is_evicted(place)
+                self.forget_evicted(place)
                 self.notices[place] = notice._replace(priority=priority)
-                if was_parked:
-                    self.park(place)
+                if was_evicted:
+                    self.evict(place)
 
     # Commits
 
@@ -421,11 +421,11 @@ class DurableSession(PendingDeliveries):
         if not (has_more or self._stored_notices or self.letters) and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
         in_step = self.was_adopted and cursor >= self.floor
-        opened, settled, unboxed = self._open_changes(self.through(cursor))
+        opened, settled, removed = self._open_changes(self.through(cursor))
         passed = tuple((pattern, start) for pattern, start, until in self.closing if until <= committed)
         batch = self.batch if self.batch != self._stored_batch else None
         noticed = tuple(each for each, place in self._stored_notices.items() if place not in self.notices)
-        if not (in_step or opened or settled or unboxed or passed or batch or noticed):
+        if not (in_step or opened or settled or removed or passed or batch or noticed):
             return None
         if passed:
             self.closing = [each for each in self.closing if each[2] > committed]
@@ -434,12 +434,12 @@ class DurableSession(PendingDeliveries):
         self._stored |= opened
         for log_id in settled:
             del self._stored[log_id]
-        self._stored_inbox.difference_update(unboxed)
+        self._stored_inbox.difference_update(removed)
         for channel in noticed:
             del self._stored_notices[channel]
             self.failed.pop(channel, None)
         self._stored_batch = self.batch
-        return Change(self.name, opened, settled, unboxed, passed, in_step, batch, noticed)
+        return Change(self.name, opened, settled, removed, passed, in_step, batch, noticed)
 
     def through(self, cursor: LogId) -> LogId:
         """The last entry whose end the store may learn, when the node's cursor will be `cursor`: a server that takes the
@@ -458,10 +458,10 @@ class DurableSession(PendingDeliveries):
             opened |= {each: kept[each] for each in kept if each in unknown}
         ended = (each for each in stored if each not in open_now and each <= through)
         settled = tuple(each for each in ended if each not in kept)
-        unboxed = tuple(
+        removed = tuple(
             each for each in self._stored_inbox if each not in inbox and each <= through and each not in kept
         )
-        return opened, settled, unboxed
+        return opened, settled, removed
 
     def take_ended(
         self, through: LogId | None = None, most: int = 0
@@ -484,7 +484,7 @@ class DurableSession(PendingDeliveries):
         return ended, letters
 
     @property
-    def has_ended_ahead(self) -> bool:
+    def has_ended_above_cursor(self) -> bool:
         """Whether something has ended that the store was not told of yet, less the letters that are withheld."""
         return bool(self._ended or (self.letters is not None and len(self.letters)))
 

@@ -47,7 +47,7 @@ class LogConsumer(PendingSubscriptions):
         super().__init__(cursor)
         self._inherited = cursor if last is None else last
         self.sessions: dict[SessionName, DurableSession] = {}
-        self._committed = self._low = cursor
+        self._committed = self._low_watermark = cursor
         self._number = 0
         self.most_changes, self.most_opened = MOST_CHANGES, _MOST_OPENED
         self.most_letters = MAX_DEAD_LETTER_COST
@@ -66,16 +66,13 @@ class LogConsumer(PendingSubscriptions):
         """Whether the last commit has only letters that were withheld: what has ended since is told by a later one."""
         self._discarded: list[Settled] = []  # of sessions that did not apply it: for the commit that moves the cursor
         self._dirty: dict[DurableSession, None] = {}
-        self._owing: dict[
-            DurableSession, LogId
-        ] = {}  # sessions with something open, and their `low`, by the last look at them
-        self._behind: dict[DurableSession, None] = {}  # adopted sessions whose own cursor the store still has
-        self._leaving: dict[
-            DurableSession, LogId
-        ] = {}  # sessions whose end is on its way to the store, and what it needs
-        self._ahead: dict[
-            DurableSession, None
-        ] = {}  # sessions for which something has ended beyond the cursor that is stored
+        # Sessions with something open, and their `low` when they were looked at last.
+        self._session_lows: dict[DurableSession, LogId] = {}
+        self._lagging: dict[DurableSession, None] = {}  # adopted sessions whose own cursor the store still has
+        # Sessions whose end is on its way to the store, and what it needs.
+        self._leaving: dict[DurableSession, LogId] = {}
+        # Sessions for which something has ended beyond the cursor that is stored.
+        self._uncommitted: dict[DurableSession, None] = {}
         self._expiring: dict[DurableSession, None] = {}  # sessions with something open that will go out of all queues
 
     # Sessions
@@ -85,12 +82,12 @@ class LogConsumer(PendingSubscriptions):
         self.sessions[durable.name] = durable
         durable.attach(self.fan_out)
         if durable.was_adopted:
-            self._behind[durable] = None
-            self._low = min(self._low, durable.floor)
+            self._lagging[durable] = None
+            self._low_watermark = min(self._low_watermark, durable.floor)
         if durable.low is not None:
-            self._low = min(self._low, LogId(durable.low - 1))
+            self._low_watermark = min(self._low_watermark, LogId(durable.low - 1))
         if durable.closing or durable.ending is not None:
-            self._beside[durable] = None
+            self._closing[durable] = None
         self.touch(durable)
 
     def drop(self, durable: DurableSession) -> None:
@@ -102,14 +99,22 @@ class LogConsumer(PendingSubscriptions):
             del self.sessions[durable.name]
         self._leaving.pop(durable, None)
         self._pending.pop(durable, None)
-        groups = (self._dirty, self._owing, self._beside, self._behind, self._ahead, self._expiring, self._withholding)
+        groups = (
+            self._dirty,
+            self._session_lows,
+            self._closing,
+            self._lagging,
+            self._uncommitted,
+            self._expiring,
+            self._withholding,
+        )
         for group in groups:
             group.pop(durable, None)
 
     def leave(self, durable: DurableSession) -> None:
         """The store is about to be asked to end this session: nothing of it is committed any more. What is open for it keeps
         the log until `drop` tells that the store has answered, for the letters are copied from there."""
-        lows = [low for low in (durable.low, self._owing.get(durable)) if low is not None]
+        lows = [low for low in (durable.low, self._session_lows.get(durable)) if low is not None]
         self.drop(durable)
         if lows:
             self._leaving[durable] = LogId(min(lows) - 1)
@@ -134,14 +139,14 @@ class LogConsumer(PendingSubscriptions):
         """The store has begun the end of this session: it is owed nothing beyond this entry."""
         durable.ending = until
         self.fan_out.version += 1
-        self._beside[durable] = None
+        self._closing[durable] = None
         self.touch(durable)
 
     # Entries
 
-    def boxed(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
+    def spilled(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         """The store has copied these open messages into the session's inbox: the log may lose them."""
-        durable.boxed(ids)
+        durable.spilled(ids)
         self.touch(durable)
 
     def take(
@@ -160,8 +165,8 @@ class LogConsumer(PendingSubscriptions):
                 if not durable.is_dirty:
                     self.touch(durable)
                 taken.append(durable)
-        if self._beside or self._pending:
-            self._take_beside(log_id, patterns, waiting, taken)
+        if self._closing or self._pending:
+            self._take_closing(log_id, patterns, waiting, taken)
         if waiting.expires:
             self._expiring.update(dict.fromkeys(taken))
         self.cursor = log_id
@@ -170,7 +175,7 @@ class LogConsumer(PendingSubscriptions):
     @property
     def is_stable(self) -> bool:
         """Whether the index of subscriptions shows all receivers."""
-        return not (self._beside or self._pending)
+        return not (self._closing or self._pending)
 
     def subscriber_set(self, patterns: Collection[str], receivers: Iterable[DurableSession]) -> SubscriberSet | None:
         """The sessions that the index of subscriptions finds for these patterns, if each receives all that is taken from now
@@ -198,7 +203,7 @@ class LogConsumer(PendingSubscriptions):
             record.open.discard(durable)  # the session has not applied it: this suffices
         else:
             durable.acknowledged.append(log_id)
-            if durable.owes:
+            if durable.needs_touch:
                 self.touch(durable)
 
     def _apply_pending(self, durables: Iterable[DurableSession]) -> None:
@@ -242,10 +247,10 @@ class LogConsumer(PendingSubscriptions):
         """This id was given, and nothing lies there in the log."""
         self.cursor = max(self.cursor, log_id)
 
-    def _take_beside(
+    def _take_closing(
         self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, taken: list[DurableSession]
     ) -> None:
-        for durable in self._beside:
+        for durable in self._closing:
             if durable.wants(patterns, log_id):
                 durable.take(log_id, waiting)
                 self.touch(durable)
@@ -275,14 +280,14 @@ class LogConsumer(PendingSubscriptions):
         self.has_more, self.has_withheld_only = True, False
         if self._letters_are_next and self._target is None:
             self._letters_are_next = False
-            commit = self._some_letters()
+            commit = self._withheld_dead_letters()
             if commit is not None:
                 self.has_withheld_only = True
                 return commit
         commit = self._next_part()
         if self._target is None:
             if commit is None:
-                commit = self._some_letters()
+                commit = self._withheld_dead_letters()
             else:
                 self._letters_are_next = bool(self._withholding)
             self.has_more = bool(self._withholding) and commit is not None
@@ -306,7 +311,7 @@ class LogConsumer(PendingSubscriptions):
         """Fix where the cursor is to be, and the sessions to be looked at before. False: there is nothing to say."""
         cursor = min([self.cursor, *(each.cursor for group in self._pending.values() for each in group)])
         if cursor > self._committed:
-            for durable in self._ahead:
+            for durable in self._uncommitted:
                 self.touch(durable)
         self._settled = self._bulk_acknowledgements()
         found = self._dirty
@@ -322,8 +327,8 @@ class LogConsumer(PendingSubscriptions):
 
     def _in_step(self, cursor: LogId) -> Iterable[DurableSession]:
         """Sessions of which more is to be told than they know, when the cursor is there."""
-        yield from (durable for durable in self._behind if cursor >= durable.floor)
-        yield from (durable for durable in self._beside if _has_passed(durable, self._committed))
+        yield from (durable for durable in self._lagging if cursor >= durable.floor)
+        yield from (durable for durable in self._closing if _has_passed(durable, self._committed))
 
     def _is_small(self, durables: Collection[DurableSession]) -> bool:
         """Whether one commit has room for what is to be told of these sessions."""
@@ -340,7 +345,7 @@ class LogConsumer(PendingSubscriptions):
             else:
                 news += durable.news
                 chosen.append(durable)
-        return self._commit_of(self._committed, self._low, *self._changes(self._committed, chosen))
+        return self._commit_of(self._committed, self._low_watermark, *self._changes(self._committed, chosen))
 
     def _last_part(self) -> Commit | None:
         """The part that moves the cursor. What was taken since the first part is left to the next commit, so that this is no
@@ -349,18 +354,18 @@ class LogConsumer(PendingSubscriptions):
         cursor, self._target = self._target, None
         looked_at = dict.fromkeys([*self._todo, *self._last, *self._in_step(cursor)])
         if cursor > self._committed:
-            looked_at |= self._ahead  # also of the parts before
+            looked_at |= self._uncommitted  # also of the parts before
         self._todo.clear()
         self._last = []
         found = self._changes(cursor, looked_at)
-        low = min([cursor, *self._lows()])
+        low = min([cursor, *self._low_watermarks()])
         settled, self._settled = self._settled, ()
-        is_news = settled or (cursor, low) != (self._committed, self._low)
+        is_news = settled or (cursor, low) != (self._committed, self._low_watermark)
         is_ending = any(durable.ending is not None for durable in looked_at)  # it is passed by this
-        self._low = low
+        self._low_watermark = low
         return self._commit_of(cursor, low, *found, settled, is_news=bool(is_news or is_ending))
 
-    def _some_letters(self) -> Commit | None:
+    def _withheld_dead_letters(self) -> Commit | None:
         """The next of the letters that were withheld: their messages are open for the store, and the cursor has passed them."""
         found: _Found = [], [], []
         room = self.most_letters
@@ -375,8 +380,8 @@ class LogConsumer(PendingSubscriptions):
             if room <= 0:
                 break
         if not self._withholding:
-            self._low = min([self._committed, *self._lows()])
-        return self._commit_of(self._committed, self._low, *found)
+            self._low_watermark = min([self._committed, *self._low_watermarks()])
+        return self._commit_of(self._committed, self._low_watermark, *found)
 
     def _commit_of(
         self,
@@ -414,31 +419,31 @@ class LogConsumer(PendingSubscriptions):
         return changes, ended, letters
 
     def _regroup(self, durable: DurableSession) -> None:
-        durable.owes = bool(durable.applied or durable.applied_inbox)
+        durable.needs_touch = bool(durable.applied or durable.applied_inbox)
         low = durable.low
         if low is not None:
-            self._owing[durable] = low
-        elif durable in self._owing:
-            del self._owing[durable]
-        if self._behind and not durable.was_adopted:
-            self._behind.pop(durable, None)
-        if self._beside and not durable.closing and durable.ending is None:
-            self._beside.pop(durable, None)
-        if durable.has_ended_ahead:
-            self._ahead[durable] = None
-        elif self._ahead:
-            self._ahead.pop(durable, None)
+            self._session_lows[durable] = low
+        elif durable in self._session_lows:
+            del self._session_lows[durable]
+        if self._lagging and not durable.was_adopted:
+            self._lagging.pop(durable, None)
+        if self._closing and not durable.closing and durable.ending is None:
+            self._closing.pop(durable, None)
+        if durable.has_ended_above_cursor:
+            self._uncommitted[durable] = None
+        elif self._uncommitted:
+            self._uncommitted.pop(durable, None)
         if durable.withholds:
             self._withholding[durable] = None
         elif self._withholding:
             self._withholding.pop(durable, None)
 
-    def _lows(self) -> Iterable[LogId]:
+    def _low_watermarks(self) -> Iterable[LogId]:
         """The places in the log that sessions still need, each less one."""
         # As they were looked at: what has ended since then is open for the store until a later commit says otherwise.
-        if self._owing:
-            yield LogId(min(self._owing.values()) - 1)
-        for durable in self._behind:
+        if self._session_lows:
+            yield LogId(min(self._session_lows.values()) - 1)
+        for durable in self._lagging:
             yield durable.floor
         yield from self._leaving.values()
 
@@ -446,7 +451,7 @@ class LogConsumer(PendingSubscriptions):
         """The store has applied the commit. Returns the sessions that are ending and have been passed: `end` may take
         them out of the store."""
         self._committed = commit.cursor
-        passed = [each for each in self._beside if each.ending is not None and each.ending <= commit.cursor]
+        passed = [each for each in self._closing if each.ending is not None and each.ending <= commit.cursor]
         return [each for each in passed if not each.withholds]  # the others end with the last of their letters
 
 

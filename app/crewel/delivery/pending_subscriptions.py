@@ -49,7 +49,7 @@ class PendingSubscriptions(ABC):
         self.fan_out = FanOutBuffer()
         """What was taken for many at once since the last commit."""
         self._pending: dict[DurableSession, list[Pending]] = {}  # in the order in which the store was asked
-        self._beside: dict[
+        self._closing: dict[
             DurableSession, None
         ] = {}  # sessions with intervals that the index of subscriptions does not show
 
@@ -89,7 +89,7 @@ class PendingSubscriptions(ABC):
         for pattern, (since, until) in intervals.items():
             if until is not None:
                 durable.unsubscribed(pattern, since, until)
-                self._beside[durable] = None
+                self._closing[durable] = None
             elif not self._ends_soon(pending, pattern, since):
                 durable.subscribed(pattern, since)
         owed = []

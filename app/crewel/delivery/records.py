@@ -189,7 +189,7 @@ class Change:
     """Open in the log: new, or with other attempts."""
     settled: tuple[LogId, ...]
     """In the record, and open no more."""
-    unboxed: tuple[LogId, ...]
+    removed: tuple[LogId, ...]
     """In the inbox, and open no more."""
     forgotten: tuple[tuple[str, LogId], ...]
     """Closed intervals (pattern, from) that the cursor has passed."""

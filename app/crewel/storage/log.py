@@ -241,13 +241,13 @@ def _kept(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
     if opens:
         for log_id, waiting in change.opened.items():
             opened += (f"o:{log_id}", text_of(waiting))
-    deleted: _Arguments = [f"i:{log_id}" for log_id in change.unboxed]
+    deleted: _Arguments = [f"i:{log_id}" for log_id in change.removed]
     deleted += [f"n:{channel}" for channel in change.noticed]
     if change.in_step:
         deleted.append("at")
     settled: _Arguments = [f"o:{log_id}" for log_id in change.settled]
     forgotten: _Arguments = [f"c:{pattern} {since}" for pattern, since in change.forgotten]
-    return opened, settled, deleted, list(change.unboxed), forgotten
+    return opened, settled, deleted, list(change.removed), forgotten
 
 
 def _opened(answer: Any) -> Committed:

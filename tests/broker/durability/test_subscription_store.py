@@ -105,7 +105,7 @@ async def test_a_subscription_begins_where_the_store_says() -> None:
     store.take(11)
     assert store.answer({"/a": LogId(10)}) == "subscribe"
     assert done.result() is None
-    assert (store.joe.since, store.joe.parked, store.index) == ({"/a": 10}, [11], {"/a"})
+    assert (store.joe.since, store.joe.evicted, store.index) == ({"/a": 10}, [11], {"/a"})
 
 
 async def test_a_subscribe_in_doubt_is_refused_and_ended_and_what_it_was_owed_is_owed() -> None:

@@ -167,7 +167,7 @@ class TestBounds:
         store(stored, "/a", 5)
         assert [each.body for each in stored.letters()] == [b'{"channel":"/a","data":5}']
 
-    def test_what_has_ended_while_it_was_parked_counts_no_more(self, stored: StoredWorld) -> None:
+    def test_what_has_ended_while_it_was_evicted_counts_no_more(self, stored: StoredWorld) -> None:
         joe = self.bounded(stored, 3)
         store(stored, "/a", 1, 2, 3)
         messages = joe.take()

@@ -1,7 +1,7 @@
 """Brings bodies back into memory: of messages that waited while their receiver was away, or while the server was down.
 
-Memory keeps only the ids of such messages (`DurableSession.parked`). They are read a burst at a time, when the client is there,
-and stay parked until they lie in the queue: what arrives meanwhile is parked behind them, unless it goes first. Only a few
+Memory keeps only the ids of such messages (`DurableSession.evicted`). They are read a burst at a time, when the client is
+there, and stay evicted until they lie in the queue: what arrives meanwhile is evicted too, unless it goes first. Only a few
 sessions are read for at a time, in the order in which they asked; a read that fails is tried again after a pause.
 """
 
@@ -60,14 +60,14 @@ class BacklogLoader:
         self._timers.clear()
 
     def load_if_waiting(self, session: Session) -> None:
-        """Something is parked for this session: fetch it if the client is waiting."""
+        """Something is evicted for this session: fetch it if the client is waiting."""
         if session.held is not None or (session.socket is not None and not session.connect_only):
             self.load(session)
 
     def load(self, session: Session) -> asyncio.Future[None] | None:
-        """Fetch what is parked for the session; the future says when it lies in the queue. None: nothing is parked."""
+        """Fetch what is evicted for the session; the future says when it lies in the queue. None: nothing is evicted."""
         durable = session.durable
-        if durable is None or not durable.parked or not session.is_live or session.is_paused:
+        if durable is None or not durable.evicted or not session.is_live or session.is_paused:
             return None
         done = self.running.get(durable)
         if done is None:
@@ -114,13 +114,13 @@ class BacklogLoader:
         """Read what goes first, and queue it but for what goes behind messages that came meanwhile. False if that is all of
         it. Raises StoreError."""
         async with self._turns:
-            ids = durable.first_parked(_BURST)
+            ids = durable.first_evicted(_BURST)
             found = await self._found(durable, ids)
         if durable.holder is not session or session.is_paused:  # it may have been held back meanwhile
             return True
-        queued = durable.unpark(set(ids))
+        queued = durable.load(set(ids))
         self._queue(session, durable, queued, found)
-        return bool(queued) or not durable.parked
+        return bool(queued) or not durable.evicted
 
     async def read(self, durable: DurableSession, ids: list[LogId]) -> list[Entry]:
         """The messages of these ids that are open, with their bodies. Raises StoreError."""
@@ -130,8 +130,8 @@ class BacklogLoader:
     async def _found(self, durable: DurableSession, ids: list[LogId]) -> dict[LogId, Logged]:
         store = self._access.store
         found = await stored_log.fetch(store, [each for each in ids if each in durable.open])
-        boxed = [each for each in ids if each not in found and each not in durable.notices]
-        return found | await stored_log.fetch_inbox(store, durable.name, boxed) if boxed else found
+        spilled = [each for each in ids if each not in found and each not in durable.notices]
+        return found | await stored_log.fetch_inbox(store, durable.name, spilled) if spilled else found
 
     def _queue(self, session: Session, durable: DurableSession, ids: list[LogId], found: dict[LogId, Logged]) -> None:
         for log_id in ids:
@@ -162,8 +162,8 @@ class BacklogLoader:
         notice = durable.notices[place]
         if session.rejects_all:
             durable.settle(place)
-        elif session.is_absent or session.is_paused or durable.parks_before(place, notice.priority):
-            durable.park(place)
+        elif session.is_absent or session.is_paused or durable.has_evicted_before(place, notice.priority):
+            durable.evict(place)
             self.load_if_waiting(session)
         else:
             self._outbound.enqueue(session, notice_entry(notice, place, why))
@@ -184,11 +184,11 @@ class BacklogLoader:
             return
         if entry is not None and not self._overflow.has_room(session, durable, entry):
             return
-        is_next = not (durable.parks_before(place, waiting.priority) or session.is_absent or session.is_paused)
+        is_next = not (durable.has_evicted_before(place, waiting.priority) or session.is_absent or session.is_paused)
         if entry is not None and is_next:
             self._outbound.enqueue(session, entry)
             return
         if comes_before(place, waiting.priority, session.queue):
             self._unsettled.recall(session)  # so that it is read before what is younger
-        durable.park(place)
+        durable.evict(place)
         self.load_if_waiting(session)

@@ -290,8 +290,8 @@ class Durability:
         """A connect has come. What waits for it and is not in memory is on its way; the future says when it is there."""
         if session.is_absent:
             for log_id in session.come_back():
-                durable.park(log_id)
-            self._dispatchers.back(session, has_backlog=bool(session.queue or durable.parked))
+                durable.evict(log_id)
+            self._dispatchers.back(session, has_backlog=bool(session.queue or durable.evicted))
         return self.backlog.load(session)
 
     def on_disconnect(self, session: Session) -> None:

@@ -121,7 +121,7 @@ class SubscriberCache:
                 or session.retained
                 or session.is_absent
                 or session.dispatcher is not NO_DISPATCHER
-                or durable.parked
+                or durable.evicted
                 or lazy
             ):
                 outbound.enqueue_first(session, entry)
@@ -151,7 +151,7 @@ class SubscriberCache:
     def _is_usual(session: Session, durable: DurableSession, ahead: int) -> bool:
         """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
         applied, this one included."""
-        if session.is_absent or session.is_paused or session.rejects_all or durable.parked:
+        if session.is_absent or session.is_paused or session.rejects_all or durable.evicted:
             return False
         bounds = session.bounds
         return bounds is None or (
@@ -387,9 +387,9 @@ class LogAppender:
         elif (
             session.is_absent
             or session.is_paused
-            or (durable.parked and durable.parks_before(entry.position, entry.priority))
+            or (durable.evicted and durable.has_evicted_before(entry.position, entry.priority))
         ):
-            durable.park(entry.position)
+            durable.evict(entry.position)
             self._backlog.load_if_waiting(session)
         else:
             self._outbound.enqueue(session, entry)

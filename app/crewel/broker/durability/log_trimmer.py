@@ -131,7 +131,7 @@ class LogTrimmer:
     async def _move(self, durable: DurableSession, ids: list[LogId]) -> None:
         access = self._access
         step = stored_sessions.spill(access.keys, access.token, durable.name, ids)
-        access.node.boxed(durable, await access.writing.ask(step))
+        access.node.spilled(durable, await access.writing.ask(step))
 
 
 @dataclass(eq=False)

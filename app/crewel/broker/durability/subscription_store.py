@@ -184,8 +184,8 @@ class SubscriptionStore:
 
     def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         for log_id in ids:
-            durable.park(log_id)
-        if durable.parked and durable.holder is not None:
+            durable.evict(log_id)
+        if durable.evicted and durable.holder is not None:
             self._backlog.load_if_waiting(durable.holder)
 
     def end(self, durable: DurableSession) -> None:
@@ -218,7 +218,7 @@ class SubscriptionStore:
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
-                durable.bury(PendingDeadLetter(durable.name, log_id, *death, waiting.attempts))
+                durable.dead_letter(PendingDeadLetter(durable.name, log_id, *death, waiting.attempts))
             elif log_id not in returning:
                 durable.settle(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()

@@ -96,7 +96,7 @@ class Connects(ABC):
             and self._holds
             and (not self._browsers.has_limit or self._browsers.admits(session))
             and not session.is_absent
-            and (session.durable is None or not session.durable.parked)
+            and (session.durable is None or not session.durable.evicted)
             and message_id.isalnum()
             and message_id.isascii()
         ):
@@ -119,7 +119,7 @@ class Connects(ABC):
         session.transient_timeout_ms = session.transient_interval_ms = None
         deadline = now + self._times.hold_ms(session) / 1000
         self.hold(session, Held(peer, request, None, deadline))
-        if session.durable is not None and session.durable.parked:
+        if session.durable is not None and session.durable.evicted:
             self.load_backlog(session)
         if deadline <= now:
             self.release(session, now)

@@ -224,7 +224,7 @@ class Dispatchers:
         self._events.judged(session, dispatcher, judgement)
         for entry in judgement.settled:
             unsettled.end(session, entry, EndReason.SETTLED)
-        for each in judgement.buried:
+        for each in judgement.dead_letters:
             if not self.try_other(session, each.entry, each.code, each.reason, each.attempts):
                 unsettled.dead_letter(session, each.entry, each.code, each.reason, each.attempts)
         failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
@@ -294,7 +294,7 @@ class Dispatchers:
             self.on_able(session)
         if dispatcher.rules.ack_wait != inf:
             judgement = dispatcher.overdue(now)
-            if judgement.buried or judgement.put_back:
+            if judgement.dead_letters or judgement.put_back:
                 self._carry_out(session, dispatcher, judgement)
                 self.conclude(session)
         return dispatcher.next_at()

@@ -108,7 +108,7 @@ class Overflow:
         bounds, sink = session.bounds, session.dispatcher.sink
         if sink is None:
             # Counted in a hurry: what is open at the client and waits again counts twice.
-            waiting = len(session.queue) + session.retained + len(durable.parked)
+            waiting = len(session.queue) + session.retained + len(durable.evicted)
             if bounds is None:
                 return True
             if waiting < bounds.max_entries and durable.fits(bounds.max_bytes):
@@ -174,12 +174,12 @@ class Overflow:
 
     def _drop_oldest(self, session: Session, durable: DurableSession, priority: int) -> bool:
         """Drop the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
-        What is parked goes behind what is queued, but for what is being sent again at the queue's front."""
+        What is evicted goes behind what is queued, but for what is being sent again at the queue's front."""
         unsettled = self._unsettled
         resending = session.batches.resending
-        parked = None if resending else durable.least_parked()
-        if parked is not None and priority_of(parked) <= priority:
-            unsettled.drop_parked(session, place_of(parked))
+        evicted = None if resending else durable.lowest_evicted()
+        if evicted is not None and priority_of(evicted) <= priority:
+            unsettled.drop_evicted(session, place_of(evicted))
             return True
         queued = least(session.queue, resending)
         if queued is None or session.queue[queued].priority > priority:

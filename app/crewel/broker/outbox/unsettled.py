@@ -1,6 +1,6 @@
-"""What one session has not settled, wherever it lies: in its queue, at its client, or parked in the store.
+"""What one session has not settled, wherever it lies: in its queue, at its client, or evicted to the store.
 
-Stored messages are moved by their place in the log: what must wait again is parked, and read back by priority and age. So a
+Stored messages are moved by their place in the log: what must wait again is evicted, and read back by priority and age. So a
 message that is delivered again keeps its place, and no queue is sorted. Transient ones are few, and stay in memory.
 """
 
@@ -62,8 +62,8 @@ class Unsettled:
         queued = session.queue
         if durable is not None:
             for place in {each.position for each in (*entries, *queued) if each.position}:
-                if durable.find(place) is not None and not durable.is_parked(place):
-                    durable.park(place)
+                if durable.find(place) is not None and not durable.is_evicted(place):
+                    durable.evict(place)
             queued = [each for each in queued if not each.position]
             entries = [each for each in entries if not each.position]
         session.replace(_in_order(dict.fromkeys((*entries, *queued))))
@@ -76,7 +76,9 @@ class Unsettled:
         else:
             entries = dict.fromkeys((*session.dispatcher.forget(), *session.batches.forget()))
             self.recall(session, entries)
-            session.dispatcher.flushes = bool(session.queue or (session.durable is not None and session.durable.parked))
+            session.dispatcher.flushes = bool(
+                session.queue or (session.durable is not None and session.durable.evicted)
+            )
 
     def notices_after(self, session: Session, entries: Iterable[Entry]) -> list[Entry]:
         """What was sent to tell what has become of the topics or subscriptions of these, which wait again: it comes after
@@ -120,7 +122,7 @@ class Unsettled:
             message = None if entry.position else self.kept(entry)
             waiting = durable.open.get(entry.position) or durable.inbox.get(entry.position)
             attempts += 0 if waiting is None else waiting.attempts
-            durable.bury(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message))
+            durable.dead_letter(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message))
         if durable is not None:
             self._access.node.touch(durable)
 
@@ -147,7 +149,7 @@ class Unsettled:
             return False
         attempts = self.attempts(session, place)
         self.forget_stored(session, place)
-        durable.bury(PendingDeadLetter(durable.name, place, code, reason, attempts))
+        durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts))
         self._access.node.touch(durable)
         return True
 
@@ -159,14 +161,14 @@ class Unsettled:
             durable.settle(place, reason)
             self._access.node.touch(durable)
 
-    def drop_parked(self, session: Session, place: LogId) -> None:
-        """The parked message at this place ends. The queue does not have it, and is not looked through."""
+    def drop_evicted(self, session: Session, place: LogId) -> None:
+        """The evicted message at this place ends. The queue does not have it, and is not looked through."""
         durable, dispatcher = session.durable, session.dispatcher
         sent = session.batches.unacknowledged
         if any(each.position == place for each in sent) or str(place) in dispatcher.open:
             self.drop_stored(session, place)
         elif durable is not None:
-            durable.forget_parked(place)
+            durable.forget_evicted(place)
             durable.settle(place, EndReason.DROPPED)
             self._access.node.touch(durable)
 
@@ -204,7 +206,7 @@ class Unsettled:
             session.take_out(entry)
         session.drop_where(lambda entry: entry.position == place)
         if session.durable is not None:
-            session.durable.forget_parked(place)
+            session.durable.forget_evicted(place)
 
     def conflate(self, session: Session, channel: str, newest: LogId) -> None:
         """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
@@ -274,7 +276,7 @@ class Unsettled:
         self.dead_letter_transients(session, code, reason)
         if session.durable is not None:
             durable = session.durable
-            durable.parked = [rank for rank in durable.parked if place_of(rank) in durable.notices]
+            durable.evicted = [rank for rank in durable.evicted if place_of(rank) in durable.notices]
             self._take_out_stored(session, self.stored(session))
             for place in self.stored(session):
                 self.dead_letter_stored(session, place, code, reason)

@@ -53,7 +53,7 @@ class Updates:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
         remote call, stay as they are: no status can be reported for them."""
         now, now_ms = self._loop.time(), self._expiry.now() // 1000
-        size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.parked))
+        size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.evicted))
         parts = []
         failed: list[tuple[Entry, Exception]] = []
         for index, entry in enumerate(entries):

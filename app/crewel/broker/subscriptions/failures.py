@@ -140,7 +140,7 @@ class SubscriptionFailures:
             [place] = [place for place, each in durable.notices.items() if each.channel == pattern]
             if str(place) in session.dispatcher.open:
                 return None  # its client has it, and knows it if it comes again
-            is_unsent = durable.is_parked(place) or any(entry.position == place for entry in session.queue)
+            is_unsent = durable.is_evicted(place) or any(entry.position == place for entry in session.queue)
             for entry in [each for each in session.in_memory() if each.position == place]:
                 session.take_out(entry)
                 session.drop(entry)

@@ -220,7 +220,7 @@ class HistoryReads:
         if durable is None or bounds is None:
             most = self.outbound.backlog.share(session.queue_max_bytes)
             return Room(room, max(most - session.count_bytes(), 0))
-        return Room(max(room - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
+        return Room(max(room - len(durable.evicted), 0), max(bounds.max_bytes - durable.size, 0))
 
 
 @dataclass(eq=False)
