@@ -1,5 +1,5 @@
 """A small model of one session as its server has it: what the client has got, what is queued, and what decides about it. It
-moves messages as `broker.unsettled` does, with the real dispatcher, batches and engine, and looks after each move.
+moves messages as `broker.open_messages` does, with the real dispatcher, batches and engine, and looks after each move.
 """
 
 from __future__ import annotations

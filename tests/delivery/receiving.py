@@ -1,4 +1,4 @@
-"""A small model of what the broker does with messages that clients fail to take: it moves them as `broker.unsettled` and
+"""A small model of what the broker does with messages that clients fail to take: it moves them as `broker.open_messages` and
 `broker.dispatchers` do, with the real dispatcher, batches and engine, and looks after each move that none is in limbo.
 """
 

@@ -185,20 +185,20 @@ class TestStored:
         """A stored entry for each place; a 0 makes one that is not stored."""
         return [Entry.logged("/a", LogId(each), b'{"data":0}') if each else Entry({"channel": "/a"}) for each in places]
 
-    def test_what_is_acknowledged_is_told(self) -> None:
+    def test_what_is_acknowledged_is_returned(self) -> None:
         batches = Batches()
         batch = sent(batches, self.queue(11, 0, 12))
-        told: list[Entry] = []
-        assert batches.acknowledge(batch, [], told) == []
-        assert [each.position for each in told] == [11, 0, 12]
+        acknowledged: list[Entry] = []
+        assert batches.acknowledge(batch, [], acknowledged) == []
+        assert [each.position for each in acknowledged] == [11, 0, 12]
 
-    def test_only_the_batches_that_the_client_has_are_told(self) -> None:
+    def test_only_the_batches_that_the_client_has_are_returned(self) -> None:
         batches = Batches()
         first = sent(batches, self.queue(11))
         sent(batches, self.queue(12))
-        told: list[Entry] = []
-        assert [each.position for each in batches.acknowledge(first, [], told)] == [12]
-        assert [each.position for each in told] == [11]
+        acknowledged: list[Entry] = []
+        assert [each.position for each in batches.acknowledge(first, [], acknowledged)] == [12]
+        assert [each.position for each in acknowledged] == [11]
 
     def test_what_was_sent_after_a_batch_is_beyond_it(self) -> None:
         batches = Batches()
@@ -217,7 +217,7 @@ class TestStored:
     def test_memory_keeps_the_places_of_stored_messages_and_all_of_the_others(self) -> None:
         batches = Batches()
         sent(batches, self.queue(11, 0))
-        batches.shed()
+        batches.drop_body()
         stored, kept = batches.acknowledge(None, [])
         assert (stored.position, stored.wire) == (11, b"")
         assert kept.wire == b'{"channel":"/a"}'
@@ -242,9 +242,9 @@ class TestTakingOut:
     @staticmethod
     def outcome(batches: Batches, queue: list[Entry]) -> tuple[list[int], list[int]]:
         """What the last batch still settles, and what the queue has."""
-        told: list[Entry] = []
-        rest = batches.acknowledge(batches.number - 1, queue, told)
-        return numbers_of(told), numbers_of(rest)
+        acknowledged: list[Entry] = []
+        rest = batches.acknowledge(batches.number - 1, queue, acknowledged)
+        return numbers_of(acknowledged), numbers_of(rest)
 
     def test_its_batch_settles_it_no_more(self) -> None:
         batches, some = Batches(), entries(1, 2, 3)
@@ -293,7 +293,7 @@ class TestTakingOut:
         batches = Batches()
         first, second = TestStored.queue(11, 12)
         sent(batches, [first, second])
-        batches.shed()
+        batches.drop_body()
         batches.take_out(first, [])
         assert [each.position for each in batches.unacknowledged] == [12]
 

@@ -586,14 +586,14 @@ def test_while_the_client_is_away_memory_keeps_the_places_of_what_is_stored() ->
     made = dispatcher("t")
     stored = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "", b""))
     made.send(stored, 0.0)
-    made.shed()
+    made.drop_body()
     assert [(each.wire == b"", each.position) for each, _ in made.open.values()] == [(False, 0), (True, 17)]
     assert [each.position for each in judge(made, ("17", OK)).settled] == [17]
 
 
 def test_no_wait_runs_out_while_the_client_is_away() -> None:
     made = dispatcher("t", rules=replace(MESSAGE, ack_wait=5.0, retries=0))
-    made.shed()
+    made.drop_body()
     assert made.next_at() == inf
     assert overdue(made, 100.0).dead_letters == []
     made.restart_wait(100.0)

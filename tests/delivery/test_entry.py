@@ -102,16 +102,16 @@ class TestUpdated:
 class TestShed:
     def test_of_a_stored_message_memory_keeps_the_place_and_where_it_comes_from(self) -> None:
         entry = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "joe", b""))
-        kept = entry.shed()
+        kept = entry.drop_body()
         assert (kept.position, kept.wire, kept.origin) == (17, b"", entry.origin)
 
     def test_it_keeps_how_it_waits(self) -> None:
-        kept = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', priority=9, expires=20, to="client/joe").shed()
+        kept = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', priority=9, expires=20, to="client/joe").drop_body()
         assert (kept.priority, kept.expires, kept.to) == (9, 20, "client/joe")
 
     def test_of_one_that_lies_nowhere_else_it_keeps_all(self) -> None:
         entry = Entry({"channel": "/a"})
-        assert entry.shed() is entry
+        assert entry.drop_body() is entry
 
 
 class TestReadBack:
@@ -208,7 +208,7 @@ def test_an_ext_that_is_no_object_cannot_be_told() -> None:
 
 def test_for_who_answers_nothing_it_is_the_shared_encoding() -> None:
     entry = Entry.read_back(Logged(LogId(17), "/a", b'{"channel":"/a"}'))
-    told = entry.told("", 0)
+    told = entry.updated_copy("", 0)
     assert told.wire == entry.updated()
     assert entry.wire == b'{"channel":"/a","id":"17"}'
-    assert b'"subscription":"/*"' in entry.told("/*", 0).wire
+    assert b'"subscription":"/*"' in entry.updated_copy("/*", 0).wire

@@ -47,13 +47,13 @@ async def assert_indexes_agree(owner: Owner) -> None:
     known = {keys.dead, keys.dropped, keys.returned, keys.letter_texts, keys.letter_uses, keys.letter_bytes}
     await _assert_texts_agree(owner)
     for kind in KINDS:
-        members: Any = await reader.zrange(keys.letter_values(kind), 0, -1)
+        members: Any = await reader.zrange(keys.dead_letter_values(kind), 0, -1)
         assert [member.decode() for member in members] == sorted(expected[kind])
-        known.add(keys.letter_values(kind))
+        known.add(keys.dead_letter_values(kind))
         for value, places in expected[kind].items():
-            entries: Any = await reader.xrange(keys.letters_by(kind, value))
+            entries: Any = await reader.xrange(keys.dead_letters_by(kind, value))
             assert [place.decode() for place, _ in entries] == places, (kind, value)
-            known.add(keys.letters_by(kind, value))
+            known.add(keys.dead_letters_by(kind, value))
     pattern = f"{keys.base}dead*"
     there = {key.decode() async for key in reader.scan_iter(match=pattern, count=1000)}
     assert there - known == set(), there - known

@@ -31,7 +31,10 @@ def all_names(keys: Keys) -> dict[str, str]:
     plain |= {"dead:texts": keys.letter_texts, "dead:uses": keys.letter_uses, "dead:bytes": keys.letter_bytes}
     plain |= {"pipeline:positions": keys.positions, "pipeline:ledger": keys.ledger}
     for kind in ("code", "receiver", "channel"):
-        plain |= {f"dead:{kind}:<{kind}>": keys.letters_by(kind, "x"), f"dead:{kind}s": keys.letter_values(kind)}
+        plain |= {
+            f"dead:{kind}:<{kind}>": keys.dead_letters_by(kind, "x"),
+            f"dead:{kind}s": keys.dead_letter_values(kind),
+        }
     families = {
         "node:<token>": keys.node("abc"),
         "lease:<token>": keys.lease("abc"),

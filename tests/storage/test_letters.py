@@ -180,7 +180,7 @@ async def test_an_index_of_one_letter_is_small(store: Store) -> None:
     """The store sets 4 KiB aside for a new stream, and there may be as many channels as letters."""
     owner = await owner_of_both(store)
     await owner.dead_letter(letter(channel="/only/here"))
-    size = await store.reader.memory_usage(store.keys.letters_by("channel", "/only/here"))
+    size = await store.reader.memory_usage(store.keys.dead_letters_by("channel", "/only/here"))
     assert size is not None
     assert size < 500
 
@@ -189,6 +189,6 @@ async def test_an_index_of_one_letter_is_small(store: Store) -> None:
 async def test_an_index_of_many_letters_takes_few_bytes_for_each(store: Store, count: int) -> None:
     owner = await owner_of_both(store)
     await owner.dead_letter(*(letter() for _ in range(count)))
-    size = await store.reader.memory_usage(store.keys.letters_by("code", "user.x"), samples=0)
+    size = await store.reader.memory_usage(store.keys.dead_letters_by("code", "user.x"), samples=0)
     assert size is not None
     assert size / count < 40

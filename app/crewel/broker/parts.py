@@ -33,10 +33,10 @@ from crewel.broker.outbox.acknowledgements import Acknowledgements
 from crewel.broker.outbox.connects import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.outbox.timers import SessionTimes
-from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.outbox.updates import Updates
 from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
@@ -101,21 +101,21 @@ class Parts:
         self.pressure = BackPressure(runtime, access, outbound.fan_outs)
         self.events = Events(runtime, access, self.registry)
         self.expiry = outbound.expiry = Expiry(runtime, access, self.clock)
-        self.unsettled = Unsettled(runtime, self.ids, self.expiry, access)
-        self.overflow = Overflow(runtime, outbound, self.unsettled, self.events, self.expiry, access)
-        self.backlog = BacklogLoader(access, outbound, self.unsettled, self.overflow, runtime.loop, runtime.spawn)
+        self.open_messages = OpenMessages(runtime, self.ids, self.expiry, access)
+        self.overflow = Overflow(runtime, outbound, self.open_messages, self.events, self.expiry, access)
+        self.backlog = BacklogLoader(access, outbound, self.open_messages, self.overflow, runtime.loop, runtime.spawn)
         self.dispatchers = Dispatchers(
             runtime,
             access,
             self.sessions,
             outbound,
-            self.unsettled,
+            self.open_messages,
             self.expiry,
             self.times,
             self.events,
             self.backlog,
         )
-        self.updates = Updates(runtime.loop, outbound, self.unsettled, self.expiry)
+        self.updates = Updates(runtime.loop, outbound, self.open_messages, self.expiry)
 
     def _make_queues(self) -> None:
         """What is not one session's: dead letters, shared queues, and who is limited to what."""
@@ -127,7 +127,7 @@ class Parts:
             runtime,
             outbound,
             self.backlog,
-            self.unsettled,
+            self.open_messages,
             self.registry,
             self.names,
             self.groups,
@@ -137,7 +137,9 @@ class Parts:
         self.limits = Limiter(
             runtime, channels, outbound, self.guard, self.admin, self.sessions, lambda: len(self.topics.known)
         )
-        self.redrive = DeadLetterRedrive(runtime, self.unsettled, self.backlog, self.names, self.shared_queues, access)
+        self.redrive = DeadLetterRedrive(
+            runtime, self.open_messages, self.backlog, self.names, self.shared_queues, access
+        )
 
     def _make_topics(self) -> None:
         """Topics, and what sessions want of them."""
@@ -147,7 +149,7 @@ class Parts:
             runtime, access, channels, self.groups, self.shared_queues, self.limits, self.clock, self.queued
         )
         self.subscription_options = SubscriptionOptions(
-            runtime, channels, outbound, self.unsettled, self.topics, self.groups
+            runtime, channels, outbound, self.open_messages, self.topics, self.groups
         )
         self.subscriptions = SubscriptionStore(
             runtime,
@@ -203,7 +205,7 @@ class Parts:
         self.topics.endings.eraser = TopicEraser(
             channels,
             outbound,
-            self.unsettled,
+            self.open_messages,
             self.ids,
             self.groups,
             self.shared_queues,
@@ -240,7 +242,7 @@ class Parts:
             channels,
             outbound,
             dispatchers,
-            self.unsettled,
+            self.open_messages,
             self.backlog,
             self.ids,
             self.expiry,
@@ -387,7 +389,7 @@ class Parts:
         outbound.encode_updates, outbound.on_timer = self.updates.encode, dispatchers.on_timer
         outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
         outbound.load_backlog = self.backlog.load_if_waiting
-        outbound.on_unsendable, outbound.has_room = self.unsettled.dead_letter_unsendable, self.overflow.has_room
+        outbound.on_unsendable, outbound.has_room = self.open_messages.dead_letter_unsendable, self.overflow.has_room
         dispatchers.on_able, dispatchers.on_room = shared.on_connect, shared.on_room
         dispatchers.on_blocked, dispatchers.try_other = shared.requeue.requeue_all, shared.requeue.try_other
         dispatchers.end_session = self.durability.end_session = self.table.remove

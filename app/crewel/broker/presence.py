@@ -47,13 +47,13 @@ class Presence:
 
     def logged_in(self, session: Session) -> None:
         """A new session has its name."""
-        self._tell(session, LOGIN, is_here=True)
+        self._notify(session, LOGIN, is_here=True)
 
     def _removed(self, session: Session, _timed_out: bool) -> None:
         if session.name:
-            self._tell(session, LOGOUT, is_here=False)
+            self._notify(session, LOGOUT, is_here=False)
 
-    def _tell(self, session: Session, channel: str, *, is_here: bool) -> None:
+    def _notify(self, session: Session, channel: str, *, is_here: bool) -> None:
         """A session has come, or goes just now."""
         name = parse_name(session.name)
         if name is None or name.subject == ANONYMOUS:

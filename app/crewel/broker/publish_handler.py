@@ -257,18 +257,18 @@ class PublishHandler:
         if not self._limits.may_call(session):
             most = self._settings.limits.max_calls_per_session
             text = f"limits.max_calls_per_session: {most} calls of this session wait for their results"
-            self._tell(session, message, {"errorCode": Limited.CAP, "message": text}, successful=False)
+            self._notify(session, message, {"errorCode": Limited.CAP, "message": text}, successful=False)
             return
         try:
             result = call(session, message.data)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
-            self._tell(session, message, _failure(message, error), successful=False)
+            self._notify(session, message, _failure(message, error), successful=False)
         else:
             if isawaitable(result):
                 self._limits.calls[session] += 1
                 self._spawn(self._call_later(result, session, message))
             else:
-                self._tell(session, message, result, successful=True)
+                self._notify(session, message, result, successful=True)
 
     async def _call_later(self, pending: Awaitable[Any], session: Session, message: Message) -> None:
         try:
@@ -277,11 +277,11 @@ class PublishHandler:
             finally:
                 self._limits.call_finished(session)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
-            self._tell(session, message, _failure(message, error), successful=False)
+            self._notify(session, message, _failure(message, error), successful=False)
         else:
-            self._tell(session, message, result, successful=True)
+            self._notify(session, message, result, successful=True)
 
-    def _tell(self, session: Session, message: Message, result: Any, *, successful: bool) -> None:
+    def _notify(self, session: Session, message: Message, result: Any, *, successful: bool) -> None:
         fields: Fields = {"channel": message.channel.name, "data": result, "successful": successful}
         if message.id is not None:
             fields["id"] = message.id
@@ -289,7 +289,7 @@ class PublishHandler:
             self._outbound.pipe.require_encodable(fields)
             self._broadcaster.to_one(session, fields)
         except TypeError as error:
-            self._tell(session, message, _failure(message, error), successful=False)
+            self._notify(session, message, _failure(message, error), successful=False)
 
 
 def _failed(code: str, text: str) -> Fields:

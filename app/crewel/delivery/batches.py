@@ -36,22 +36,24 @@ class Batches:
         """How many entries are neither acknowledged nor in the queue."""
         return self._count() if self._open and not self.must_resend else 0
 
-    def acknowledge(self, batch: int | None, queue: list[Entry], told: list[Entry] | None = None) -> list[Entry]:
+    def acknowledge(
+        self, batch: int | None, queue: list[Entry], acknowledged: list[Entry] | None = None
+    ) -> list[Entry]:
         """The session's queue after a connect that acknowledges this batch and those before it: what is still open, by
         priority and age, and then what was never sent. None (a connect without an acknowledgement) and a number that was
-        never sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` was told, plus new
-        entries. `told` gets the entries that are acknowledged.
+        never sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` got, plus new
+        entries. `acknowledged` gets the entries that are acknowledged.
         """
         if not self._open or (batch == self.number - 1 and not self.must_resend):
-            if told is not None:
-                self._tell(self._open, told)
+            if acknowledged is not None:
+                self._collect(self._open, acknowledged)
             self._open.clear()
             self._futile = 0
             return queue
         unsent = queue[self._count() :] if self.must_resend else queue
         settled = [number for number in self._open if batch is not None and number <= batch < self.number]
-        if told is not None:
-            self._tell(settled, told)
+        if acknowledged is not None:
+            self._collect(settled, acknowledged)
         for number in settled:
             del self._open[number]
         if settled:
@@ -71,9 +73,9 @@ class Batches:
         self._open.clear()
         return opened
 
-    def _tell(self, numbers: Iterable[int], told: list[Entry]) -> None:
+    def _collect(self, numbers: Iterable[int], acknowledged: list[Entry]) -> None:
         for number in numbers:
-            told += self._open[number]
+            acknowledged += self._open[number]
 
     def expire(self, now: int, queue: list[Entry], *, is_away: bool) -> tuple[list[Entry], list[Entry]]:
         """The session's queue without the entries that have to go out of all queues by now (microseconds since 1970), and
@@ -131,9 +133,9 @@ class Batches:
         """How many entries at the front of the queue are open, and go out again."""
         return self._count() if self.must_resend else 0
 
-    def shed(self) -> None:
+    def drop_body(self) -> None:
         """Keep of what is stored no more than its place: nobody will be sent these entries."""
-        self._open = {number: [entry.shed() for entry in entries] for number, entries in self._open.items()}
+        self._open = {number: [entry.drop_body() for entry in entries] for number, entries in self._open.items()}
 
     def forget(self) -> list[Entry]:
         """Begin again: nothing is open that was sent. Returns what was, unless the queue has it."""

@@ -177,9 +177,9 @@ class Dispatcher:
         self.unclaimed.clear()
         return entries
 
-    def shed(self) -> None:
+    def drop_body(self) -> None:
         """The client is away: keep of what is stored no more than its place, and let no wait for a status run out."""
-        self.open = {message_id: (entry.shed(), inf) for message_id, (entry, _) in self.open.items()}
+        self.open = {message_id: (entry.drop_body(), inf) for message_id, (entry, _) in self.open.items()}
 
     def restart_wait(self, now: float) -> None:
         """The client is there again, and has time to say how its messages fared."""

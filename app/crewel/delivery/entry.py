@@ -154,7 +154,7 @@ class Entry:
             setattr(copy, name, getattr(self, name))
         return copy
 
-    def shed(self) -> Entry:
+    def drop_body(self) -> Entry:
         """What memory keeps of it while its receiver is away: all of a message that lies nowhere else."""
         if not self.position:
             return self
@@ -178,7 +178,7 @@ class Entry:
             return self.begun + b"}}}"
         return own(self.begun, subscription, redeliver, queue, max(self.ends - now_ms, 0) if self.ends else None)
 
-    def told(self, subscription: str, now_ms: int) -> Entry:
+    def updated_copy(self, subscription: str, now_ms: int) -> Entry:
         """The same for a receiver that gets the origin and sends no status."""
         copy = self._copy()
         copy.wire = self.updated(subscription, now_ms=now_ms)

@@ -117,7 +117,7 @@ def shared_texts(fields: Mapping[bytes, bytes]) -> list[bytes]:
     return [fields[name] for name in (b"bh", b"qh") if name in fields]
 
 
-def letter_of(
+def dead_letter_of(
     place: bytes, fields: Mapping[bytes, bytes], texts: Mapping[bytes, bytes] = MappingProxyType({})
 ) -> StoredDeadLetter:
     """Return the dead letter that an entry of `dead` holds; `texts` are those that it refers to, by name."""
@@ -339,7 +339,7 @@ async def count(store: Store, wanted: DeadLetterFilter) -> int:
         return int(await store.reader.xlen(store.keys.dead))
     total = 0
     async for values in _values(store, kind, text):
-        keys = [store.keys.letters_by(kind, value) for value in values]
+        keys = [store.keys.dead_letters_by(kind, value) for value in values]
         if span == ("-", "+", False):
             total += sum(await _lengths(store, keys))
         else:
@@ -362,7 +362,7 @@ async def _whole(store: Store, entries: Sequence[_Entry]) -> list[StoredDeadLett
     found: Any = await store.reader.hmget(store.keys.letter_texts, names) if names else []
     texts = {name: text for name, text in zip(names, found, strict=True) if text is not None}
     return [
-        letter_of(place, fields, texts)
+        dead_letter_of(place, fields, texts)
         for place, fields in entries
         if all(name in texts for name in shared_texts(fields))
     ]
@@ -427,7 +427,7 @@ async def _smallest(store: Store, wanted: DeadLetterFilter) -> list[str] | None:
             return []
         if len(values) > _FEW:
             continue
-        keys = [store.keys.letters_by(kind, value) for value in values]
+        keys = [store.keys.dead_letters_by(kind, value) for value in values]
         total = sum(await _lengths(store, keys))
         if total <= size:
             smallest, size = keys, total
@@ -436,7 +436,7 @@ async def _smallest(store: Store, wanted: DeadLetterFilter) -> list[str] | None:
 
 async def _values(store: Store, kind: str, text: str, most: int = 0) -> AsyncIterator[list[str]]:
     """The values of an index that are asked for. `most`: of so many it is enough to know that they are too many."""
-    key = store.keys.letter_values(kind)
+    key = store.keys.dead_letter_values(kind)
     exact, start = beginning(kind, text)
     if exact and await store.reader.zscore(key, exact) is not None:
         yield [exact]

@@ -116,11 +116,11 @@ class Keys:
         """The sessions that still have open what was sent to the subject of this queue."""
         return f"{self.base}ptp:{log_id} {queue}"
 
-    def letters_by(self, kind: str, value: str) -> str:
+    def dead_letters_by(self, kind: str, value: str) -> str:
         """The letters of one value; the kinds are `code`, `receiver` and `channel`."""
         return f"{self.base}dead:{kind}:{value}"
 
-    def letter_values(self, kind: str) -> str:
+    def dead_letter_values(self, kind: str) -> str:
         """The values of one kind of which there are letters."""
         return f"{self.base}dead:{kind}s"
 

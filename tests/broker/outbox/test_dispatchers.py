@@ -448,7 +448,7 @@ class TestOperators:
         store(stored, "/a", "x" * 1000)
         stored.broker.publish("/a", "y" * 1000)
         assert 2000 < dispatchers.waiting_bytes(joe.session) < 2300
-        dispatchers.unsettled.drop(joe.session, 2)
+        dispatchers.open_messages.drop(joe.session, 2)
         assert dispatchers.waiting_bytes(joe.session) == 0
 
 

@@ -218,7 +218,7 @@ class Webhook:
     async def post(self, letters: list[DeadLetter]) -> None:
         """Tell these dead letters, and try again what fails, up to `ATTEMPTS` times. Raises nothing."""
         for portion in _portions([encode(letter.as_json()) for letter in letters]):
-            if await self._insist(b"[" + b",".join(portion) + b"]"):
+            if await self._retry(b"[" + b",".join(portion) + b"]"):
                 self._metrics.letters_posted += len(portion)
             else:
                 self._metrics.letters_not_posted += len(portion)
@@ -228,7 +228,7 @@ class Webhook:
         if self._http is not None:
             await self._http.close()
 
-    async def _insist(self, body: bytes) -> bool:
+    async def _retry(self, body: bytes) -> bool:
         for attempt in range(ATTEMPTS):
             if attempt:
                 await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.names import Names
-from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.point_to_point.queue_names import is_queue
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
@@ -96,7 +96,7 @@ class DeadLetterRedrive:
     """Operators' work on the dead letters of one broker's store."""
 
     _runtime: Runtime
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _backlog: BacklogLoader
     _names: Names
     _shared_queues: SharedQueues
@@ -223,9 +223,9 @@ class DeadLetterRedrive:
         if receiver not in rooms and is_queue(receiver):
             rooms[receiver] = _Room(self._shared_queues.bounds(receiver), self._shared_queues.waiting(receiver), 0)
         elif receiver not in rooms:
-            session, unsettled = self._names.find(receiver), self._unsettled
+            session, open_messages = self._names.find(receiver), self._open_messages
             if session is not None and session.bounds is not None:
-                waiting, size = unsettled.count(session), unsettled.size(session)
+                waiting, size = open_messages.count(session), open_messages.size(session)
                 rooms[receiver] = _Room(session.bounds, waiting, size)
             else:
                 delivery = self._runtime.settings.delivery

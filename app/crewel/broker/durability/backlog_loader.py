@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.overflow import Overflow
-from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, notice_entry
@@ -41,7 +41,7 @@ class BacklogLoader:
 
     _access: StoreAccess
     _outbound: Outbound
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _overflow: Overflow
     _loop: asyncio.AbstractEventLoop
     _spawn: Callable[[Coroutine[Any, Any, None]], object]
@@ -180,7 +180,7 @@ class BacklogLoader:
             return
         self._access.node.touch(durable)
         if session.dispatcher.sink is not None:
-            self._unsettled.dead_letter_stored(session, place, *session.dispatcher.sink)
+            self._open_messages.dead_letter_stored(session, place, *session.dispatcher.sink)
             return
         if entry is not None and not self._overflow.has_room(session, durable, entry):
             return
@@ -189,6 +189,6 @@ class BacklogLoader:
             self._outbound.enqueue(session, entry)
             return
         if comes_before(place, waiting.priority, session.queue):
-            self._unsettled.recall(session)  # so that it is read before what is younger
+            self._open_messages.recall(session)  # so that it is read before what is younger
         durable.evict(place)
         self.load_if_waiting(session)

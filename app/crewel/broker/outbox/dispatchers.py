@@ -19,9 +19,9 @@ from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.events import Events
 from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes, cause
-from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.outbox.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
@@ -50,7 +50,7 @@ class Dispatchers:
     _access: StoreAccess
     _sessions: dict[str, Session]
     _outbound: Outbound
-    unsettled: Unsettled
+    open_messages: OpenMessages
     _expiry: Expiry
     _times: SessionTimes
     _events: Events
@@ -94,7 +94,7 @@ class Dispatchers:
             session.dispatcher = Dispatcher(rules)
         is_oneway = qos.update and self.is_offered and not session.is_reliable
         if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
-            session.add_part(OnewayUpdates(self.updated, self.unsettled, self._expiry))
+            session.add_part(OnewayUpdates(self.updated, self.open_messages, self._expiry))
         if rules.tells or is_oneway:
             self.updated.add(session)
         else:
@@ -153,11 +153,13 @@ class Dispatchers:
         self.pings.ended(session)
         durable = session.durable
         self._expiry.leave(session)
-        self.unsettled.leave_attempts(session)
+        self.open_messages.leave_attempts(session)
         if durable is not None and (
             durable.is_named or durable.death is not None or self._runtime.settings.delivery.letters_for_anonymous
         ):
-            self.unsettled.dead_letter_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
+            self.open_messages.dead_letter_transients(
+                session, *(durable.death or (DEAD_SESSION, "the session has ended"))
+            )
         elif session.is_reliable:
             self._runtime.metrics.ended[EndReason.LAPSED] += len(session.transients())
         if session.is_paused:
@@ -166,7 +168,7 @@ class Dispatchers:
 
     def _log_end(self, session: Session, event: Event) -> None:
         """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
-        waiting = self.unsettled.count(session)
+        waiting = self.open_messages.count(session)
         if not waiting or not session.is_reliable:
             return
         durable = session.durable
@@ -220,20 +222,20 @@ class Dispatchers:
             self._follow(session, dispatcher)
 
     def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
-        unsettled = self.unsettled
+        open_messages = self.open_messages
         self._events.judged(session, dispatcher, judgement)
         for entry in judgement.settled:
-            unsettled.end(session, entry, EndReason.SETTLED)
+            open_messages.end(session, entry, EndReason.SETTLED)
         for each in judgement.dead_letters:
             if not self.try_other(session, each.entry, each.code, each.reason, each.attempts):
-                unsettled.dead_letter(session, each.entry, each.code, each.reason, each.attempts)
+                open_messages.dead_letter(session, each.entry, each.code, each.reason, each.attempts)
         failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
         put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0)]
-        put_back += unsettled.notices_after(session, put_back)
+        put_back += open_messages.notices_after(session, put_back)
         for entry in put_back:
             session.take_back(entry)
         if put_back:
-            unsettled.recall(session, put_back)
+            open_messages.recall(session, put_back)
         self._runtime.metrics.redeliveries += len(judgement.put_back)
         session.note_retained()
         if judgement.holdback is not None:
@@ -260,7 +262,7 @@ class Dispatchers:
         """What waits and what arrives becomes dead letters."""
         session.rejects_all = True
         assert session.dispatcher.sink is not None
-        self.unsettled.dead_letter_all(session, *session.dispatcher.sink)
+        self.open_messages.dead_letter_all(session, *session.dispatcher.sink)
 
     # Pauses
 
@@ -280,7 +282,7 @@ class Dispatchers:
     def _pause(self, session: Session, *, is_paused: bool) -> None:
         session.is_paused = is_paused
         # At the end of a pause too: what a connect has put back meanwhile may be younger than what waits in the store.
-        self.unsettled.recall(session)
+        self.open_messages.recall(session)
         if session.queue and not is_paused:
             self._outbound.make_ready(session)
 
@@ -343,7 +345,7 @@ class Dispatchers:
 
     def waiting(self, session: Session) -> int:
         """How many messages wait, are sent, or are open for the session."""
-        return self.unsettled.count(session)
+        return self.open_messages.count(session)
 
     def unclaimed(self, session: Session) -> int:
         """How many of them no listener of the client takes, as far as it says."""
@@ -351,7 +353,7 @@ class Dispatchers:
 
     def waiting_bytes(self, session: Session) -> int:
         """Their bytes."""
-        return self.unsettled.size(session)
+        return self.open_messages.size(session)
 
     async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
         """Let the session's messages wait until it is activated. One that is held back already stays as it is."""
@@ -389,12 +391,12 @@ class Dispatchers:
     async def skip(self, session: Session) -> int:
         """Make a dead letter of the message that is held back, or else of the first that waits; returns how many."""
         code, reason, held = self._cause(session)
-        return int(self.unsettled.dead_letter_one(session, held, code, reason))
+        return int(self.open_messages.dead_letter_one(session, held, code, reason))
 
     async def drain(self, session: Session) -> int:
         """Make dead letters of all that waits; returns how many."""
         code, reason, _ = self._cause(session)
-        return self.unsettled.dead_letter_all(session, code, reason)
+        return self.open_messages.dead_letter_all(session, code, reason)
 
     def _cause(self, session: Session) -> tuple[str, str, str]:
         """Why messages are taken out of the queue: code, reason, and the id of the one that is held back."""
@@ -403,15 +405,15 @@ class Dispatchers:
 
     async def clear(self, session: Session) -> int:
         """Drop all that waits; returns how many."""
-        return self.unsettled.drop(session, self.unsettled.count(session))
+        return self.open_messages.drop(session, self.open_messages.count(session))
 
     async def remove(self, session: Session, count: int) -> int:
         """Drop the first so many of what waits, the stored ones first; returns how many."""
-        return self.unsettled.drop(session, count)
+        return self.open_messages.drop(session, count)
 
     async def peek(self, session: Session, count: int) -> list[Entry]:
         """The first so many of what waits, the stored ones first. Raises StoreError."""
-        places = self.unsettled.stored(session)[:count]
+        places = self.open_messages.stored(session)[:count]
         durable = session.durable
         stored: list[Entry] = []
         if places and durable is not None:

@@ -22,8 +22,8 @@ from crewel.settings.access import Limits
 if TYPE_CHECKING:
     from crewel.broker.events import Events
     from crewel.broker.outbox.expiry import Expiry
+    from crewel.broker.outbox.open_messages import OpenMessages
     from crewel.broker.outbox.outbound import Outbound
-    from crewel.broker.outbox.unsettled import Unsettled
 
 ENTRIES: Final = "resource.overflow.queue.entries"
 SIZE: Final = "resource.overflow.queue.bytes"
@@ -95,7 +95,7 @@ class Overflow:
 
     _runtime: Runtime
     _outbound: Outbound
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _events: Events
     _expiry: Expiry
     _access: StoreAccess
@@ -119,7 +119,7 @@ class Overflow:
             if entry.position and durable.find(entry.position) is None:
                 return False  # its own life was over
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
-        self._unsettled.dead_letter_new(session, entry, *sink)
+        self._open_messages.dead_letter_new(session, entry, *sink)
         return False
 
     def _exceeded(self, session: Session, durable: DurableSession, entry: Entry, bounds: Bounds) -> str | None:
@@ -158,14 +158,14 @@ class Overflow:
             return True
         if policy is OverflowPolicy.DISCONNECT:
             self._outbound.end_soon(session)
-        elif policy is OverflowPolicy.DEAD_MESSAGE and self._makes_letters(durable):
-            self._unsettled.dead_letter_new(session, entry, code, "the queue of the receiver is full")
+        elif policy is OverflowPolicy.DEAD_MESSAGE and self._can_dead_letter(durable):
+            self._open_messages.dead_letter_new(session, entry, code, "the queue of the receiver is full")
         elif entry.position:
             durable.settle(entry.position, EndReason.DROPPED)
         self._access.node.touch(durable)
         return False
 
-    def _makes_letters(self, durable: DurableSession) -> bool:
+    def _can_dead_letter(self, durable: DurableSession) -> bool:
         """Whether what the session has no room for becomes dead letters. No client comes back to a session without a name."""
         if durable.is_named or self._runtime.settings.delivery.letters_for_anonymous:
             return True
@@ -175,14 +175,14 @@ class Overflow:
     def _drop_oldest(self, session: Session, durable: DurableSession, priority: int) -> bool:
         """Drop the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
         What is evicted goes behind what is queued, but for what is being sent again at the queue's front."""
-        unsettled = self._unsettled
+        open_messages = self._open_messages
         resending = session.batches.resending
         evicted = None if resending else durable.lowest_evicted()
         if evicted is not None and priority_of(evicted) <= priority:
-            unsettled.drop_evicted(session, place_of(evicted))
+            open_messages.drop_evicted(session, place_of(evicted))
             return True
         queued = least(session.queue, resending)
         if queued is None or session.queue[queued].priority > priority:
             return False
-        unsettled.drop_queued(session, queued)
+        open_messages.drop_queued(session, queued)
         return True

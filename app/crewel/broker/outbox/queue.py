@@ -185,9 +185,9 @@ class Outbox:
     def evict(self) -> None:
         """The client has been away for long: memory keeps of what is stored no more than its place."""
         self.is_absent = True
-        self.queue = [entry.shed() for entry in self.queue]
-        self.batches.shed()
-        self.dispatcher.shed()
+        self.queue = [entry.drop_body() for entry in self.queue]
+        self.batches.drop_body()
+        self.dispatcher.drop_body()
 
     def come_back(self) -> list[LogId]:
         """The client is there again. Returns the places of what is stored and has to be loaded; the rest waits."""

@@ -8,8 +8,8 @@ from math import inf
 
 from crewel.bayeux.channel import parse
 from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.queue_names import group_of
 from crewel.broker.session import Session, SessionPart
 from crewel.delivery.dispatcher import Dispatcher
@@ -21,7 +21,7 @@ class OnewayUpdates(SessionPart):
     """Adds the origin to the messages of a session that acknowledges nothing (design, 3.1: updateOneway)."""
 
     _updated: set[Session]
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _expiry: Expiry
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
@@ -34,9 +34,11 @@ class OnewayUpdates(SessionPart):
         for entry in entries:
             try:
                 has_origin = entry.origin is not None
-                encoded.append(entry.told(_subscription(session, entry.channel, ""), now_ms) if has_origin else entry)
+                encoded.append(
+                    entry.updated_copy(_subscription(session, entry.channel, ""), now_ms) if has_origin else entry
+                )
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
-                self._unsettled.dead_letter_unsendable(session, entry, error)
+                self._open_messages.dead_letter_unsendable(session, entry, error)
         return encoded
 
 
@@ -46,7 +48,7 @@ class Updates:
 
     _loop: asyncio.AbstractEventLoop
     _outbound: Outbound
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _expiry: Expiry
 
     def encode(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
@@ -72,7 +74,7 @@ class Updates:
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 failed.append((entry, error))
         for entry, cause in failed:
-            self._unsettled.dead_letter_unsendable(session, entry, cause)
+            self._open_messages.dead_letter_unsendable(session, entry, cause)
         dispatcher.flushes = dispatcher.flushes and size > len(entries)
         session.note_retained()
         if dispatcher.rules.ack_wait != inf:

@@ -23,8 +23,8 @@ from crewel.broker.ids import Ids
 from crewel.broker.names import Names
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.queue_names import one_queue, subject_of, subject_queue
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
@@ -94,7 +94,7 @@ class Destinations:
     _channels: Channels
     _outbound: Outbound
     _dispatchers: Dispatchers
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _backlog: BacklogLoader
     _ids: Ids
     _expiry: Expiry
@@ -111,7 +111,7 @@ class Destinations:
         if not self._outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         names, has_store = self._names, self._access.has_store
-        load, next_of = self._unsettled.count, self._shared_queues.next_of
+        load, next_of = self._open_messages.count, self._shared_queues.next_of
         routes = [resolve_destination(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
         if not (channel.is_broadcast and qos.subscribable):
             self._runtime.metrics.publishes += 1  # else its subscribers get it too, and it is counted there

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.queue_names import group_of, is_exclusive, one_queue
 from crewel.broker.runtime import Runtime
@@ -37,7 +37,7 @@ class Requeue:
     """Puts messages of sessions back, for others."""
 
     _runtime: Runtime
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _groups: ConsumerGroups
     _access: StoreAccess
     _shared_queues: SharedQueues
@@ -96,12 +96,12 @@ class Requeue:
         )
 
     def _requeue(self, session: Session, durable: DurableSession, places: list[LogId], *, failed: bool) -> None:
-        access, unsettled = self._access, self._unsettled
+        access, open_messages = self._access, self._open_messages
         sources = {durable.inbox[place].source: None for place in places}
         attempts = {}
         for place in places:
-            attempts[place] = unsettled.attempts(session, place)
-            unsettled.forget_stored(session, place)
+            attempts[place] = open_messages.attempts(session, place)
+            open_messages.forget_stored(session, place)
             durable.requeue(place)
         access.node.touch(durable)
 

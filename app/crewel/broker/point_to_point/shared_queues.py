@@ -19,8 +19,8 @@ from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.names import Names
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.queue_names import group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.broker.point_to_point.requeue import Failures, Requeue
@@ -72,7 +72,7 @@ class SharedQueues:
     _runtime: Runtime
     _outbound: Outbound
     _backlog: BacklogLoader
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _registry: Registry
     _names: Names
     _groups: ConsumerGroups
@@ -88,7 +88,7 @@ class SharedQueues:
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
         self.failures = Failures()
-        self.requeue = Requeue(self._runtime, self._unsettled, self._groups, self._access, self)
+        self.requeue = Requeue(self._runtime, self._open_messages, self._groups, self._access, self)
         self._turns = count(1)
         self._registry.session_added.append(self.on_connect)
         self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
@@ -211,7 +211,7 @@ class SharedQueues:
         bounds, durable = session.bounds, session.durable
         if bounds is None or durable is None or not self.is_able(session):
             return 0
-        room = bounds.max_entries - self._unsettled.count(session)
+        room = bounds.max_entries - self._open_messages.count(session)
         if is_exclusive(name):
             leased = sum(is_exclusive(waiting.source) for waiting in durable.inbox.values())
             room = min(room, (session.burst.max_entries or _AHEAD) - leased)
@@ -260,12 +260,12 @@ class SharedQueues:
         queue.lease_again = False
         sessions = self.members(name)
         if not sessions and group_of(name) is not None:
-            self._lapse(name)
+            self._end_queue(name)
             return
         members = self._rooms(name, sessions)
         if any(member.room for member in members):
             self._lease(queue, members)
-        elif not members and any(map(_can_hear, sessions)):
+        elif not members and any(map(_can_receive, sessions)):
             queue.is_asked = True
             self._spawn(self._hand_over(queue))
         elif members:
@@ -321,14 +321,14 @@ class SharedQueues:
             return
         failure = self.failures.of(place)
         if {each.durable.name for each in self.members(name) if each.durable is not None} <= set(leased.failed):
-            self._unsettled.dead_letter_stored(session, place, failure.code, failure.reason)
+            self._open_messages.dead_letter_stored(session, place, failure.code, failure.reason)
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 
     async def _hand_over(self, queue: SharedQueue) -> None:
         """Send what waits to sessions that acknowledge nothing; it has ended by that."""
         try:
-            while (hearing := [each for each in self.members(queue.name) if _can_hear(each)]) and queue.count:
+            while (hearing := [each for each in self.members(queue.name) if _can_receive(each)]) and queue.count:
                 entries = await self.peek(queue.name, _AHEAD)
                 for entry in entries:
                     receivers = [self.next_of(hearing)] if is_exclusive(queue.name) else hearing
@@ -357,7 +357,7 @@ class SharedQueues:
 
     # What no session will have
 
-    def _lapse(self, name: str) -> None:
+    def _end_queue(self, name: str) -> None:
         """The last member of the group is gone, and so is what waits for it: by the same step of the store, unless it came
         later."""
         access = self._access
@@ -415,6 +415,6 @@ class SharedQueues:
                 self.dead_letter(queue.name, None, DEAD_SESSION, reason)
 
 
-def _can_hear(session: Session) -> bool:
+def _can_receive(session: Session) -> bool:
     """Whether the session gets messages although it acknowledges none: its client is there."""
     return session.is_live and session.durable is None and session.state is State.CONNECTED

@@ -15,8 +15,8 @@ from crewel.bayeux.channel import Channel, matches
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.broker.channels import Channels
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -169,7 +169,7 @@ class SubscriptionOptions:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _topics: Topics
     _groups: ConsumerGroups
     filtered: dict[Session, dict[str, Choices]] = field(default_factory=dict, init=False)
@@ -204,7 +204,7 @@ class SubscriptionOptions:
         if not hearing:
             return MatchResult.NO
         if all(each.newest_only for each in hearing):
-            self._unsettled.conflate(session, channel.name, entry.position)
+            self._open_messages.conflate(session, channel.name, entry.position)
         return _heard(session, hearing)
 
     def filter_subscribers(

@@ -259,7 +259,7 @@ class Endings:
         topic.is_fresh = False
         self._parting[topic.name] = set(self._groups.on(channel_of(topic.name)))
 
-    def begun_again(self, topic: Topic) -> None:
+    def begins_again(self, topic: Topic) -> None:
         """A client publishes to an erased topic, or subscribes to it: for its remaining subscribers it is as before."""
         self._parting.pop(topic.name, None)
         self._unmark(topic)

@@ -19,8 +19,8 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import finished
 from crewel.broker.ids import Ids
+from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.queue_names import group_of
 from crewel.broker.point_to_point.shared_queues import SharedQueues
@@ -55,7 +55,7 @@ class TopicEraser:
 
     _channels: Channels
     _outbound: Outbound
-    _unsettled: Unsettled
+    _open_messages: OpenMessages
     _ids: Ids
     _groups: ConsumerGroups
     _shared_queues: SharedQueues
@@ -144,13 +144,13 @@ class TopicEraser:
     def _end_transients(self, session: Session, name: str) -> int:
         waiting = [each for each in self._queued.in_memory(session) if each.channel == name and not each.is_notice]
         if waiting:
-            self._unsettled.end_many(session, (), waiting, EndReason.ERASED)
+            self._open_messages.end_many(session, (), waiting, EndReason.ERASED)
             session.note_retained()
         return len(waiting)
 
     def _end_stored(self, durable: DurableSession, session: Session | None, places: set[LogId]) -> None:
         if session is not None and session.durable is durable:
-            self._unsettled.end_many(session, places, (), EndReason.ERASED)
+            self._open_messages.end_many(session, places, (), EndReason.ERASED)
             session.note_retained()
         else:
             durable.end_many(places, EndReason.ERASED)

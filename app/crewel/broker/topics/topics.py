@@ -228,7 +228,7 @@ class Topics:
         topic = self.known.get(channel.name)
         if topic is None or topic.is_erased:
             if topic is not None:
-                self.endings.begun_again(topic)
+                self.endings.begins_again(topic)
             topic = self.known[channel.name] = Topic(channel.name)
             self._configure(topic, TopicSettings.of(qos), is_kept=qos.persistent)
         self._channels.create(channel.name).topic = topic

@@ -1,4 +1,4 @@
-"""What one session has not settled, wherever it lies: in its queue, at its client, or evicted to the store.
+"""The open messages of one session, wherever they are: in its queue, at its client, or evicted to the store.
 
 Stored messages are moved by their place in the log: what must wait again is evicted, and read back by priority and age. So a
 message that is delivered again keeps its place, and no queue is sorted. Transient ones are few, and stay in memory.
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class Unsettled:
+class OpenMessages:
     """Moves and ends messages of sessions that are live here."""
 
     _runtime: Runtime
@@ -230,10 +230,10 @@ class Unsettled:
     def dead_letter_transients(self, session: Session, code: str, reason: str) -> None:
         """All that is not stored becomes dead letters: it cannot be delivered any more."""
         for entry in session.transients():
-            self._dead_letter_unsettled(session, entry, code, reason)
+            self._dead_letter_open(session, entry, code, reason)
         session.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
 
-    def _dead_letter_unsettled(self, session: Session, entry: Entry, code: str, reason: str) -> None:
+    def _dead_letter_open(self, session: Session, entry: Entry, code: str, reason: str) -> None:
         attempts = 0 if entry.origin is None else self._attempts(session, entry.origin.id)
         self.dead_letter(session, entry, code, reason, attempts)
 
@@ -257,14 +257,14 @@ class Unsettled:
         """Make a dead letter of the message of this id, or else of the first; False if nothing waits."""
         for entry in session.transients():
             if message_id and entry.origin is not None and entry.origin.id == message_id:
-                self._dead_letter_unsettled(session, entry, code, reason)
+                self._dead_letter_open(session, entry, code, reason)
                 return True
         places = self.stored(session)
         if places:
             held = next((place for place in places if str(place) == message_id), places[0])
             return self.dead_letter_stored(session, held, code, reason)
         for entry in session.transients()[:1]:
-            self._dead_letter_unsettled(session, entry, code, reason)
+            self._dead_letter_open(session, entry, code, reason)
             return True
         return False
 

@@ -240,7 +240,7 @@ class TestLetters:
     def test_a_session_that_the_store_does_not_have_leaves_none(self, stored: StoredWorld, joe: Receiver) -> None:
         joe.session.durable, kept = None, joe.session.durable
         stored.broker.publish("/a", 1)
-        assert stored.broker.dispatchers.unsettled.dead_letter_one(joe.session, "", "user.no", "") is True
+        assert stored.broker.dispatchers.open_messages.dead_letter_one(joe.session, "", "user.no", "") is True
         joe.session.durable = kept
         assert stored.letters() == []
 
@@ -396,10 +396,12 @@ def test_the_end_of_all_that_waits_costs_each_message_the_same(make_stored: Make
         for number in range(count):
             world.broker.publish("/a", number)
             store(world, "/a", number)
-        unsettled = world.broker.dispatchers.unsettled
+        open_messages = world.broker.dispatchers.open_messages
         ends = {
-            "drop": lambda unsettled=unsettled, joe=joe, count=count: unsettled.drop(joe.session, 2 * count),
-            "dead_letter_all": lambda unsettled=unsettled, joe=joe: unsettled.dead_letter_all(
+            "drop": lambda open_messages=open_messages, joe=joe, count=count: open_messages.drop(
+                joe.session, 2 * count
+            ),
+            "dead_letter_all": lambda open_messages=open_messages, joe=joe: open_messages.dead_letter_all(
                 joe.session, "user.x", ""
             ),
         }
