@@ -7,10 +7,17 @@
  *
  * Every handshake carries `ext.session`. The server's answer holds `resume`, a secret that only the last login of a session
  * has; the next handshake shows it, and so takes over the session with its subscriptions and all that waits in it. Kept
- * in a `storage`, it lives through a reload of the page.
+ * in a `storage`, it lives through a reload of the page. By the `nonce`, which is another one in each handshake, the server
+ * tells a copy that a proxy sends from another client.
  */
 
 const NAME_PAUSE = 50; // ms
+
+/** Returns what no other handshake has. (crypto.randomUUID is for secure origins only.) */
+function newNonce() {
+    const bytes = globalThis.crypto.getRandomValues(new Uint8Array(16));
+    return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 export class SessionExtension {
     #asked;
@@ -65,7 +72,8 @@ export class SessionExtension {
     outgoing(message) {
         if (message.channel === "/meta/handshake") {
             const resume = this.#resume === null ? {} : {resume: this.#resume};
-            message.ext = {...message.ext, session: {...message.ext?.session, ...this.#asked(), ...resume}};
+            const session = {...message.ext?.session, ...this.#asked(), ...resume, nonce: newNonce()};
+            message.ext = {...message.ext, session};
             this.#subscribes.clear();
         } else if (message.channel === "/meta/subscribe") {
             this.#subscribes.add(message.id);

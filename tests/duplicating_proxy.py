@@ -1,4 +1,4 @@
-"""A TCP proxy that sends each request to the server twice, on two connections, and passes on the answers to the first."""
+"""A TCP proxy that sends each request to the server twice, on two connections, and passes on the answers to one of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ class DuplicatingProxy:
     """Whatever a client writes goes to the server twice; `duplicated` counts the bytes. It knows nothing of HTTP: each of the
     two connections carries the same requests in the same order."""
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int, *, passes_on: str = "first") -> None:
+        """`passes_on`: whether the answers to the `first` or to the `second` copy reach the client."""
         self._server_port = server_port
+        self._passes_on = passes_on
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -43,7 +45,10 @@ class DuplicatingProxy:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first_reader, first = await asyncio.open_connection("127.0.0.1", self._server_port)
         second_reader, second = await asyncio.open_connection("127.0.0.1", self._server_port)
-        answers = [asyncio.create_task(_carry(first_reader, writer)), asyncio.create_task(_carry(second_reader, None))]
+        shown, hidden = first_reader, second_reader
+        if self._passes_on == "second":
+            shown, hidden = hidden, shown
+        answers = [asyncio.create_task(_carry(shown, writer)), asyncio.create_task(_carry(hidden, None))]
         try:
             with contextlib.suppress(ConnectionError):
                 while data := await reader.read(_BYTES):

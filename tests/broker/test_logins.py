@@ -217,6 +217,99 @@ class TestTakeOver:
         assert data_of(first.answer) == [1, 2]
 
 
+NONCE = "0123456789abcdef"
+
+
+class TestCopies:
+    """A proxy may send a handshake twice, and pass on either answer."""
+
+    @pytest.mark.parametrize("name", [{}, {"name": "joe"}, {"name": "joe/1"}], ids=str)
+    def test_a_copy_gets_the_same_answer(self, world: World, name: dict[str, str]) -> None:
+        first, copy = Client(world), Client(world)
+        told = login(first, **name, nonce=NONCE)
+        assert login(copy, **name, nonce=NONCE) == told
+        assert (copy.id, copy.browser, len(world.broker.sessions)) == (first.id, first.browser, 1)
+        assert copy.connect().answer[-1]["successful"]
+
+    def test_a_copy_of_a_take_over_gets_the_same_answer(self, world: World) -> None:
+        resume = login(Client(world), name="joe/1")["resume"]
+        first, copy = Client(world), Client(world)
+        told = login(first, name="joe/1", resume=resume, nonce=NONCE)
+        world.advance(60.0)
+        assert login(copy, name="joe/1", resume=resume, nonce=NONCE) == told
+        assert (copy.id, copy.session) == (first.id, first.session)
+        first.connect()
+        assert login(Client(world), name="joe/1", resume=told["resume"])["reconnected"] is True
+
+    def test_a_copy_after_a_minute_is_another_login(self, world: World) -> None:
+        resume = login(Client(world), name="joe/1")["resume"]
+        first, late = Client(world), Client(world)
+        login(first, name="joe/1", resume=resume, nonce=NONCE)
+        world.advance(60.1)
+        login(late, name="joe/1", resume=resume, nonce=NONCE)
+        assert (late.id != first.id, first.is_known) == (True, False)
+
+    def test_a_copy_after_the_next_login_needs_the_newest_resume(self, world: World) -> None:
+        old = login(Client(world), name="joe/1")["resume"]
+        first, second = Client(world), Client(world)
+        new = login(first, name="joe/1", resume=old, nonce=NONCE)["resume"]
+        login(second, name="joe/1", resume=new, nonce=NONCE[::-1])
+        assert login(Client(world), name="joe/1", resume=old, nonce=NONCE)["errorCode"] == IDENTICAL
+        assert second.connect().answer[-1]["successful"]
+
+    @pytest.mark.parametrize("name", [{}, {"name": "joe"}, {"name": "joe/1"}], ids=str)
+    def test_a_copy_after_the_first_connect_is_refused(self, world: World, name: dict[str, str]) -> None:
+        """Its client has the answer, and the secret in it is no longer for the one who shows the old one."""
+        first = Client(world)
+        resume = login(Client(world), **name)["resume"]
+        login(first, **name, resume=resume, nonce=NONCE)
+        first.connect()
+        assert login(Client(world), **name, resume=resume, nonce=NONCE)["errorCode"] == IDENTICAL
+        assert first.connect().is_held
+
+    def test_a_copy_with_a_token_does_not_take_over_after_the_first_connect(self, world: World) -> None:
+        world.broker.admin.know("admin")
+        first = Client(world)
+        login(first, name="joe/1", token="admin", nonce=NONCE)
+        first.connect()
+        assert login(Client(world), name="joe/1", token="admin", nonce=NONCE)["errorCode"] == IDENTICAL
+        assert first.is_known
+
+    @pytest.mark.parametrize(
+        "other", [{"resume": "wrong"}, {"token": "admin"}, {"nonce": NONCE[::-1]}, {"ptp": False}], ids=str
+    )
+    def test_what_says_anything_else_is_no_copy(self, world: World, other: dict[str, Any]) -> None:
+        world.broker.admin.know("admin")
+        first, second = Client(world), Client(world)
+        told = login(first, name="joe/1", nonce=NONCE)
+        assert login(second, **({"name": "joe/1", "nonce": NONCE} | other)) != told
+        assert second.id != first.id
+
+    def test_another_cookie_is_no_copy(self, world: World) -> None:
+        first, second = Client(world, browser="a"), Client(world, browser="b")
+        login(first, name="joe/1", nonce=NONCE)
+        login(second, name="joe/1", nonce=NONCE)
+        assert (second.id != first.id, second.browser) == (True, "b")
+
+    def test_a_copy_with_the_cookie_of_its_client_keeps_it(self, world: World) -> None:
+        first, copy = Client(world, browser="a"), Client(world, browser="a")
+        assert login(first, name="joe/1", nonce=NONCE) == login(copy, name="joe/1", nonce=NONCE)
+        assert (copy.id, copy.browser) == (first.id, "a")
+
+    def test_sockets_are_no_copies_of_each_other(self, world: World) -> None:
+        first, second = Client(world, Socket()), Client(world, Socket())
+        login(first, name="joe/1", nonce=NONCE)
+        login(second, name="joe/1", nonce=NONCE)
+        assert second.id != first.id
+
+    def test_a_nonce_is_no_short_string(self, world: World) -> None:
+        told = login(Client(world), name="joe/1", nonce="5")
+        assert told == {
+            "errorCode": "user.illegalArgument",
+            "message": "nonce: must be a string of 16 to 64 characters",
+        }
+
+
 class Failing:
     """A durable half whose store does not take logins."""
 

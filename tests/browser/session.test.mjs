@@ -19,7 +19,15 @@ function storage(kept = {}) {
     };
 }
 
-const shake = (extension, ext) => extension.outgoing({channel: HANDSHAKE, ...(ext ? {ext} : {})}).ext;
+const outgoing = (extension, ext) => extension.outgoing({channel: HANDSHAKE, ...(ext ? {ext} : {})}).ext;
+
+/** The ext of a handshake, less its nonce. */
+function shake(extension, ext) {
+    const {session, ...others} = outgoing(extension, ext);
+    delete session.nonce;
+    return {...others, session};
+}
+
 const grant = (extension, session) => extension.incoming({channel: HANDSHAKE, successful: true, ext: {session}});
 const refuse = (extension, fields) => extension.incoming({channel: HANDSHAKE, successful: false, ...fields});
 
@@ -33,6 +41,13 @@ test("what is asked may be another thing each time", () => {
     const extension = new SessionExtension(() => ({token: `t${(token += 1)}`}));
     assert.deepEqual(shake(extension), {session: {token: "t1"}});
     assert.deepEqual(shake(extension), {session: {token: "t2"}});
+});
+
+test("each handshake has a nonce of its own", () => {
+    const extension = new SessionExtension({name: "joe/1"});
+    const nonces = [1, 2].map(() => outgoing(extension).session.nonce);
+    nonces.forEach((nonce) => assert.match(nonce, /^[0-9a-f]{32}$/));
+    assert.notEqual(nonces[0], nonces[1]);
 });
 
 test("other messages pass as they are", () => {

@@ -119,7 +119,9 @@ test("the handshake asks for it, beside what the application and the session ext
         const {shake, update} = await open({asked: {ackWait: 500}, extensions});
         const dispatcher = {retries: 5, delay: 1000, factor: 2, maxDelay: 60000, absence: false};
         const session = {name: "joe/1", ackWait: 500, update: true, settle: "message", dispatcher};
-        assert.deepEqual(shake.message.ext, {ack: true, session});
+        const {nonce, ...asked} = shake.message.ext.session;
+        assert.deepEqual({...shake.message.ext, session: asked}, {ack: true, session});
+        assert.equal(nonce.length, 32);
         assert.equal(update.isGranted, true);
     }
 });

@@ -63,9 +63,13 @@ class TestExtension:
         )
         shake: dict[str, Any] = {"channel": "/meta/handshake", "ext": {"ack": True}}
         session = {"timeout": 5, "name": "joe/1", "resume": "first"}
-        assert extension.outgoing(dict(shake))["ext"] == {"ack": True, "session": session}
+        ext = extension.outgoing(dict(shake))["ext"]
+        nonce = ext["session"].pop("nonce")
+        assert ext == {"ack": True, "session": session}
         extension.incoming({"channel": "/meta/handshake", "successful": True, "ext": {"session": {"resume": "second"}}})
-        assert extension.outgoing(dict(shake))["ext"]["session"]["resume"] == "second"
+        again = extension.outgoing(dict(shake))["ext"]["session"]
+        assert again["resume"] == "second"
+        assert (len(again["nonce"]), again["nonce"] == nonce) == (32, False)
         assert extension.outgoing({"channel": "/a"}) == {"channel": "/a"}
 
     @pytest.mark.parametrize("ext", [None, 5, {}, {"session": 5}, {"session": {"resume": 5}}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import secrets
 import threading
 from typing import Any
 
@@ -331,14 +332,18 @@ class TestTakeOver:
         assert socket.socket.fence() == []
 
     @one_lane
-    def test_of_many_who_come_at_once_one_after_the_other_has_it(self, server: Server, joe: str, channel: str) -> None:
+    @pytest.mark.parametrize("has_nonce", [False, True])
+    def test_of_many_who_come_at_once_one_after_the_other_has_it(
+        self, server: Server, joe: str, channel: str, has_nonce: bool
+    ) -> None:
         first = Person(server).be(f"{joe}/1")
         first.subscribe(channel)
         people = [Person(server) for _ in range(8)]
         replies: list[Message] = []
 
         def come(person: Person) -> None:
-            replies.append(person.shake(name=f"{joe}/1", resume=first.login["resume"]))
+            nonce = {"nonce": secrets.token_hex(16)} if has_nonce else {}
+            replies.append(person.shake(name=f"{joe}/1", resume=first.login["resume"], **nonce))
 
         threads = [threading.Thread(target=come, args=(person,)) for person in people]
         for thread in threads:

@@ -7,6 +7,7 @@ waits in it, and only its client is another one, with another clientId. Logins f
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from crewel.broker.name_claims import NameClaims, may_be
 from crewel.broker.names import Names, digest, is_named, new_reply_id, new_resume
 from crewel.broker.outbox.connects import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.exchange import Exchange
+from crewel.broker.outbox.exchange import Exchange, Peer
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.presence import Presence
@@ -57,7 +58,7 @@ from crewel.security.tokens import AdminToken
 
 _ANY_NUMBER: Final = -1
 """The store need not count the sessions of a subject: this server knows them all."""
-_KNOWN_OTHERWISE: Final = ("name", "token", "resume", "clearSessions")
+_KNOWN_OTHERWISE: Final = ("name", "token", "resume", "nonce", "clearSessions")
 """Fields of `ext.session` that are not kept as they were asked."""
 _ENDING_S: Final = 3.0
 _LOOK_S: Final = 0.05
@@ -130,14 +131,17 @@ class Logins:
 
     def _log_in(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         subject = qos.name.subject if qos.name is not None else ANONYMOUS
+        handshake = self._digest(exchange.peer, session, message, qos)
         while True:
             target = self._claims.target(session, qos)
-            key = target.name if target is not None else _key(qos.name)
+            key = target.name if target is not None else _key(qos.name) or handshake
             under_way = self._busy.get(key)
             if under_way is None:
                 break
             yield asyncio.shield(under_way)
         self._names.admit(target.name if target is not None else f"client/{subject}")
+        if handshake and self._repeats(exchange, handshake):
+            return
         done = self._runtime.loop.create_future()
         if key:
             self._busy[key] = done
@@ -149,11 +153,36 @@ class Logins:
                 yield from self._begin(exchange, session, message, qos)
             else:
                 yield from self._take_over(exchange, session, target, message, qos)
+            if handshake and exchange.session is not None and exchange.login is not None:
+                self._claims.remember(handshake, exchange.session, exchange.login)
         finally:
             self._claims.arriving -= Counter([subject])
             if key:
                 del self._busy[key]
             done.set_result(None)
+
+    # A handshake that arrives twice
+
+    def _digest(self, peer: Peer, session: Session, message: Message, qos: ConnectQos) -> str:
+        """What copies of a handshake have in common, and no other handshake has: all that it asks for and proves, its nonce
+        and its cookie. Empty if it says no nonce; or if it comes over a socket, which no proxy opens twice."""
+        # A reply that carries messages is not given twice: the second one would acknowledge what only the first one has.
+        has_messages = self._runtime.settings.bayeux.allow_message_delivery_during_handshake
+        if qos.nonce is None or peer.pushes or has_messages:
+            return ""
+        cookie = None if peer.mints_cookie else peer.browser
+        return digest(json.dumps([message.ext["session"], session.is_reliable, cookie], sort_keys=True))
+
+    def _repeats(self, exchange: Exchange, handshake: str) -> bool:
+        """Whether this handshake is a copy of the one that the session's client has sent: then it is given the same answer. A
+        proxy passes on either answer, so neither may end the other."""
+        answered = self._claims.answered(handshake)
+        if answered is None:
+            return False
+        exchange.session, exchange.login = answered
+        if exchange.peer.mints_cookie:
+            exchange.peer.browser = exchange.session.browser
+        return True
 
     # A new session
 

@@ -1,13 +1,15 @@
-"""Which session a login takes over, and whether it may: by its resume, its token, or a name whose session is gone."""
+"""Which session a login takes over, and whether it may: by its resume, its token, or a name whose session is gone; and which
+login is a copy of one that was answered."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
+from crewel.bayeux.message import Fields
 from crewel.broker.names import Names
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
@@ -21,6 +23,21 @@ from crewel.security.jwt import ACCESS_DENIED
 
 _TOO_MANY: Final = "user.configuration.maxSession"
 _NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"
+COPY_S: Final = 60.0
+"""How long after a login a copy of its handshake may arrive: the life of a request on its way through proxies."""
+REMEMBERED: Final = 10_000
+"""Most answered logins that are remembered; the oldest give way, and a copy of theirs is a handshake like any other."""
+
+
+class AnsweredLogin(NamedTuple):
+    """A login that was granted to a handshake with a nonce."""
+
+    at: float
+    """Loop time in seconds."""
+    name: str
+    client_id: str
+    reply: Fields
+    """The `ext.session` of its reply."""
 
 
 @dataclass(eq=False)
@@ -33,6 +50,8 @@ class NameClaims:
     _table: SessionTable
     arriving: Counter[str] = field(default_factory=Counter, init=False)
     """Logins that are under way, by subject."""
+    _answered: OrderedDict[str, AnsweredLogin] = field(default_factory=OrderedDict, init=False)
+    """By the digest of the handshake, oldest first."""
 
     def target(self, session: Session, qos: ConnectQos) -> Session | None:
         """The session that this login takes over; None if it makes one. Raises Refused."""
@@ -63,6 +82,30 @@ class NameClaims:
         if session.grants is not None and shown.grants is not None and not may_be(session.grants, shown.grants.subject):
             raise login_refusal(ACCESS_DENIED, shown.name, "the token is for another subject")
         return shown
+
+    def remember(self, handshake: str, session: Session, reply: Fields) -> None:
+        """The login of the session was granted to the handshake with this digest."""
+        now = self._runtime.loop.time()
+        self._answered[handshake] = AnsweredLogin(now, session.name, session.id, reply)
+        self._answered.move_to_end(handshake)
+        while len(self._answered) > REMEMBERED or now - next(iter(self._answered.values())).at > COPY_S:
+            self._answered.popitem(last=False)
+
+    def answered(self, handshake: str) -> tuple[Session, Fields] | None:
+        """The session and the `ext.session` that the handshake with this digest was given, if that is the last login of the
+        session. Raises Refused if the client of that login has connected."""
+        answered = self._answered.get(handshake)
+        if answered is None or self._runtime.loop.time() - answered.at > COPY_S:
+            return None
+        session = self._names.find(answered.name)
+        if session is None or session.id != answered.client_id:
+            return None
+        if session.state is State.HANDSHAKEN:
+            return session, answered.reply
+        if session.is_absent:
+            return None  # brought back from the store: no client has connected
+        # It has its answer. With that it has proved its new resume, which the old one must not bring to light any more.
+        raise login_refusal(IDENTICAL, session.name, "the handshake is a copy, and its client has connected already")
 
     def _is_alive(self, session: Session) -> bool:
         """Whether its client connects: a connect is held, or the next one is not overdue."""

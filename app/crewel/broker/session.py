@@ -340,7 +340,7 @@ class Session(Outbox):
 
     def log_in(self, qos: ConnectQos) -> None:
         """Its login asks for this."""
-        self.asked = qos if qos is NOTHING_ASKED else replace(qos, token=None, resume=None)
+        self.asked = qos if qos is NOTHING_ASKED else replace(qos, token=None, resume=None, nonce=None)
         self.burst, self.takes_ptp = qos.burst, qos.ptp
 
     def use_name(self, name: str) -> None:

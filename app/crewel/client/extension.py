@@ -11,6 +11,7 @@ server keeps the messages and sends them again (reference 5.1).
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable
 
 from crewel.bayeux.message import Fields
@@ -114,6 +115,8 @@ class LoginExtension(Extension):
             # A client without a login of its own wants no session back either.
             asks = bool(self._asked or self.kept)
             asked = self._asked | ({"resume": self.resume} if asks and self.resume else {})
+            if asks:  # for each attempt, so that only copies of this very request have the same
+                asked["nonce"] = secrets.token_hex(16)
             with_ext(message, "session", asked)
         return message
 

@@ -15,6 +15,9 @@ from crewel.qos.names import ANONYMOUS, Name, parse_name
 
 MAX_SECRET: Final = 8192
 """Longest token or `resume` in characters; a JWT with many grants is long."""
+MIN_NONCE: Final = 16
+"""Shortest nonce in characters: two clients that choose shorter ones may choose the same."""
+MAX_NONCE: Final = 64
 
 
 class Settle(Explained):
@@ -86,6 +89,7 @@ class ConnectQos:
     name: Name | None = None
     token: str | None = None
     resume: str | None = None
+    nonce: str | None = None
     update: bool = False
     settle: Settle = Settle.BATCH
     ack_wait_ms: int | None = None
@@ -151,6 +155,13 @@ CONNECT: Final = Options(
     Option("name", "name", _name, "Name of the session, `client/joe/1`, or of its subject"),
     Option("token", "token", text(MAX_SECRET), "A JSON Web Token, or the admin token", "security.md"),
     Option("resume", "resume", text(MAX_SECRET), "Secret from the reply to the session's last login"),
+    Option(
+        "nonce",
+        "nonce",
+        text(MAX_NONCE, MIN_NONCE),
+        f"Random string of {MIN_NONCE} to {MAX_NONCE} characters, new for each handshake, that identifies copies of it",
+        "#handshakes-that-arrive-twice",
+    ),
     Option(
         "update",
         "update",
