@@ -105,7 +105,7 @@ class Round:
             fan_outs = world.broker.outbound.fan_outs
             fan_outs.at_once, fan_outs.step, fan_outs.slice_s = 1, 1, -1.0
             node = world.access.node
-            node.most_changes = node.most_letters = 1
+            node.max_changes = node.max_dead_letters = 1
         return world
 
     def _now(self) -> float:

@@ -215,9 +215,9 @@ class ForgetsWhoIsLeftBehind(LogConsumer):
 
 class CountsWhatHasGone(LogConsumer):
     def drop(self, durable: DurableSession) -> None:
-        letters, durable.letters = durable.letters, None
+        letters, durable.dead_letters = durable.dead_letters, None
         super().drop(durable)
-        durable.letters = letters
+        durable.dead_letters = letters
 
 
 # Rules of the session
@@ -225,17 +225,17 @@ class CountsWhatHasGone(LogConsumer):
 
 class WithholdsWithoutOpening(DurableSession):
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
-        letters, self.letters = self.letters, None
+        letters, self.dead_letters = self.dead_letters, None
         change = super().changed(cursor, committed)
-        self.letters = letters
+        self.dead_letters = letters
         return change
 
 
 class OpensWhatWasSpilled(DurableSession):
     def _open_changes(self, through: LogId) -> tuple[dict[LogId, PendingMessage], tuple[LogId, ...], tuple[LogId, ...]]:
         opened, settled, removed = super()._open_changes(through)
-        if self.letters is not None:
-            kept = self.letters.kept
+        if self.dead_letters is not None:
+            kept = self.dead_letters.kept
             opened |= {each: kept[each] for each in kept if each in self._stored_inbox}
         return opened, settled, removed
 

@@ -101,8 +101,8 @@ class Server:
     def serve(self) -> None:
         """All has been adopted."""
         self.node = self.node_class(self.node_class.starting_cursor(self.records.values(), self.last))
-        self.node.most_changes = 2  # few sessions stand for many: commits are divided
-        self.node.most_letters = self.node.max_applied = 1
+        self.node.max_changes = 2  # few sessions stand for many: commits are divided
+        self.node.max_dead_letters = self.node.max_applied = 1
         for record in self.records.values():
             durable = self.durable_class.adopted(record)
             self.node.add(durable)
@@ -397,18 +397,20 @@ class Server:
 
     def _look_after_letters(self, node: LogConsumer, commit: Commit | None) -> None:
         """No commit has more letters than it may, the next one follows at once while there are more, and all are counted."""
-        if commit is not None and len(commit.letters) > node.most_letters:
-            raise Broken(f"{len(commit.letters)} letters are in one commit")
+        if commit is not None and len(commit.dead_letters) > node.max_dead_letters:
+            raise Broken(f"{len(commit.dead_letters)} letters are in one commit")
         if commit is not None and node._withholding and not node.has_more:
             raise Broken("letters are withheld, and no commit follows at once")
-        pending = sum(len(each.letters) + each.letters.withheld for each in node.sessions.values() if each.letters)
-        if node.fan_out.letters.size != pending:
-            raise Broken(f"{pending} letters are pending, and {node.fan_out.letters.size} are counted")
+        pending = sum(
+            len(each.dead_letters) + each.dead_letters.withheld for each in node.sessions.values() if each.dead_letters
+        )
+        if node.fan_out.dead_letters.size != pending:
+            raise Broken(f"{pending} letters are pending, and {node.fan_out.dead_letters.size} are counted")
 
     def _look_for_more(self, node: LogConsumer) -> None:
         """There is nothing to commit: then the store knows of all that has ended up to the cursor."""
         for durable in node.sessions.values():
-            letters = durable.letters
+            letters = durable.dead_letters
             # A letter may wait behind one that the cursor has not passed.
             is_blocked = letters is not None and letters.withheld and letters.first > node._committed
             withheld = letters.kept.keys() if letters is not None and is_blocked else set()

@@ -237,7 +237,7 @@ class StoreModel:
         for name in names.difference(fenced):
             row = self.contents.sessions[name]
             ended = [each for each in ends if each.session == name]
-            self._note(row, ended, [each for each in commit.letters if each.session == name])
+            self._note(row, ended, [each for each in commit.dead_letters if each.session == name])
         for change in commit.changes:
             if change.name not in fenced:
                 self._change(self.contents.sessions[change.name], change, commit.cursor)

@@ -439,14 +439,14 @@ class TestGivingBack:
 
 
 class TestPriorities:
-    def test_what_is_parked_comes_by_priority_and_then_by_age(self) -> None:
+    def test_what_is_evicted_comes_by_priority_and_then_by_age(self) -> None:
         durable = of_priorities(5, 9, 0, 9, 5)
         assert durable.in_order() == [2, 4, 1, 5, 3]
         assert loaded(durable, 3) == [2, 4, 1]
         durable.evict(LogId(4))
         assert loaded(durable, 9) == [4, 5, 3]
 
-    def test_what_comes_back_is_parked_by_the_priority_that_the_store_knows(self) -> None:
+    def test_what_comes_back_is_evicted_by_the_priority_that_the_store_knows(self) -> None:
         record = {LogId(1): PendingMessage(0, 1, "/a", 1), LogId(2): PendingMessage(0, 1, "/a", 5)}
         assert loaded(adopted(open=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 9)}), 9) == [3, 2, 1]
 
@@ -455,7 +455,7 @@ class TestPriorities:
         assert [durable.has_evicted_before(LogId(7), priority) for priority in (4, 5, 6)] == [True, True, False]
         assert not session().has_evicted_before(LogId(7), 0)
 
-    def test_of_what_was_read_those_go_on_that_come_before_what_was_parked_meanwhile(self) -> None:
+    def test_of_what_was_read_those_go_on_that_come_before_what_was_evicted_meanwhile(self) -> None:
         durable = of_priorities(9, 9, 5, 5)
         ids = durable.first_evicted(4)
         assert ids == [1, 2, 3, 4]
@@ -465,7 +465,7 @@ class TestPriorities:
         assert durable.load(ids) == [1]
         assert durable.first_evicted(2) == [5, 3]
 
-    def test_one_that_is_parked_can_be_told_and_forgotten(self) -> None:
+    def test_one_that_is_evicted_can_be_told_and_forgotten(self) -> None:
         durable = of_priorities(9, 5)
         loaded(durable, 1)
         assert [durable.is_evicted(LogId(each)) for each in (1, 2, 3)] == [False, True, False]
@@ -506,7 +506,7 @@ class TestExpiry:
         durable.settle(LogId(3), EndReason.EXPIRED)
         assert (durable.expired(35), durable.expiry) == ([], 0)
 
-    def test_what_has_gone_is_open_and_parked_no_more(self) -> None:
+    def test_what_has_gone_is_neither_open_nor_evicted(self) -> None:
         durable = of_priorities(5, 9, 5)
         durable.arrived(LogId(4), PendingMessage(0, 10))
         durable.evict(LogId(4))

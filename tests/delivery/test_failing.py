@@ -83,8 +83,8 @@ class GoesOnAsItIs(Receiver):
 
 class BuriesWithoutAnEnd(DurableSession):
     def dead_letter(self, letter: PendingDeadLetter) -> None:
-        self.letters = self.letters or PendingDeadLetters()
-        self.letters.add(letter, PendingMessage())
+        self.dead_letters = self.dead_letters or PendingDeadLetters()
+        self.dead_letters.add(letter, PendingMessage())
 
 
 class TakesWhatArrivesTwice(DurableSession):

@@ -356,7 +356,7 @@ class TestSettlingAlike:
         joe.dead_letter(PendingDeadLetter(joe.name, LogId(11), "user.update.error", "no"))
         node.touch(joe)
         commit, alike = settled(node)
-        assert (alike, len(commit.letters)) == ({}, 1)
+        assert (alike, len(commit.dead_letters)) == ({}, 1)
 
 
 class TestLeaving:

@@ -418,7 +418,7 @@ class TestDividedCommits:
 
     def served(self, count: int = 5, most: int = 2) -> Served:
         served = Served(*(session(f"client/joe/{number}", a=3) for number in range(1, count + 1)))
-        served.node.most_changes = most
+        served.node.max_changes = most
         return served
 
     def opened(self, commit: Commit) -> list[str]:
@@ -440,7 +440,7 @@ class TestDividedCommits:
         served.take(11)
         for durable in served.durables[:3]:
             served.settle(durable, 11)
-        served.node.most_changes = 1
+        served.node.max_changes = 1
         commits = [served.committed() for _ in range(2)]
         assert [(each.cursor, len(each.ended), len(self.opened(each))) for each in commits] == [(10, 0, 1), (11, 3, 1)]
 
@@ -490,7 +490,7 @@ class TestDividedCommits:
 
     def test_an_adopted_session_keeps_what_it_needs_in_the_log(self) -> None:
         node = LogConsumer(LogId(10))
-        node.most_changes = 1
+        node.max_changes = 1
         for number in range(1, 4):
             record = SessionRecord(SessionName(f"client/joe/{number}"), {}, LogId(10))
             record.open = {LogId(number + 3): PendingMessage()}
@@ -531,7 +531,7 @@ class TestWithheldLetters:
 
     def served(self, count: int = 3, most: int = 2) -> Served:
         served = Served(*(session(f"client/joe/{number}", a=3) for number in range(1, count + 1)))
-        served.node.most_letters = most
+        served.node.max_dead_letters = most
         return served
 
     def dead_letter(self, served: Served, durable: DurableSession, log_id: int) -> None:
@@ -556,24 +556,24 @@ class TestWithheldLetters:
 
     def test_few_are_told_with_the_cursor(self) -> None:
         (commit,) = self.all(self.dead_letters(11, most=3))
-        assert (commit.cursor, len(commit.letters), commit.changes) == (11, 3, ())
+        assert (commit.cursor, len(commit.dead_letters), commit.changes) == (11, 3, ())
 
     def test_a_commit_withholds_none_while_it_has_room_for_all(self) -> None:
         (commit,) = self.all(self.dead_letters(11, 12, most=6))
-        assert (commit.cursor, len(commit.letters), commit.changes) == (12, 6, ())
+        assert (commit.cursor, len(commit.dead_letters), commit.changes) == (12, 6, ())
 
     def test_many_follow_and_no_commit_has_more_than_it_may(self) -> None:
         commits = self.all(self.dead_letters(11, 12))
-        assert [len(each.letters) for each in commits] == [0, 2, 2, 2]
+        assert [len(each.dead_letters) for each in commits] == [0, 2, 2, 2]
         assert [each.cursor for each in commits] == [12] * 4
         assert [len(change.opened) for change in commits[0].changes] == [2, 2, 2]
-        told = [(letter.session, letter.id) for each in commits for letter in each.letters]
+        told = [(letter.session, letter.id) for each in commits for letter in each.dead_letters]
         assert sorted(told) == [(f"client/joe/{number}", log_id) for number in (1, 2, 3) for log_id in (11, 12)]
 
     def test_what_is_told_later_leaves_the_record_with_its_letter(self) -> None:
         for commit in self.all(self.dead_letters(11, 12))[1:]:
             settled = [(change.name, log_id) for change in commit.changes for log_id in change.settled]
-            assert settled == [(letter.session, letter.id) for letter in commit.letters]
+            assert settled == [(letter.session, letter.id) for letter in commit.dead_letters]
             ended = [(each.session, log_id) for each in commit.ended for log_id in each.ids]
             assert ended == settled
             assert {each.reason for each in commit.ended} == {EndReason.DEAD}
@@ -587,7 +587,7 @@ class TestWithheldLetters:
         served.committed()
         served.take(13)
         commits = [served.committed() for _ in range(3)]
-        assert [(each.cursor, len(each.letters)) for each in commits] == [(12, 2), (13, 0), (13, 2)]
+        assert [(each.cursor, len(each.dead_letters)) for each in commits] == [(12, 2), (13, 0), (13, 2)]
         opened = [
             change.name for each in commits for change in each.changes for log_id in change.opened if log_id == 13
         ]
@@ -598,7 +598,9 @@ class TestWithheldLetters:
         served.committed()
         served.take(13)
         self.dead_letter(served, served.durables[0], 13)
-        told = [letter.id for each in self.all(served) for letter in each.letters if letter.session == "client/joe/1"]
+        told = [
+            letter.id for each in self.all(served) for letter in each.dead_letters if letter.session == "client/joe/1"
+        ]
         assert told == [11, 12, 13]
 
     def test_those_beyond_the_cursor_wait_for_it(self) -> None:
@@ -610,9 +612,9 @@ class TestWithheldLetters:
         for durable in served.durables:
             self.dead_letter(served, durable, 11)
         commits = self.all(served)
-        assert [(each.cursor, len(each.letters)) for each in commits] == [(10, 0)]
+        assert [(each.cursor, len(each.dead_letters)) for each in commits] == [(10, 0)]
         served.node.answered(pending, held(pending, since=10))
-        assert [(each.cursor, len(each.letters)) for each in self.all(served)] == [(11, 0), (11, 2), (11, 1)]
+        assert [(each.cursor, len(each.dead_letters)) for each in self.all(served)] == [(11, 0), (11, 2), (11, 1)]
 
     def test_one_that_was_never_stored_is_withheld_too(self) -> None:
         served = self.served()
@@ -623,7 +625,7 @@ class TestWithheldLetters:
                 PendingDeadLetter(joe.name, LogId(0), "resource.overflow.queue.entries", "full", 0, message)
             )
         served.node.touch(joe)
-        assert [len(each.letters) for each in self.all(served)] == [2, 2, 1]
+        assert [len(each.dead_letters) for each in self.all(served)] == [2, 2, 1]
 
     def test_long_bodies_make_smaller_portions(self) -> None:
         served = self.served(most=20)
@@ -631,7 +633,7 @@ class TestWithheldLetters:
             served.node.take(LogId(log_id), A, PendingMessage(0, 40_000), served.durables)
             for durable in served.durables:
                 self.dead_letter(served, durable, log_id)
-        assert [len(each.letters) for each in self.all(served)] == [0] + [1] * 9
+        assert [len(each.dead_letters) for each in self.all(served)] == [0] + [1] * 9
 
     def test_a_session_ends_with_the_last_of_its_letters(self) -> None:
         served = self.dead_letters(11, 12)
@@ -639,7 +641,7 @@ class TestWithheldLetters:
         served.node.ending(joe, LogId(12))
         passed = []
         while (commit := served.node.commit()) is not None:
-            passed.append((len(commit.letters), served.node.committed(commit)))
+            passed.append((len(commit.dead_letters), served.node.committed(commit)))
         assert passed[:2] == [(0, []), (2, [joe])]
 
     def test_one_that_leaves_before_takes_its_letters_with_it(self) -> None:
@@ -650,13 +652,13 @@ class TestWithheldLetters:
         ended, letters = joe.take_ended()
         assert [each.ids for each in ended] == [(11, 12)]
         assert [each.id for each in letters] == [11, 12]
-        told = [letter.session for each in self.all(served) for letter in each.letters]
+        told = [letter.session for each in self.all(served) for letter in each.dead_letters]
         assert joe.name not in told
         assert served.node._leaving == {joe: 10}
 
     def test_one_that_goes_while_a_commit_is_divided_is_left_out(self) -> None:
         served = self.served(5)
-        served.node.most_changes = 1
+        served.node.max_changes = 1
         served.take(11)
         served.committed()
         served.node.drop(served.durables[3])
@@ -679,7 +681,7 @@ class TestWithheldLetters:
 
     def test_a_commit_is_divided_by_what_it_opens(self) -> None:
         served = self.served()
-        served.node.most_opened = 2
+        served.node.max_opened = 2
         for log_id in (11, 12):
             served.take(log_id)
         commits = self.all(served)

@@ -64,7 +64,7 @@ def test_it_moves_behind_what_is_found_late() -> None:
     assert durable.notices[LogId(10)].priority == 0
 
 
-def test_one_that_is_not_parked_is_not_parked_by_being_moved() -> None:
+def test_one_that_is_not_evicted_is_not_evicted_by_being_moved() -> None:
     durable = opened((1, waiting(1)))
     durable.notice(LogId(9), "/a")
     assert evicted(durable) == [1]
@@ -114,7 +114,7 @@ def test_a_commit_tells_once_that_it_is_settled() -> None:
     assert node.commit() is None
 
 
-def test_an_adopted_session_has_its_notices_parked_behind_their_messages() -> None:
+def test_an_adopted_session_has_its_notices_evicted_behind_their_messages() -> None:
     record = SessionRecord(JOE, {}, open={LogId(1): waiting(2)}, inbox={LogId(3): waiting()}, notices={"/a": LogId(9)})
     durable = DurableSession.adopted(record)
     assert evicted(durable) == [3, 1, 9]

@@ -40,6 +40,7 @@ class DurableSession(PendingDeliveries):
         "_stored_notices",
         "batch",
         "closing",
+        "dead_letters",
         "death",
         "ending",
         "evicted",
@@ -49,7 +50,6 @@ class DurableSession(PendingDeliveries):
         "holder",
         "is_dirty",
         "is_fenced",
-        "letters",
         "name",
         "needs_touch",
         "since",
@@ -88,7 +88,7 @@ class DurableSession(PendingDeliveries):
         self.failed: dict[str, str] = {}
         """Pattern -> why the server has ended the subscription, JSON, while the notice of it waits."""
         self._stored_batch = 0
-        self.letters: PendingDeadLetters | None = None
+        self.dead_letters: PendingDeadLetters | None = None
         """Dead letters that the store does not have; None: it has them all."""
 
     @classmethod
@@ -296,15 +296,15 @@ class DurableSession(PendingDeliveries):
         waiting = PendingMessage() if message is None else PendingMessage(0, len(message.body), message.channel)
         if message is None:
             waiting = self._pop(letter.id) or waiting
-        if self.letters is None:
-            self.letters = PendingDeadLetters(None if self._fan_out is None else self._fan_out.letters)
-        self.letters.add(letter, waiting)
+        if self.dead_letters is None:
+            self.dead_letters = PendingDeadLetters(None if self._fan_out is None else self._fan_out.dead_letters)
+        self.dead_letters.add(letter, waiting)
 
     def detach(self) -> None:
         """The node has it no more."""
         super().detach()
-        if self.letters is not None:
-            self.letters.detach()
+        if self.dead_letters is not None:
+            self.dead_letters.detach()
 
     def spilled(self, ids: Iterable[LogId]) -> None:
         """The store has copied these messages into the inbox and noted it: the log may lose them."""
@@ -397,28 +397,28 @@ class DurableSession(PendingDeliveries):
     def low(self) -> LogId | None:
         """Everything before this id is needed no more in the log by this session; None if nothing is needed."""
         first = next(iter(self.open), None)
-        if self.letters is not None and self.letters.low:
-            return self.letters.low if first is None else min(first, self.letters.low)
+        if self.dead_letters is not None and self.dead_letters.low:
+            return self.dead_letters.low if first is None else min(first, self.dead_letters.low)
         return first
 
     @property
     def news(self) -> int:
         """About how many messages the next commit opens; those that are only looked at count for a part."""
         stored = len(self._stored) + len(self._stored_inbox)
-        letters = 0 if self.letters is None else len(self.letters) + self.letters.withheld // _LOOKED_AT
+        letters = 0 if self.dead_letters is None else len(self.dead_letters) + self.dead_letters.withheld // _LOOKED_AT
         return max(0, len(self.applied) + len(self.applied_inbox) - stored) + letters
 
     @property
     def withholds(self) -> bool:
-        """Whether letters are stored later than with the next commit."""
-        return self.letters is not None and self.letters.withheld > 0
+        """Whether dead letters are stored later than with the next commit."""
+        return self.dead_letters is not None and self.dead_letters.withheld > 0
 
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
         self.apply_pending()
         has_more = self.applied or self._stored or self._stored_inbox or self.closing or self.was_adopted
-        if not (has_more or self._stored_notices or self.letters) and self.batch == self._stored_batch:
+        if not (has_more or self._stored_notices or self.dead_letters) and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
         in_step = self.was_adopted and cursor >= self.floor
         opened, settled, removed = self._open_changes(self.through(cursor))
@@ -452,7 +452,7 @@ class DurableSession(PendingDeliveries):
         stored, open_now, inbox = self._stored, self.open, self.inbox
         kept: dict[LogId, PendingMessage] = {}
         opened = {each: waiting for each, waiting in open_now.items() if each not in stored}
-        if self.letters is not None and (kept := self.letters.kept):
+        if self.dead_letters is not None and (kept := self.dead_letters.kept):
             # One that was spilled while it ended lies in the inbox, and must not be open twice.
             unknown = kept.keys() - stored.keys() - self._stored_inbox
             opened |= {each: kept[each] for each in kept if each in unknown}
@@ -474,19 +474,19 @@ class DurableSession(PendingDeliveries):
             self._ended = {reason: late for reason, ids in told.items() if (late := [i for i in ids if i > through])}
             told = {reason: early for reason, ids in told.items() if (early := [i for i in ids if i <= through])}
         ended = [Disposition(self.name, reason, tuple(ids)) for reason, ids in told.items()]
-        if self.letters is None:
+        if self.dead_letters is None:
             return ended, []
-        letters = self.letters.take(through, most)
-        if not self.letters:
-            self.letters = None
+        letters = self.dead_letters.take(through, most)
+        if not self.dead_letters:
+            self.dead_letters = None
         if died := tuple(letter.id for letter in letters if letter.message is None):
             ended.append(Disposition(self.name, EndReason.DEAD, died))
         return ended, letters
 
     @property
     def has_ended_above_cursor(self) -> bool:
-        """Whether something has ended that the store was not told of yet, less the letters that are withheld."""
-        return bool(self._ended or (self.letters is not None and len(self.letters)))
+        """Whether something has ended that the store was not told of yet, less the dead letters that are withheld."""
+        return bool(self._ended or (self.dead_letters is not None and len(self.dead_letters)))
 
 
 def _sent(waiting: PendingMessage, known: dict[PendingMessage, PendingMessage]) -> PendingMessage:

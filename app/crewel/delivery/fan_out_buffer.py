@@ -66,7 +66,7 @@ NO_RECIPIENTS: Final = FanOutRecord(0, LogId(0), PendingMessage(), SubscriberSet
 class FanOutBuffer:
     """The records that the sessions of one node share."""
 
-    __slots__ = ("applied", "deliveries", "letters", "records", "size", "subscriber_sets", "upto", "version")
+    __slots__ = ("applied", "dead_letters", "deliveries", "records", "size", "subscriber_sets", "upto", "version")
 
     def __init__(self) -> None:
         self.records: list[FanOutRecord] = []
@@ -81,7 +81,7 @@ class FanOutBuffer:
         """How many deliveries are recorded: one for each message and session."""
         self.size = 0
         """Bytes of the recorded messages: no session has more that it has not applied."""
-        self.letters = DeadLetterBacklog()
+        self.dead_letters = DeadLetterBacklog()
         """The dead letters of all sessions that the store does not have."""
         self.version = 0
         """Changes whenever another message might have other subscribers."""

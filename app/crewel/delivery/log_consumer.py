@@ -28,9 +28,9 @@ from crewel.delivery.records import (
     Settled,
 )
 
-MOST_CHANGES: Final = 500
+MAX_CHANGES: Final = 500
 """Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
-_MOST_OPENED: Final = 2000
+_MAX_OPENED: Final = 2000
 """Messages that one commit opens, if it can be divided: about as long."""
 _MAX_APPLIED: Final = 10_000
 """Pending deliveries that one step applies: about as long."""
@@ -49,8 +49,8 @@ class LogConsumer(PendingSubscriptions):
         self.sessions: dict[SessionName, DurableSession] = {}
         self._committed = self._low_watermark = cursor
         self._number = 0
-        self.most_changes, self.most_opened = MOST_CHANGES, _MOST_OPENED
-        self.most_letters = MAX_DEAD_LETTER_COST
+        self.max_changes, self.max_opened = MAX_CHANGES, _MAX_OPENED
+        self.max_dead_letters = MAX_DEAD_LETTER_COST
         self.max_pending, self.max_applied = MAX_PENDING_DELIVERIES, _MAX_APPLIED
         self.has_more = False
         """Whether another commit should follow the last one at once."""
@@ -59,11 +59,11 @@ class LogConsumer(PendingSubscriptions):
         self._todo: deque[DurableSession] = deque()
         self._last: list[DurableSession] = []
         self._settled: tuple[Settled, ...] = ()  # goes into the commit that moves the cursor
-        self._withholds = False  # whether the letters that it finds are stored later
-        self._withholding: dict[DurableSession, None] = {}  # sessions with letters that are stored later
-        self._letters_are_next = False
+        self._withholds = False  # whether the dead letters that it finds are stored later
+        self._withholding: dict[DurableSession, None] = {}  # sessions with dead letters that are stored later
+        self._dead_letters_are_next = False
         self.has_withheld_only = False
-        """Whether the last commit has only letters that were withheld: what has ended since is told by a later one."""
+        """Whether the last commit has only dead letters that were withheld: what has ended since is told by a later one."""
         self._discarded: list[Settled] = []  # of sessions that did not apply it: for the commit that moves the cursor
         self._dirty: dict[DurableSession, None] = {}
         # Sessions with something open, and their `low` when they were looked at last.
@@ -113,7 +113,7 @@ class LogConsumer(PendingSubscriptions):
 
     def leave(self, durable: DurableSession) -> None:
         """The store is about to be asked to end this session: nothing of it is committed any more. What is open for it keeps
-        the log until `drop` tells that the store has answered, for the letters are copied from there."""
+        the log until `drop` tells that the store has answered, for the dead letters are copied from there."""
         lows = [low for low in (durable.low, self._session_lows.get(durable)) if low is not None]
         self.drop(durable)
         if lows:
@@ -275,11 +275,11 @@ class LogConsumer(PendingSubscriptions):
         while its outcome is unknown, and when it is applied say so with `committed`.
 
         A large one is divided. Where the cursor is to be is fixed first; then some parts tell what is open up to there, and
-        what is at hand otherwise, and the last one moves the cursor. Many letters are withheld, and follow in turn with all
-        else, so that neither waits for long."""
+        what is at hand otherwise, and the last one moves the cursor. Many dead letters are withheld, and follow in turn with
+        all else, so that neither waits for long."""
         self.has_more, self.has_withheld_only = True, False
-        if self._letters_are_next and self._target is None:
-            self._letters_are_next = False
+        if self._dead_letters_are_next and self._target is None:
+            self._dead_letters_are_next = False
             commit = self._withheld_dead_letters()
             if commit is not None:
                 self.has_withheld_only = True
@@ -289,7 +289,7 @@ class LogConsumer(PendingSubscriptions):
             if commit is None:
                 commit = self._withheld_dead_letters()
             else:
-                self._letters_are_next = bool(self._withholding)
+                self._dead_letters_are_next = bool(self._withholding)
             self.has_more = bool(self._withholding) and commit is not None
         return commit
 
@@ -321,8 +321,8 @@ class LogConsumer(PendingSubscriptions):
         self._target = cursor
         self._todo.extend(found)
         self._dirty = {}
-        costs = (each.letters.cost for each in found if each.letters is not None)
-        self._withholds = bool(self._withholding) or len(found) > self.most_changes or sum(costs) > self.most_letters
+        costs = (each.dead_letters.cost for each in found if each.dead_letters is not None)
+        self._withholds = bool(self._withholding) or len(found) > self.max_changes or sum(costs) > self.max_dead_letters
         return True
 
     def _in_step(self, cursor: LogId) -> Iterable[DurableSession]:
@@ -332,13 +332,13 @@ class LogConsumer(PendingSubscriptions):
 
     def _is_small(self, durables: Collection[DurableSession]) -> bool:
         """Whether one commit has room for what is to be told of these sessions."""
-        return len(durables) <= self.most_changes and sum(each.news for each in durables) <= self.most_opened
+        return len(durables) <= self.max_changes and sum(each.news for each in durables) <= self.max_opened
 
     def _part(self) -> Commit | None:
         """The next part, which moves no cursor: so it may be the last one that the store ever gets."""
         chosen: list[DurableSession] = []
         news = 0
-        while self._todo and len(chosen) < self.most_changes and news < self.most_opened:
+        while self._todo and len(chosen) < self.max_changes and news < self.max_opened:
             durable = self._todo.popleft()
             if durable.ending is not None:
                 self._last.append(durable)
@@ -366,12 +366,12 @@ class LogConsumer(PendingSubscriptions):
         return self._commit_of(cursor, low, *found, settled, is_news=bool(is_news or is_ending))
 
     def _withheld_dead_letters(self) -> Commit | None:
-        """The next of the letters that were withheld: their messages are open for the store, and the cursor has passed them."""
+        """The next of the withheld dead letters: their messages are open for the store, and the cursor has passed them."""
         found: _Found = [], [], []
-        room = self.most_letters
-        for durable in list(islice(self._withholding, self.most_changes)):
-            assert durable.letters is not None
-            pending = durable.letters
+        room = self.max_dead_letters
+        for durable in list(islice(self._withholding, self.max_changes)):
+            assert durable.dead_letters is not None
+            pending = durable.dead_letters
             changes, ended, letters = self._changes(self._committed, [durable], room)
             found[0].extend(changes)
             found[1].extend(ended)
@@ -400,15 +400,15 @@ class LogConsumer(PendingSubscriptions):
         return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters), settled)
 
     def _changes(self, cursor: LogId, durables: Iterable[DurableSession], released: int = 0) -> _Found:
-        """What the store has to learn of these sessions. `released`: what withheld letters may cost that are told too."""
+        """What the store has to learn of these sessions. `released`: what withheld dead letters may cost that are told too."""
         changes, ended, letters = [], [], []
         for durable in durables:
             if durable.is_fenced:
                 continue  # it has gone since it was chosen
             durable.is_dirty = False
             self._dirty.pop(durable, None)
-            if self._withholds and durable.letters is not None:
-                durable.letters.withhold()
+            if self._withholds and durable.dead_letters is not None:
+                durable.dead_letters.withhold()
             how, dead = durable.take_ended(durable.through(cursor), released)
             ended += how
             letters += dead
@@ -452,7 +452,7 @@ class LogConsumer(PendingSubscriptions):
         them out of the store."""
         self._committed = commit.cursor
         passed = [each for each in self._closing if each.ending is not None and each.ending <= commit.cursor]
-        return [each for each in passed if not each.withholds]  # the others end with the last of their letters
+        return [each for each in passed if not each.withholds]  # the others end with the last of their dead letters
 
 
 def _has_passed(durable: DurableSession, committed: LogId) -> bool:

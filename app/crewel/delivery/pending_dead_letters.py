@@ -2,8 +2,8 @@
 
 A dead letter takes the store fifty times as long as a message that was settled, and one request can make hundreds of thousands
 of them. So a commit carries no more of them than the store writes in about 20 ms. If there are more they are withheld: the
-store then has their messages as open, the cursor passes them, and the letters follow, so many with each commit. If the server
-dies before, the messages are delivered, and not lost.
+store then has their messages as open, the cursor passes them, and the dead letters follow, so many with each commit. If the
+server dies before, the messages are delivered, and not lost.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from crewel.delivery.records import LogId, PendingDeadLetter, PendingMessage
 MAX_DEAD_LETTER_COST: Final = 400
 """What the dead letters of one commit cost at most: they take the store some 15 to 20 ms."""
 _BYTES_A_LETTER: Final = 2048
-"""Bytes of a body that the store copies in the time that a letter takes it otherwise, about."""
+"""Bytes of a body that the store copies in the time that a dead letter takes it otherwise, about."""
 
 
 class DeadLetterBacklog:
-    """What the pending letters of all sessions cost: who publishes more of the kind can wait until they are stored."""
+    """What the pending dead letters of all sessions cost: who publishes more of the kind can wait until they are stored."""
 
     __slots__ = ("by_channel", "size")
 
@@ -45,8 +45,8 @@ class DeadLetterBacklog:
 
 
 class PendingDeadLetters:
-    """The letters of one session in the order in which they were made: first those that are withheld, then those that the next
-    commit stores."""
+    """The dead letters of one session in the order in which they were made: first those that are withheld, then those that
+    the next commit stores."""
 
     __slots__ = ("_backlog", "_letters", "_messages", "_withheld", "cost", "low", "spent")
 
@@ -54,14 +54,14 @@ class PendingDeadLetters:
         """`backlog` counts them, as long as they are here."""
         self._backlog = DeadLetterBacklog() if backlog is None else backlog
         self._letters: list[PendingDeadLetter] = []
-        self._messages: list[PendingMessage] = []  # what was known of the messages of these letters, in their order
+        self._messages: list[PendingMessage] = []  # what was known of their messages, in the same order
         self._withheld = 0  # how many of the first are withheld
         self.cost = 0
         """What it costs the store to write those that are stored next: one for each, and more for a long body."""
         self.spent = 0
         """What those took of `most` that `take` has returned last."""
         self.low = LogId(0)
-        """None of these letters needs anything before this id in the log; 0: none needs anything."""
+        """None of these dead letters needs anything before this id in the log; 0: none needs anything."""
 
     def __bool__(self) -> bool:
         return bool(self._letters)
@@ -82,12 +82,12 @@ class PendingDeadLetters:
 
     @property
     def kept(self) -> dict[LogId, PendingMessage]:
-        """The messages of letters that are withheld: they count as open."""
+        """The messages of dead letters that are withheld: they count as open."""
         withheld = zip(self._letters[: self._withheld], self._messages, strict=False)
         return {letter.id: waiting for letter, waiting in withheld if letter.message is None}
 
     def add(self, letter: PendingDeadLetter, waiting: PendingMessage) -> None:
-        """This letter is to be stored. `waiting` is what was known of its message."""
+        """This dead letter is to be stored. `waiting` is what was known of its message."""
         self._append(letter, waiting)
         self._backlog.add(waiting.channel, _cost(waiting))
 
@@ -103,7 +103,7 @@ class PendingDeadLetters:
         self._withheld, self.cost = len(self._letters), 0
 
     def detach(self) -> None:
-        """The session is another server's, or ends: its letters are no part of the backlog any more."""
+        """The session is another server's, or ends: its dead letters are no part of the backlog any more."""
         self._uncount(self._messages)
         self._backlog = DeadLetterBacklog()
         for waiting in self._messages:

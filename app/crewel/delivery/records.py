@@ -85,7 +85,7 @@ class Logged:
 
 
 class Transient(NamedTuple):
-    """A message that was never stored, for a letter to keep it."""
+    """A message that was never stored, for a dead letter to keep it."""
 
     id: str
     received: str
@@ -218,6 +218,6 @@ class Commit:
     """Nothing at or below it is needed any more by this node's sessions."""
     changes: tuple[Change, ...]
     ended: tuple[Disposition, ...]
-    letters: tuple[PendingDeadLetter, ...]
+    dead_letters: tuple[PendingDeadLetter, ...]
     settled: tuple[Settled, ...] = ()
     """Of sessions of which nothing else is to be told; it is not in `ended`."""

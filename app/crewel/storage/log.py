@@ -169,8 +169,8 @@ def commit(
     changes = {change.name: change for change in commit.changes}
     settled, others = _settled(commit, changes)
     arguments += (len(settled), *settled)
-    ended = ends(others, commit.letters)
-    letters = dead_letters.described(commit.letters)
+    ended = ends(others, commit.dead_letters)
+    letters = dead_letters.described(commit.dead_letters)
     bodies: dict[bytes, int] = {}
     for name in dict.fromkeys([*changes, *ended, *letters]):
         change = changes.get(name)

@@ -19,7 +19,7 @@ LONGEST_S = 5.0
 def flooded(make_stored: MakeStored) -> StoredWorld:
     """A server with more pending dead letters of /a than publishers may make without waiting."""
     world = make_stored()
-    world.broker.pressure.most_letters, world.access.node.most_letters = MOST, 2
+    world.broker.pressure.max_dead_letters, world.access.node.max_dead_letters = MOST, 2
     Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
     store(world, "/a", "fills the queue")
     flood(world)

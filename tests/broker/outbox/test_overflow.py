@@ -93,7 +93,7 @@ def test_no_commit_has_more_letters_than_it_may(make_stored: MakeStored) -> None
     """One request for many receivers with full queues."""
     world = make_stored()
     node = world.access.node
-    node.most_letters = MOST_LETTERS
+    node.max_dead_letters = MOST_LETTERS
     for number in range(RECEIVERS):
         Receiver(world).started("/a", name=f"joe{number}/1", queue={"maxEntries": 1})
     (kept,) = store(world, "/a", "fills the queues")
@@ -126,7 +126,7 @@ def test_letters_that_were_not_stored_are_messages_again_when_the_server_dies(
     make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_stored()
-    world.access.node.most_letters = 2
+    world.access.node.max_dead_letters = 2
     Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
     (kept,) = store(world, "/a", "fills the queue")
     world.commit()
@@ -144,13 +144,13 @@ def test_letters_that_were_not_stored_are_messages_again_when_the_server_dies(
 def test_what_waits_for_a_commit_does_not_wait_for_withheld_letters(make_stored: MakeStored) -> None:
     """In a steady flood some are always withheld, and an erase would never end."""
     world = make_stored()
-    world.access.node.most_letters = 1
+    world.access.node.max_dead_letters = 1
     Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
     store(world, "/a", "fills the queue")
     world.commit()
     publish_all(world, range(8))
     world.wait(world.durability.committed())
-    letters = world.access.node.fan_out.letters
+    letters = world.access.node.fan_out.dead_letters
     assert 0 < letters.size < 8
     world.commit()
     assert letters.size == 0

@@ -32,16 +32,16 @@ class BackPressure:
         self._fan_outs = fan_outs
         self.is_on = False
         """Whether publishes on some channels have to wait."""
-        self.most_letters = 10 * MAX_DEAD_LETTER_COST
+        self.max_dead_letters = 10 * MAX_DEAD_LETTER_COST
         """Cost of the pending dead letters above which publishers wait: the store writes so many in a quarter of a second."""
-        self.refuses_from = 25 * self.most_letters
+        self.refuses_from = 25 * self.max_dead_letters
         """Cost above which a publish that has waited is refused: memory holds no more of them, and what was begun before."""
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
     def look(self) -> None:
         """Look how much is pending, and let publishes go on."""
-        size = self._access.node.fan_out.letters.size
-        self.is_on = size > self.most_letters or self._fan_outs.count > _MOST_FAN_OUTS
+        size = self._access.node.fan_out.dead_letters.size
+        self.is_on = size > self.max_dead_letters or self._fan_outs.count > _MOST_FAN_OUTS
         for channel in [each for each in self._waiting if not self.delays(each)]:
             for waiting in self._waiting.pop(channel):
                 if not waiting.done():
@@ -49,8 +49,8 @@ class BackPressure:
 
     def delays(self, channel: str) -> bool:
         """Whether a publish on this channel has to wait."""
-        letters = self._access.node.fan_out.letters
-        if letters.size > self.most_letters and channel in letters.by_channel:
+        letters = self._access.node.fan_out.dead_letters
+        if letters.size > self.max_dead_letters and channel in letters.by_channel:
             return True
         return self._fan_outs.count > _MOST_FAN_OUTS and channel in self._fan_outs.waiting
 
@@ -69,7 +69,7 @@ class BackPressure:
     def _end(self, channel: str, waiting: asyncio.Future[None]) -> None:
         if waiting.done():
             return
-        size = self._access.node.fan_out.letters.size
+        size = self._access.node.fan_out.dead_letters.size
         if size > self.refuses_from and self.delays(channel):
             waiting.set_exception(_too_many(size))
         else:

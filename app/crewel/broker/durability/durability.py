@@ -33,7 +33,7 @@ from crewel.broker.topics.topics import Topics
 from crewel.broker.turns import in_turns
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.log_consumer import MOST_CHANGES, LogConsumer
+from crewel.delivery.log_consumer import MAX_CHANGES, LogConsumer
 from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
@@ -362,7 +362,7 @@ class Durability:
             if self._access.node is node:
                 raise
         else:
-            self._dead_letters.made(commit.letters)
+            self._dead_letters.made(commit.dead_letters)
             self._dead_letters.stored([dead_id for answer in answers for dead_id in answer.letters])
             if self._access.node is node:  # and not another, with what was read again meanwhile
                 self._committed(commit, [name for answer in answers for name in answer.fenced])
@@ -372,7 +372,7 @@ class Durability:
     async def _book(self) -> None:
         """Apply in turns what the next commit says of many sessions."""
         node = self._access.node
-        if node.fan_out.deliveries > MOST_CHANGES:
+        if node.fan_out.deliveries > MAX_CHANGES:
             for _ in node.apply_in_steps():
                 await asyncio.sleep(0)  # others have their turn
 
