@@ -302,6 +302,26 @@ class TestCopies:
         login(second, name="joe/1", nonce=NONCE)
         assert second.id != first.id
 
+    def test_the_oldest_logins_are_forgotten(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("crewel.broker.name_claims.REMEMBERED", 2)
+        clients = [Client(world) for _ in range(3)]
+        for number, client in enumerate(clients, 1):
+            login(client, name=f"joe/{number}", nonce=NONCE)
+        copies = [Client(world) for _ in range(3)]
+        for number, copy in enumerate(copies, 1):
+            if number > 1:
+                login(copy, name=f"joe/{number}", nonce=NONCE)
+        login(copies[0], name="joe/1", nonce=NONCE)
+        assert [copy.id == client.id for copy, client in zip(copies, clients, strict=True)] == [False, True, True]
+
+    def test_a_session_from_the_store_is_taken_over(self, world: World) -> None:
+        first, second = Client(world), Client(world)
+        login(first, name="joe/1", nonce=NONCE)
+        first.connect()
+        first.session.is_absent = True
+        assert login(second, name="joe/1", nonce=NONCE)["reconnected"] is True
+        assert second.id != first.id
+
     def test_a_nonce_is_no_short_string(self, world: World) -> None:
         told = login(Client(world), name="joe/1", nonce="5")
         assert told == {
