@@ -59,7 +59,7 @@ class SeesNothingPending(LogConsumer):
 
 
 class GivesAgainWhatIsSeen(LogConsumer):
-    def _forget_seen(self, durable: DurableSession, owed: Collection[LogId]) -> None:
+    def _forget_seen(self, durable: DurableSession, missed: Collection[LogId]) -> None:
         pass
 
 

@@ -134,7 +134,7 @@ class Batches:
         return self._count() if self.must_resend else 0
 
     def drop_body(self) -> None:
-        """Keep of what is stored no more than its place: nobody will be sent these entries."""
+        """Keep of what is stored no more than its place: these entries are not sent to any client."""
         self._open = {number: [entry.drop_body() for entry in entries] for number, entries in self._open.items()}
 
     def forget(self) -> list[Entry]:

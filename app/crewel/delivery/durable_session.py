@@ -127,7 +127,7 @@ class DurableSession(PendingDeliveries):
 
     @property
     def is_named(self) -> bool:
-        """Whether its client gave it a name: somebody may come back for what is left."""
+        """Whether its client gave it a name: a client may come back for what is left."""
         return not self.name.startswith("client/anonymous/")
 
     # Subscriptions
@@ -144,7 +144,7 @@ class DurableSession(PendingDeliveries):
             self.closing.append((pattern, since, until))
 
     def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
-        """Whether an entry at this place, on a channel that these patterns match, is owed and not yet accounted for. Of one
+        """Whether an entry at this place, on a channel that these patterns match, is pending and not yet accounted for. Of one
         that was taken before, only one that has applied its records knows."""
         if log_id <= self._newest and self._has_had(log_id):
             return False
@@ -338,7 +338,7 @@ class DurableSession(PendingDeliveries):
 
     def requeue(self, log_id: LogId) -> None:
         """The store has been asked to put this message, which lies in the inbox, back into the queue that it came from, and
-        to note it: nothing is told of it any more. It may come again."""
+        to note it: no commit mentions it any more. It may come again."""
         self.forget_evicted(log_id)
         waiting = self.inbox.pop(log_id, None)
         self._stored_inbox.discard(log_id)

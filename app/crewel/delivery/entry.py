@@ -63,7 +63,7 @@ class Entry:
         self.to = to
         """Whom it is addressed to, if it is point-to-point."""
         self.is_oneway = False
-        """Whether nobody waits for an answer to it: it is sent once, and has ended before."""
+        """Whether no answer to it is expected: it is sent once, and has ended before."""
         self.ends = 0
         """When its life ends, milliseconds since 1970, for those who are told how long it still has; 0: never, or nobody was
         told yet."""
@@ -143,7 +143,7 @@ class Entry:
         return entry
 
     def oneway(self) -> Entry:
-        """The same for a receiver whose answer nobody waits for: it has no place, and is sent once."""
+        """The same for a receiver whose answer is not expected: it has no place, and is sent once."""
         copy = self._copy()
         copy.position, copy.is_oneway = LogId(0), True
         return copy

@@ -136,7 +136,7 @@ class LogConsumer(PendingSubscriptions):
     # Subscriptions
 
     def ending(self, durable: DurableSession, until: LogId) -> None:
-        """The store has begun the end of this session: it is owed nothing beyond this entry."""
+        """The store has begun the end of this session: it receives nothing beyond this entry."""
         durable.ending = until
         self.fan_out.version += 1
         self._closing[durable] = None
@@ -153,7 +153,7 @@ class LogConsumer(PendingSubscriptions):
         self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, receivers: Iterable[DurableSession]
     ) -> list[DurableSession]:
         """Take the next entry: it is open now for each session returned. `receivers` are the sessions that the index of
-        subscriptions finds. An entry at or before the cursor was taken before, and nobody gets it."""
+        subscriptions finds. An entry at or before the cursor was taken before, and no session gets it."""
         if log_id <= self.cursor:
             return []
         taken = []

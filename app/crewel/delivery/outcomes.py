@@ -14,7 +14,7 @@ from crewel.errors.codes import is_below
 
 INTERNAL_ERROR: Final = "user.update.internalError"
 POISON: Final = "user.update.deadMessage"
-"""What makes a letter of a message, whoever else could have it."""
+"""What makes a dead letter of a message, even if another receiver could have it."""
 """What everything becomes that a receiver may not report."""
 
 _REPORTABLE: Final = re.compile(r"(?:user|communication)(?:\.[A-Za-z0-9]+)+")

@@ -78,7 +78,7 @@ class PendingSubscriptions(ABC):
 
     def answered(self, pending: Pending, intervals: Mapping[str, Interval]) -> list[LogId]:
         """The store has answered: pattern -> (from, until); `until` None: the subscription holds. What it refused is not
-        named. Returns the entries that were taken meanwhile and that the session is owed, oldest first; they are open
+        named. Returns the entries that were taken meanwhile and that the session missed, oldest first; they are open
         now. Answers about one pattern of a session must come in the order in which the store was asked."""
         durable = pending.durable
         self._done(pending)
@@ -92,14 +92,14 @@ class PendingSubscriptions(ABC):
                 self._closing[durable] = None
             elif not self._ends_soon(pending, pattern, since):
                 durable.subscribed(pattern, since)
-        owed = []
+        missed = []
         for log_id, patterns, waiting in pending.seen:
             if durable.wants(patterns, log_id):
                 durable.take(log_id, waiting)
-                owed.append(log_id)
-        self._forget_seen(durable, owed)
+                missed.append(log_id)
+        self._forget_seen(durable, missed)
         self.touch(durable)
-        return owed
+        return missed
 
     def _done(self, pending: Pending) -> None:
         group = self._pending.get(pending.durable, [])
@@ -121,11 +121,11 @@ class PendingSubscriptions(ABC):
                 return True
         return False
 
-    def _forget_seen(self, durable: DurableSession, owed: Collection[LogId]) -> None:
+    def _forget_seen(self, durable: DurableSession, missed: Collection[LogId]) -> None:
         """What the session has got by one subscription it must not get again by another that is still pending: it may
         have settled it by then."""
         for pending in self._pending.get(durable, ()):
-            pending.seen = [each for each in pending.seen if each[0] not in owed]
+            pending.seen = [each for each in pending.seen if each[0] not in missed]
 
     def unanswered(self, pending: Pending) -> list[LogId]:
         """The answer to an unsubscribe will never come: what held goes on to hold. Returns what `answered` does."""

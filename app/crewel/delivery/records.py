@@ -49,7 +49,7 @@ class Submission(NamedTuple):
     sender: str = ""
     """Public name of the session that published; empty for the server itself and for back ends."""
     excluded: str = ""
-    """Name of the session that must not hear it: a publisher that does not hear itself."""
+    """Name of the session that must not receive it: a publisher that does not receive its own messages."""
     key: str = ""
     """Scope and key of an idempotent publish, in one text; empty if it has none."""
     qos: bytes = b""
@@ -127,7 +127,7 @@ class SessionRecord:
     batch: int = 0
     """Batch numbers up to this one are reserved."""
     ending: LogId | None = None
-    """The last log id that it is owed, once its end has begun."""
+    """The last log id that it receives, once its end has begun."""
     subscriptions: dict[str, LogId] = field(default_factory=dict)
     """Pattern -> the id after which it holds."""
     options: dict[str, Any] = field(default_factory=dict)

@@ -81,7 +81,7 @@ class _Outgoing:
     promise: Promise[Sending] = field(default_factory=Promise)
 
     @property
-    def hearing(self) -> dict[Session, None]:
+    def receivers(self) -> dict[Session, None]:
         """The sessions that get it although the store does not have them."""
         return dict.fromkeys(each for one in self.routes for each in one.sessions if each.durable is None)
 
@@ -141,11 +141,11 @@ class Destinations:
         firsts = {to: first for to, scoped in keys.items() if (first := ids.first_of(scoped)) is not None}
         message_id, received = ids.stamp()
         message_id = next(iter(firsts.values()), message_id)
-        hearing = dict.fromkeys(each for one in routes if one.to not in firsts for each in one.sessions)
-        if hearing:
+        receivers = dict.fromkeys(each for one in routes if one.to not in firsts for each in one.sessions)
+        if receivers:
             origin = Origin(message_id, received, outgoing.sender, qos.kept_addressed())
             entry = self._entry(outgoing, LogId(0), self._expiry.now(), origin)
-            self._outbound.fan_out(entry, hearing, None)
+            self._outbound.fan_out(entry, receivers, None)
         for one in routes:
             if key and not one.code and one.to not in firsts:
                 ids.remember(keys[one.to], message_id)
@@ -263,9 +263,9 @@ class Destinations:
                 self._shared_queues.filled(delivery.queue)
             else:
                 self._arrive(delivery, outgoing.durables.get(delivery.receiver), entry)
-        hearing = [session for session in outgoing.hearing if session.is_live]
-        if hearing:
-            self._outbound.fan_out(entry, hearing, None)
+        receivers = [session for session in outgoing.receivers if session.is_live]
+        if receivers:
+            self._outbound.fan_out(entry, receivers, None)
 
     def _arrive(self, delivery: Delivery, durable: DurableSession | None, entry: Entry) -> None:
         session: Session | None = None if durable is None else durable.holder

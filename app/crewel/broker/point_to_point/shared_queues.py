@@ -328,10 +328,10 @@ class SharedQueues:
     async def _hand_over(self, queue: SharedQueue) -> None:
         """Send what waits to sessions that acknowledge nothing; it has ended by that."""
         try:
-            while (hearing := [each for each in self.members(queue.name) if _can_receive(each)]) and queue.count:
+            while (candidates := [each for each in self.members(queue.name) if _can_receive(each)]) and queue.count:
                 entries = await self.peek(queue.name, _AHEAD)
                 for entry in entries:
-                    receivers = [self.next_of(hearing)] if is_exclusive(queue.name) else hearing
+                    receivers = [self.next_of(candidates)] if is_exclusive(queue.name) else candidates
                     self._outbound.fan_out(entry, receivers, None)
                 count = await self.discard(queue.name, [entry.position for entry in entries], EndReason.SETTLED)
                 if not count:
