@@ -255,7 +255,7 @@ class TestTheShortWay:
         world = World(*sets, extensions=[AckExtension()])
         try:
             if not is_short:
-                world.broker.inbound._hold_plain_connect = lambda peer, fields: False  # type: ignore[method-assign]
+                world.broker.outbound.hold_plain = lambda peer, fields: False  # type: ignore[method-assign]
             client = Client(world, browser="b").joined("/a", "/lazy", **({"ext": {"ack": True}} if is_reliable else {}))
             other = Client(world, browser="b").joined()
             session, peers, batch = client.session, [], 1
