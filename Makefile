@@ -11,7 +11,7 @@ PARALLEL := --numprocesses $(TESTERS) --dist worksteal
 # Whole jobs of Spark take minutes each: `make faults` runs them.
 LONG   := tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py tests/faults/test_pipeline_killed.py
 
-# The tests start hundreds of servers, and compiling the code anew takes a sixth of each start.
+# The tests start hundreds of servers, and compiling the code again takes a sixth of each start.
 export PYTHONDONTWRITEBYTECODE :=
 
 PYTHON_READY   := $(STAMPS)/python

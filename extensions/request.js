@@ -15,7 +15,7 @@
 const JAVASCRIPT = 4; // the language in the names of reply channels
 const SERIALS = 1000000;
 const REMEMBERED = 10000; // answered requests, to tell what comes twice from what comes late
-const TRIES = 3; // of an answer of which nobody knows whether it arrived
+const TRIES = 3; // of an answer that may or may not have arrived
 const RETRY_MS = 1000;
 const COMPLETE = /^\/ret\/[A-Za-z0-9_-]{1,64}\/[1-9][0-9]{6}$/;
 const FAULT = "internal.unknown";
@@ -31,7 +31,7 @@ export class ErrorAnswer extends Error {
     }
 }
 
-/** Nobody answered in time. */
+/** No answer came in time. */
 export class AnswerTimeoutError extends Error {
     constructor(channel, timeout) {
         super(`${channel}: no answer within ${timeout} ms`);
@@ -39,7 +39,7 @@ export class AnswerTimeoutError extends Error {
     }
 }
 
-/** The request was refused, or nobody knows whether it was taken: `reply` is what the client was told, if anything. */
+/** The request was refused, or it is unknown whether it was taken: `reply` is what the client received, if anything. */
 export class RequestError extends Error {
     constructor(message, reply = null) {
         super(message);
@@ -109,7 +109,7 @@ export class RequestExtension {
     /** How many answers came to requests that had one. */
     duplicates = 0;
 
-    /** How many answers came that nobody waited for, or not any more. */
+    /** How many answers came that no request waited for, or not any more. */
     late = 0;
 
     /** @param timeout how long a request waits, in ms, unless it says so itself */
@@ -268,7 +268,7 @@ export class RequestExtension {
             }
             await this.#send(replyTo, response, TRIES);
         })();
-        // Nobody need look at the promise; the update extension does, and settles the request with it.
+        // No caller need look at the promise; the update extension does, and settles the request with it.
         done.catch((reason) => this.#cometd._warn("request: an answer could not be sent", replyTo, reason));
         return done;
     }
@@ -283,7 +283,7 @@ export class RequestExtension {
         return {data: null, ext: {error: {errorCode: FAULT, message: UNTOLD}}};
     }
 
-    /** Publishes an answer; again if nobody knows whether it arrived, for a second one does no harm. */
+    /** Publishes an answer; again if it is unknown whether it arrived, for a second one does no harm. */
     #send(replyTo, {data, ext}, tries) {
         return new Promise((resolve, reject) => {
             this.#cometd.publish(replyTo, data, {ext}, (reply) => {

@@ -64,7 +64,7 @@ export class SessionExtension {
         return this.#resume;
     }
 
-    /** Lets the next handshake begin anew. */
+    /** Lets the next handshake begin a new session. */
     forget() {
         this.#keep(null);
     }

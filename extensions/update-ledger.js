@@ -135,7 +135,7 @@ export class Ledger {
         this.unclaimed.clear();
     }
 
-    /** Begins with a message; `changed` is called when it has ended. One that comes again while it is at work counts anew. */
+    /** Begins with a message; `changed` is called when it has ended. One that comes again while it is at work counts again. */
     begin(id, changed) {
         this.#done.delete(id);
         const handling = new Handling((failure) => {
@@ -168,7 +168,7 @@ export class Ledger {
     }
 }
 
-/** What the server is told of a failure. It makes user.update.internalError of codes that it does not take. */
+/** What the server receives about a failure. It makes user.update.internalError of codes that it does not take. */
 function described(reason) {
     const isCoded = typeof reason?.errorCode === "string" && reason.errorCode !== "";
     const text = typeof reason?.message === "string" ? reason.message : isCoded ? "" : String(reason);

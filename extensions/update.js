@@ -73,7 +73,7 @@ export class UpdateExtension {
         return this.#ledger.unclaimed.size;
     }
 
-    /** Says that a message is still being worked on: its wait, if the session has one, begins anew. */
+    /** Says that a message is still being worked on: its wait, if the session has one, begins again. */
     working(message) {
         const id = message?.ext?.update?.id;
         if (this.#ledger.handling(id)) {
@@ -140,7 +140,7 @@ export class UpdateExtension {
         this.#unwanted.clear(); // the client subscribes again
         this.#knowsAll = !isReconnected || (this.#knowsAll ?? false);
         if (isReconnected) {
-            this.#ledger.statuses.release(); // the same session: what it was not told, it is told now
+            this.#ledger.statuses.release(); // the same session: it receives now what it did not receive before
         } else {
             this.#ledger.close();
             this.#ledger = new Ledger(this.#remembered);
@@ -451,7 +451,7 @@ export class UpdateExtension {
     }
 
     #handling(message) {
-        // Also while a handshake is on its way: what a listener takes meanwhile is told with the next connect.
+        // Also while a handshake is on its way: what a listener takes meanwhile goes with the next connect.
         return this.#ledger.handling(message?.ext?.update?.id);
     }
 }

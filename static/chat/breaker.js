@@ -14,7 +14,7 @@ const ON_ITS_WAY = 2000;
 export const PLAIN = "plain";
 const INTERNAL = "user.update.internalError";
 
-/** What the page's listener throws: the server is told `errorCode` and `message`. */
+/** What the page's listener throws: the server receives `errorCode` and `message`. */
 class Thrown extends Error {
     constructor(message, code) {
         super(message);

@@ -99,7 +99,7 @@ export class Connection {
     /**
      * Joins a room.
      * @param person {name, room, reliable, transport, settles?}, transport one of TRANSPORTS or "automatic"
-     * @param resumed whether this is the same page again after a reload, of which nobody is told
+     * @param resumed whether this is the same page again after a reload, which is announced to no user
      */
     join(person, resumed = false) {
         this.#person = {...person};

@@ -39,12 +39,12 @@ export class Line {
         }
     }
 
-    /** Whether the client is about to shake hands anew because it was asked to. */
+    /** Whether the client is about to shake hands again because it was asked to. */
     get isRenewing() {
         return this.#renewing;
     }
 
-    /** Has the client shake hands anew, now or, if the line is cut, when it is mended. */
+    /** Has the client shake hands again, now or, if the line is cut, when it is mended. */
     renew() {
         this.#renewing = true;
         if (this.#connecting) {

@@ -2,7 +2,7 @@
  * Lines on their way to the server. Each is kept until the server has answered it.
  *
  * A line with a key is a persistent publish: when it is answered, the server has stored it, and it reaches everybody.
- * If the answer is lost, nobody knows whether it was stored; the key lets the line be published again, for the server
+ * If the answer is lost, it is unknown whether it was stored; the key lets the line be published again, for the server
  * knows it by that and says it once. A line without a key is as transient as the connection.
  */
 

@@ -19,11 +19,12 @@ OTHERS = {
     f"{BROKER}/channels.py": {"subscriptions"},  # of an account
     f"{BROKER}/limiter.py": {"subscriptions"},
     f"{BROKER}/parts.py": {"expiry"},  # of the way out
+    f"{BROKER}/logins.py": {"browser"},  # of the peer of an exchange
 }
 """Slots' names that are names of something else there."""
 
 
-LATER = {f"{BROKER}/durability/log_appender.py": {"taken"}, f"{BROKER}/outbox/overflow.py": {"weight"}}
+LATER = {f"{BROKER}/durability/log_appender.py": {"fan_out_record"}, f"{BROKER}/outbox/overflow.py": {"weight"}}
 """The slots of an entry that are set once it is on its way."""
 
 

@@ -227,7 +227,7 @@ def is_delivery(fields: Fields) -> bool:
 
 
 def is_failure(fields: Fields) -> bool:
-    """Whether this is the notice that the server has ended a subscription: the failed reply to a subscribe that nobody sent."""
+    """Whether this is the notice of a subscription that the server ended: a failed reply to a subscribe that was never sent."""
     return fields.get("channel") == SUBSCRIBE and "id" not in fields and fields.get("successful") is False
 
 

@@ -92,7 +92,7 @@ class Batches:
 
     def take_out(self, entry: Entry, queue: list[Entry]) -> list[Entry]:
         """The session's queue without this entry, which has ended before its batch was acknowledged. A stored one is known by
-        its place: it may have been read anew, or memory may have no more of it."""
+        its place: it may have been read again, or memory may have no more of it."""
         for number, entries in self._open.items():
             rest = _without(entry, entries)
             if len(rest) < len(entries):

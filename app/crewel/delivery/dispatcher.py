@@ -28,7 +28,7 @@ class Rules:
     """What the login has asked for, or the server has configured."""
 
     tells: bool = False
-    """Whether the client is told the origin of its messages, and answers statuses."""
+    """Whether the client receives the origin of its messages, and answers with statuses."""
     settle: Settle = Settle.BATCH
     ack_wait: float = inf
     """How long a sent message waits for its status."""
@@ -133,7 +133,7 @@ class Dispatcher:
         return self.state
 
     def revive(self, rules: Rules) -> None:
-        """The client shook hands anew. A holdback stays."""
+        """The client shook hands again. A holdback stays."""
         self.rules = rules
         self.move(DispatcherEvent.REVIVED)
         self.sink, self.waits_until, self.failures = None, 0.0, 0
@@ -168,7 +168,7 @@ class Dispatcher:
         return settled
 
     def forget(self) -> list[Entry]:
-        """Another client goes on: it has got nothing. Returns what was open; each counts as sent once more."""
+        """Another client continues: it has received nothing. Returns what was open; each counts as sent once more."""
         entries = []
         for message_id, (entry, _) in self.open.items():
             self.tries[message_id] = self.tries.get(message_id, 0) + 1

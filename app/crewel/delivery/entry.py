@@ -56,7 +56,7 @@ class Entry:
         self.origin = origin
         """Where it comes from, for receivers that ask for it; None if there are none."""
         self.begun = b""
-        """Its JSON for receivers that are told its origin, less what is each receiver's own; empty until the first."""
+        """Its JSON for receivers that get its origin, less what is each receiver's own; empty until the first."""
         self.priority = priority
         self.expires = expires
         """When it goes out of all queues, microseconds since 1970; 0: never."""
@@ -65,8 +65,8 @@ class Entry:
         self.is_oneway = False
         """Whether no answer to it is expected: it is sent once, and has ended before."""
         self.ends = 0
-        """When its life ends, milliseconds since 1970, for those who are told how long it still has; 0: never, or nobody was
-        told yet."""
+        """When its life ends, milliseconds since 1970, for receivers that get its remaining time; 0: never, or no receiver
+        got it yet."""
 
     @classmethod
     def logged(
@@ -166,7 +166,7 @@ class Entry:
     def updated(
         self, subscription: str = "", redeliver: int = 0, queue: tuple[int, int] | None = None, now_ms: int = 0
     ) -> bytes:
-        """Its JSON for a receiver that is told its origin: encoded once, but for what is this receiver's own. `now_ms` counts
+        """Its JSON for a receiver that gets its origin: encoded once, but for what is this receiver's own. `now_ms` counts
         from 1970, for the rest of its life."""
         if not self.begun:
             assert self.origin is not None
@@ -202,7 +202,7 @@ class Entry:
 
 def notice_entry(notice: PendingMessage, place: LogId, why: str = "", stamp: tuple[str, str] | None = None) -> Entry:
     """The notice that a topic was erased, of which this is known; or, with `why` (`{"errorCode", "message"}` as JSON), that the
-    server has ended the subscription to this pattern: as the failed reply to a subscribe that nobody asked for, which is how
+    server has ended the subscription to this pattern: as the failed reply to a subscribe that no client sent, which is how
     clients that know nothing of notices learn of it. `place` is where the store has it, 0 if nowhere: then its id and its
     time have to be given."""
     if why:

@@ -1,6 +1,6 @@
 """The log consumer of a node: it takes entries strictly in order, and says in commits what has become of them.
 
-What it refuses to know: how entries are read, where bodies are, who is connected. `take` is told which sessions hear an
+What it refuses to know: how entries are read, where bodies are, who is connected. `take` gets the sessions that receive an
 entry by their subscriptions; it adds those that an index does not show: subscribes that are not answered yet, intervals that
 have ended but are not passed, sessions that are ending.
 """
@@ -63,7 +63,7 @@ class LogConsumer(PendingSubscriptions):
         self._withholding: dict[DurableSession, None] = {}  # sessions with dead letters that are stored later
         self._dead_letters_are_next = False
         self.has_withheld_only = False
-        """Whether the last commit has only dead letters that were withheld: what has ended since is told by a later one."""
+        """Whether the last commit has only dead letters that were withheld: what has ended since follows with a later one."""
         self._discarded: list[Settled] = []  # of sessions that did not apply it: for the commit that moves the cursor
         self._dirty: dict[DurableSession, None] = {}
         # Sessions with something open, and their `low` when they were looked at last.
@@ -400,7 +400,7 @@ class LogConsumer(PendingSubscriptions):
         return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters), settled)
 
     def _changes(self, cursor: LogId, durables: Iterable[DurableSession], released: int = 0) -> _Found:
-        """What the store has to learn of these sessions. `released`: what withheld dead letters may cost that are told too."""
+        """What the store has to learn of these sessions. `released`: what withheld dead letters may cost that go with it."""
         changes, ended, letters = [], [], []
         for durable in durables:
             if durable.is_fenced:

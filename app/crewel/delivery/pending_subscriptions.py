@@ -128,5 +128,5 @@ class PendingSubscriptions(ABC):
             pending.seen = [each for each in pending.seen if each[0] not in missed]
 
     def unanswered(self, pending: Pending) -> list[LogId]:
-        """The answer to an unsubscribe will never come: what held goes on to hold. Returns what `answered` does."""
+        """The answer to an unsubscribe will never come: what held continues to hold. Returns what `answered` does."""
         return self.answered(pending, {pattern: (since, None) for pattern, since in pending.since.items()})

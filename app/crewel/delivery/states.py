@@ -28,7 +28,7 @@ class DispatcherEvent(Enum):
     GONE = "no connect came in time"
     CONNECTED = "a connect came"
     DIED = "it failed more often than it may, or for good"
-    REVIVED = "the client shook hands anew"
+    REVIVED = "the client shook hands again"
 
 
 TRANSITIONS: Final[Mapping[DispatcherState, Mapping[DispatcherEvent, DispatcherState]]] = {

@@ -18,7 +18,7 @@ class Verdict(Enum):
     """What a status says."""
 
     OK = "the message is settled"
-    WORKING = "it is being worked on: its wait begins anew"
+    WORKING = "it is being worked on: its wait begins again"
     UNCLAIMED = "no listener of the receiver takes it: it stays open until one does"
     FAILED = "the receiver could not take it"
 
@@ -36,7 +36,7 @@ class Status(NamedTuple):
     """Of a failure: as it counts."""
     reason: str
     given: dict[str, Any]
-    """As it was sent, for who is told that it did not count."""
+    """As it was sent, for the reply that says that it did not count."""
 
 
 def read_statuses(given: object) -> tuple[list[Status], list[dict[str, Any]]]:

@@ -153,7 +153,7 @@ class SubscriptionStore:
             self._backlog.on_notice(session, durable, channel, answer.notice, why)
 
     def _take_back(self, durable: DurableSession, patterns: list[str], pending: Pending) -> None:
-        """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where
+        """It is unknown whether the store has these subscriptions: end them. The cursor waits until the store says from where
         to where they held; and what the client asks for meanwhile is refused, for it would be ended as well."""
         self._in_doubt[durable] += 1
         node = self._access.node

@@ -89,7 +89,7 @@ class SubscriptionFailures:
 
         def ended(done: asyncio.Future[None]) -> None:
             del self._ending[session, pattern]
-            # What the store could not be asked goes on, until the next message cannot be judged.
+            # A subscription that the store could not end continues, until the next message cannot be judged.
             if not done.cancelled() and done.exception() is None:
                 self._report(session, pattern, told)
 

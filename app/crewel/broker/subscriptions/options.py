@@ -72,7 +72,7 @@ Exceeded = Callable[[Session, str, Filter, int], None]
 
 class FilterContext:
     """One message that sessions with filters are asked about: it is read once, and each expression is evaluated once, however
-    many sessions have it. `exceeded` is called with whoever's filter cannot judge it within the budget."""
+    many sessions have it. `exceeded` is called with each session whose filter cannot judge it within the budget."""
 
     __slots__ = (
         "_asking",
@@ -97,7 +97,7 @@ class FilterContext:
         self._budgets = budgets
         self._document: dict[str, Any] | None = None
         self._exceeded = exceeded
-        self._verdicts: dict[str, bool | None] = {}  # None: nobody's budget suffices
+        self._verdicts: dict[str, bool | None] = {}  # None: no session's budget suffices
         self._asking: Session | None = None  # whose filters are being evaluated, and what they have left
         self._left = 0
 
