@@ -26,7 +26,7 @@ from waiting import Clients
 MARKER = "stored"
 NOW = BENCH.parent
 QUESTIONS = {
-    "publishing": "a publish, 50 concurrent publishers, nobody hears it",
+    "publishing": "a publish, 50 concurrent publishers, no subscriber",
     "acknowledged": "a delivery, fan-out 100, acknowledged, 50 messages/s",
     "plain": "a delivery, fan-out 100, not acknowledged, 50 messages/s",
 }

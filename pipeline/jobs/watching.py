@@ -37,9 +37,8 @@ def start(spark: SparkSession, tables: Tables, address: Address, limit_s: float)
     made = silver.facts(raw)
     found = holdbacks.steps(made["fact_held"], made["fact_released"], made["fact_sessions"])
     usual = spark.conf.get(_PARTITIONS)
-    spark.conf.set(
-        _PARTITIONS, "1"
-    )  # few sessions are held at a time, and each partition has files and a process of its own
+    # Few sessions are held at a time, and each partition has files and a process of its own.
+    spark.conf.set(_PARTITIONS, "1")
     try:
         query = (
             holdbacks.watch(found, round(limit_s * 1000))

@@ -47,9 +47,8 @@ def gap_between(stream: str, start: Position, end: Position, extent: Extent) -> 
     if has_lost_its_place(start, end):
         return Gap(stream, start.id, before, None)
     lost = min(extent.trimmed, end.count) - start.count
-    is_first_look = (
-        start.id == BEGIN and start.count > 0
-    )  # what goes while its oldest entries are read was not waited for
+    # What goes while its oldest entries are read was not waited for.
+    is_first_look = start.id == BEGIN and start.count > 0
     return Gap(stream, start.id, before, lost) if lost > 0 and not is_first_look else None
 
 

@@ -684,7 +684,7 @@ const ended = (id) => ({
     ext: {subscribe: {errorCode: "resource.exhaust", message: "too expensive"}, update: {id, state: "FAILED"}},
 });
 
-test("that the server has ended a subscription is told once, behind what came before, and settled", async () => {
+test("the notice of an ended subscription is reported once, after earlier messages, and acknowledged", async () => {
     const heard = [];
     const page = await open({options: {onEnded: (told) => heard.push(told)}});
     page.cometd.addListener("/meta/unsuccessful", ({subscription}) => heard.push(subscription));

@@ -535,7 +535,7 @@ MUTATIONS = (
     Mutation("the cursor goes to where a divided commit began", node=MovesToWhereverItIs),
     Mutation("what has ended ahead of the cursor is told when it moves", node=MovesWithoutWhoIsAhead),
     Mutation("what has ended keeps the log until it is told", node=NeedsWhatIsOpenNow),
-    Mutation("letters that are withheld are told", node=ForgetsWhatItWithholds, first=150),
+    Mutation("dead letters that are withheld are stored", node=ForgetsWhatItWithholds, first=150),
     Mutation("letters beyond what a commit may have are withheld", node=WithholdsNothing),
     Mutation("commits follow each other while letters are withheld", node=RestsBetweenLetters),
     Mutation("a session that applied in steps is not passed", node=AppliesInStepsAndPasses),

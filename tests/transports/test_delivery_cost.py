@@ -136,7 +136,7 @@ async def test_an_acknowledged_delivery_makes_no_more_calls_than_before(settings
 
 
 async def test_a_publish_makes_no_more_calls_than_before(settings: Settings) -> None:
-    """From the bytes of the request to those of the answer; nobody hears it."""
+    """From the bytes of the request to those of the answer, without a subscriber."""
     app = web.Application()
     broker = server.attach(app, settings)
     lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))

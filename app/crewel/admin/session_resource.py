@@ -43,7 +43,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "onOverflow": policy,
         "subscriptions": sorted(session.subscriptions),
         "subscriptionOptions": admin.broker.subscription_options.as_json(session),
-        "failedSubscriptions": admin.broker.failures.untold(session),
+        "failedSubscriptions": admin.broker.failures.unreported(session),
         "ptp": session.takes_ptp,
         "lastFailure": _failure(session),
         "reliable": session.is_reliable,

@@ -25,9 +25,8 @@ in the square of its length, so counting names would bound nothing."""
 _FIXED_SIZE: Final = 300  # of a channel and its place in the cache
 _TEXT_SIZE: Final = 60  # of a text, beside its characters
 _CHARSET: Final = re.compile(r"/[A-Za-z0-9 !#$()*+\-./@_{~}]+", re.ASCII)
-_REPLY: Final = re.compile(
-    r"/ret/([A-Za-z0-9_\-]{1,64})/(?:[1-9][0-9]{6}|\*)", re.ASCII
-)  # a language, and a serial number
+# A language, and a serial number.
+_REPLY: Final = re.compile(r"/ret/([A-Za-z0-9_\-]{1,64})/(?:[1-9][0-9]{6}|\*)", re.ASCII)
 
 
 class Kind(Enum):

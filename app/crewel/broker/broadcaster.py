@@ -146,9 +146,8 @@ class Broadcaster:
         id and its time, if it has been given them already."""
         self._metrics.publishes += 1
         outbound = self._outbound
-        for_services = (
-            dict(fields) if self._registry.subscribed else None
-        )  # as it was said: extensions make it ready for the wire
+        # As it was published: extensions make it ready for the wire.
+        for_services = dict(fields) if self._registry.subscribed else None
         if not outbound.pipe.send(None, fields):
             return
         message_origin: Origin | None = None

@@ -1,4 +1,4 @@
-"""Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. Nobody is asked about the
+"""Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. No policy is asked about the
 channels on which the server speaks of itself, `/__sys__*`: operators receive from them; nor about reply channels, `/ret/**`:
 each has an owner, and all sessions may answer."""
 

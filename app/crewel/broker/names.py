@@ -43,9 +43,8 @@ class Names:
     def __init__(self, first_number: int) -> None:
         self._by_name: dict[str, Session] = {}
         self._by_subject: dict[str, dict[Session, None]] = {}
-        self._subjects: list[
-            str
-        ] = []  # in order: to sort very many for each login would take as long as a thousand logins
+        # In order: to sort very many for each login would take as long as a thousand logins.
+        self._subjects: list[str] = []
         self._by_digest: dict[str, Session] = {}
         self._digests: dict[Session, tuple[str, ...]] = {}
         self._number = first_number

@@ -49,9 +49,8 @@ class PendingSubscriptions(ABC):
         self.fan_out = FanOutBuffer()
         """What was taken for many at once since the last commit."""
         self._pending: dict[DurableSession, list[Pending]] = {}  # in the order in which the store was asked
-        self._closing: dict[
-            DurableSession, None
-        ] = {}  # sessions with intervals that the index of subscriptions does not show
+        # Sessions with intervals that the index of subscriptions does not show.
+        self._closing: dict[DurableSession, None] = {}
 
     @abstractmethod
     def touch(self, durable: DurableSession) -> None:

@@ -218,7 +218,7 @@ class TestQueuesOfSubjects:
         assert ends(world) == {(message_id, "expired"): 1}
         assert world.broker.metrics.ended["expired"] == 1
 
-    def test_what_nobody_comes_for_becomes_a_letter(self, make_stored: MakeStored) -> None:
+    def test_a_message_whose_receiver_never_comes_becomes_a_dead_letter(self, make_stored: MakeStored) -> None:
         world = make_stored("ptp.subject_idle_ms=60000")
         clerk = Clerk(world)
         message_id, other = clerk.post("hi", queue("joe")), clerk.post("hi", one("ann", waits=True))

@@ -199,7 +199,7 @@ def test_numbers_survive_the_server_and_never_come_twice(make_stored: MakeStored
     assert number_of(events[1]) > last
 
 
-def test_without_the_extension_nobody_numbers(make_stored: MakeStored) -> None:
+def test_without_the_extension_messages_have_no_numbers(make_stored: MakeStored) -> None:
     world = make_stored(RULES)
     subscriber = Subscriber(world)
     subscriber.subscribe({"/topic/a": "nonsense"})

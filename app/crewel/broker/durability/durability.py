@@ -332,9 +332,8 @@ class Durability:
         has_more = True
         while has_more:
             if self._under_way is None and not self._access.node.is_divided:
-                waiting = list(
-                    self._waiting
-                )  # what has ended by now is part of the commit that begins, or one that follows
+                # What has ended by now is part of the commit that begins, or one that follows.
+                waiting = list(self._waiting)
             has_more = await self._commit_once()
             node = self._access.node
             if not (self._under_way or node.is_divided or node.has_withheld_only):

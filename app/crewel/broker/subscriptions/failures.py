@@ -48,7 +48,7 @@ class SubscriptionFailures:
         runtime: Runtime,
         ids: Ids,
         outbound: Outbound,
-        subscribing: SubscriptionOptions,
+        options: SubscriptionOptions,
         access: StoreAccess,
         subscriptions: StoredSubscriptions,
     ) -> None:
@@ -56,7 +56,7 @@ class SubscriptionFailures:
         self._metrics = runtime.metrics
         self._ids = ids
         self._outbound = outbound
-        self._subscribing = subscribing
+        self._options = options
         self._access = access
         self._subscriptions = subscriptions
         self._ending: dict[tuple[Session, str], dict[str, str]] = {}
@@ -76,25 +76,25 @@ class SubscriptionFailures:
         self._loop.call_soon(self._end, session, pattern)
 
     def _end(self, session: Session, pattern: str) -> None:
-        told = self._ending[session, pattern]
+        failure = self._ending[session, pattern]
         if not session.is_live or pattern not in session.subscriptions:
             del self._ending[session, pattern]
             return
         if session.durable is None:
             del self._ending[session, pattern]
-            self._subscribing.leave(session, pattern)
-            self._notify(session, pattern, encode(told).decode())
-            self._report(session, pattern, told)
+            self._options.leave(session, pattern)
+            self._notify(session, pattern, encode(failure).decode())
+            self._report(session, pattern, failure)
             return
 
         def ended(done: asyncio.Future[None]) -> None:
             del self._ending[session, pattern]
             # A subscription that the store could not end continues, until the next message cannot be judged.
             if not done.cancelled() and done.exception() is None:
-                self._report(session, pattern, told)
+                self._report(session, pattern, failure)
 
         step = self._subscriptions.erase(
-            session, session.durable, pattern, ends=True, tells=True, why=encode(told).decode()
+            session, session.durable, pattern, ends=True, tells=True, why=encode(failure).decode()
         )
         step.add_done_callback(ended)
 
@@ -106,12 +106,15 @@ class SubscriptionFailures:
         self._outbound.enqueue(session, notice_entry(notice, LogId(0), why, self._ids.stamp()))
 
     @staticmethod
-    def _report(session: Session, pattern: str, told: dict[str, str]) -> None:
+    def _report(session: Session, pattern: str, failure: dict[str, str]) -> None:
         log.warning(
-            "a subscription of %s to %s has ended: %s", session.name or "an anonymous session", pattern, told["message"]
+            "a subscription of %s to %s has ended: %s",
+            session.name or "an anonymous session",
+            pattern,
+            failure["message"],
         )
 
-    def untold(self, session: Session) -> dict[str, dict[str, str]]:
+    def unreported(self, session: Session) -> dict[str, dict[str, str]]:
         """Pattern -> `{"errorCode", "message"}` of the subscriptions that have failed, of which the session has not settled
         the notice."""
         if session.durable is not None:
@@ -119,18 +122,18 @@ class SubscriptionFailures:
             return {name: reread(why.encode()) for name, why in session.durable.failed.items() if name in waiting}
         return {each.channel: reread(each.wire)["ext"]["subscribe"] for each in session.queue if _is_failure(each)}
 
-    def are_untold(self, session: Session) -> bool:
+    def has_unreported(self, session: Session) -> bool:
         """Whether there are some, or one is about to fail, at little cost."""
         if self._ending:
             return True
         return bool(session.durable.failed) if session.durable is not None else any(map(_is_failure, session.queue))
 
-    def tell(self, session: Session, pattern: str) -> dict[str, str] | None:
-        """The session subscribes to this pattern. If it cannot know yet that its subscription to it has failed, it has to be
-        told before, and not by a notice that seems to be about the new one: `{"errorCode", "message"}` for a refusal, once."""
+    def refusal(self, session: Session, pattern: str) -> dict[str, str] | None:
+        """The session subscribes to this pattern. If it cannot know yet that its subscription to it has failed, it has to
+        learn that first, and not by a notice that seems to be of the new one: `{"errorCode", "message"}` of a refusal, once."""
         if why := self._ending.get((session, pattern)):
             return _refusal(why)  # and the notice comes
-        why = self.untold(session).get(pattern)
+        why = self.unreported(session).get(pattern)
         if why is None:
             return None
         durable = session.durable

@@ -90,7 +90,7 @@ class SubscribeHandler:
     def _asks_for_more(self, session: Session, message: Message) -> bool:
         """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked
         for more of the same channels before, or may not know yet that a subscription to them has failed."""
-        if session in self._options.filtered or self._failures.are_untold(session):
+        if session in self._options.filtered or self._failures.has_unreported(session):
             return True
         ext = message.fields.get("ext")
         if type(ext) is not dict:
@@ -107,7 +107,7 @@ class SubscribeHandler:
             yield from self._ask_for_group(session, message, granted)
         names = dict.fromkeys(channel.name for channel in granted)
         for name in names:
-            why = self._failures.tell(session, name)
+            why = self._failures.refusal(session, name)
             if why is not None:
                 reply = replies.failed(message, coded(why["errorCode"], name, 429))
                 reply["ext"] = {"subscribe": why}  # asked for or not: nothing else says what has happened
