@@ -1,5 +1,5 @@
 # Crewel in a container: the command `crewel`, listening on port 8080, with its data under /data.
-# docker-compose.yml runs it with a store of its own; docs/deploying.md tells the rest.
+# docker-compose.yml runs it with a store of its own; docs/how-to/deploying.md tells the rest.
 
 # Build arguments name the images, so that a build can pin them by digest: python@sha256:...
 ARG NODE_IMAGE=node:22-slim

@@ -77,7 +77,7 @@ format: $(PYTHON_READY)  ## Format the code and mend what can be mended
 docs: $(PYTHON_READY)  ## Write the generated tables of docs/ again
 	$(BIN)/python docs/generate.py
 
-bench: $(PYTHON_READY)  ## Measure; docs/performance.md tells what
+bench: $(PYTHON_READY)  ## Measure; docs/explanation/performance.md tells what
 	$(BIN)/python bench/run.py
 
 lock: $(PYTHON_READY)  ## Resolve the Python dependencies again

@@ -6,6 +6,7 @@ are stale and exits with 1.
 """
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +34,7 @@ from crewel.storage.streams import EVENTS, GROUP
 from crewel.topics import lifecycle as topic_life
 
 ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"(\]\()(?!https?:)(?P<target>[^)\s#]+)")
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 
 
@@ -352,18 +354,24 @@ def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def renewed(page: str) -> str:
-    """Return the text of a page with its generated blocks as they should be."""
-    return BLOCK.sub(lambda block: block[1] + GENERATORS[block["name"]]() + "\n" + block[3], page)
+def renewed(page: Path) -> str:
+    """Return the text of a page with its generated blocks as they should be; the generators name pages from docs/."""
+    top = os.path.relpath(ROOT / "docs", page.parent)
+
+    def block(found: re.Match[str]) -> str:
+        text = LINK.sub(lambda link: link[1] + os.path.normpath(f"{top}/{link['target']}"), GENERATORS[found["name"]]())
+        return f"{found[1]}{text}\n{found[3]}"
+
+    return BLOCK.sub(block, page.read_text("utf-8"))
 
 
 def main(arguments: list[str]) -> int:
     """Write the stale pages, or with `--check` name them."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "extensions" / "README.md"]
-    stale = [page for page in pages if page.exists() and renewed(text := page.read_text("utf-8")) != text]
+    stale = [page for page in pages if page.exists() and renewed(page) != page.read_text("utf-8")]
     for page in stale:
         if "--check" not in arguments:
-            page.write_text(renewed(page.read_text("utf-8")), "utf-8")
+            page.write_text(renewed(page), "utf-8")
         print(page.relative_to(ROOT))
     return 1 if stale and "--check" in arguments else 0
 

@@ -1,5 +1,5 @@
-"""Every table of the pipeline: bronze as it was read, silver typed, gold the answers. docs/pipeline-tables.md is generated
-from it, and nothing else says what a column is called."""
+"""Every table of the pipeline: bronze as it was read, silver typed, gold the answers. docs/reference/pipeline-tables.md is
+generated from it, and nothing else says what a column is called."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Who was owed what: published messages and the subscriptions that hold them, and what was given beside the log.
 
 A subscription is an interval of the log. It holds a message whose id is in the interval and whose channel its pattern matches,
-as docs/protocol.md says it; a session is owed it once, however many of its intervals hold it.
+as docs/reference/protocol.md says it; a session is owed it once, however many of its intervals hold it.
 """
 
 from __future__ import annotations

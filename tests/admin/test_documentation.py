@@ -1,4 +1,4 @@
-"""That docs/operating.md says what happens."""
+"""That docs/how-to/operating.md says what happens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import StartServer
 from tests.functional.wire import until
 from tests.house.source import ROOT
 
-PAGE = (ROOT / "docs" / "operating.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "operating.md").read_text("utf-8")
 LIMIT_S = 30
 
 

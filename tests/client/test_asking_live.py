@@ -29,7 +29,7 @@ from tests.conftest import StartServer
 from tests.house.source import ROOT
 from tests.server_process import Server
 
-PAGE = (ROOT / "docs" / "client.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "client.md").read_text("utf-8")
 _numbers = itertools.count(1)
 
 

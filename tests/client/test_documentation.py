@@ -28,7 +28,7 @@ def block(page: str, language: str) -> str:
 
 
 def test_the_python_example_runs(server: Server, tmp_path: Path) -> None:
-    script = block("client.md", "python")
+    script = block("reference/client.md", "python")
     assert ADDRESS in script
     command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
@@ -44,7 +44,7 @@ def test_the_python_example_runs(server: Server, tmp_path: Path) -> None:
 
 def test_the_example_of_acknowledging_runs(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server()
-    script = block("acknowledging.md", "python")
+    script = block("how-to/acknowledging.md", "python")
     assert ADDRESS in script
     command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
@@ -56,7 +56,7 @@ def test_the_example_of_acknowledging_runs(start_server: StartServer, tmp_path: 
 async def test_the_example_of_acknowledging_runs_in_a_browser(start_server: StartServer) -> None:
     """Under Node, which has no addresses to import from."""
     server = start_server()
-    script = block("acknowledging.md", "js").replace(ADDRESS, server.url)
+    script = block("how-to/acknowledging.md", "js").replace(ADDRESS, server.url)
     script = script.replace('"/static/vendor/cometd/cometd.js"', '"cometd"')
     script = script.replace('"/extensions/update.js"', json.dumps((ROOT / "extensions" / "update.js").as_uri()))
     script = f'import {{adapt}} from "cometd-nodejs-client";\nadapt();\nconsole.info = () => {{}};\n{script}'
@@ -83,7 +83,7 @@ async def test_the_example_of_acknowledging_runs_in_a_browser(start_server: Star
 
 
 def test_the_example_of_taking_over_runs(server: Server, tmp_path: Path) -> None:
-    script = block("sessions.md", "python")
+    script = block("how-to/sessions.md", "python")
     assert ADDRESS in script
     command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
@@ -92,7 +92,7 @@ def test_the_example_of_taking_over_runs(server: Server, tmp_path: Path) -> None
 
 
 def test_the_handshake_is_answered_as_the_page_says(server: Server, tmp_path: Path) -> None:
-    shown = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "sessions.md").read_text("utf-8"), re.DOTALL)
+    shown = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "how-to" / "sessions.md").read_text("utf-8"), re.DOTALL)
     asked, told = map(json.loads, shown)
     asked["ext"]["session"]["name"] = "client/page/1"
     request = Request(server.url, json.dumps(asked).encode(), {"Content-Type": "application/json"})
@@ -105,7 +105,7 @@ def test_the_handshake_is_answered_as_the_page_says(server: Server, tmp_path: Pa
 
 def test_a_back_end_publishes_as_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server(f"storage.data_dir={tmp_path / 'data'}")
-    script = block("security.md", "sh").replace("http://127.0.0.1:8080", server.base)
+    script = block("how-to/security.md", "sh").replace("http://127.0.0.1:8080", server.base)
     ended = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
     (reply,) = json.loads(ended.stdout)
     assert (reply["successful"], reply["ext"]["publish"]["state"]) == (True, "OK")
@@ -116,7 +116,7 @@ def test_the_curl_script_prints_what_the_page_says(start_server: StartServer, tm
     directory = tmp_path / "tmp"
     directory.mkdir()
     ended = subprocess.run(
-        ["bash", "-c", block("curl.md", "bash")],
+        ["bash", "-c", block("how-to/curl.md", "bash")],
         cwd=directory,
         env=os.environ | {"URL": server.url, "TMPDIR": str(directory)},
         capture_output=True,
@@ -125,7 +125,7 @@ def test_the_curl_script_prints_what_the_page_says(start_server: StartServer, tm
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     printed = [json.loads(line) for line in ended.stdout.splitlines()]
-    promised = [json.loads(line) for line in block("curl.md", "json").splitlines()]
+    promised = [json.loads(line) for line in block("how-to/curl.md", "json").splitlines()]
     assert [without_advice(answer) for answer in printed] == promised
     assert not list(directory.iterdir())
 

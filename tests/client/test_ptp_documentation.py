@@ -1,4 +1,4 @@
-"""That the examples of docs/point-to-point.md do what they say, as they stand there."""
+"""That the examples of docs/how-to/point-to-point.md do what they say, as they stand there."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.conftest import StartServer
 from tests.functional.wire import figures, until
 from tests.server_process import ROOT
 
-PAGE = (ROOT / "docs" / "point-to-point.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "point-to-point.md").read_text("utf-8")
 
 
 def blocks(language: str) -> list[str]:

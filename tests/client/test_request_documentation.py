@@ -1,4 +1,4 @@
-"""That the examples of docs/request-reply.md do what they say, as they stand there."""
+"""That the examples of docs/how-to/request-reply.md do what they say, as they stand there."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.client.test_documentation import ADDRESS
 from tests.conftest import StartServer
 from tests.server_process import ROOT
 
-PAGE = (ROOT / "docs" / "request-reply.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "request-reply.md").read_text("utf-8")
 
 
 def blocks(language: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Whether the store adds up: the ledger of docs/facts.md, from facts, letters, open sets, inboxes, shared queues
+"""Whether the store adds up: the ledger of docs/reference/facts.md, from facts, letters, open sets, inboxes, shared queues
 and histories and nothing else.
 
 `look` takes all of it in one step of the store, so that `Audit` must find it exact at any moment, also right after a kill.

@@ -92,7 +92,7 @@ def _report(before: str) -> str:
         "# Faults: the result of `make faults`",
         "",
         "Written by the runs themselves: the last full run of each test, with the commit that it ran on."
-        " [docs/faults.md](../../docs/faults.md) tells what is shot at.",
+        " [docs/explanation/faults.md](../../docs/explanation/faults.md) tells what is shot at.",
         "",
         f"{len(rows)} tests, {failed} failed; Python {platform.python_version()}, {os.cpu_count()} processors. The last run:"
         f" {len(_outcomes)} tests in {(monotonic() - _begun) / 60:.0f} minutes.",

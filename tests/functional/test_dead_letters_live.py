@@ -256,7 +256,9 @@ def test_functions_of_services_are_told(serve: Serve) -> None:
 
 
 def test_the_example_of_the_page_hears_of_a_letter(serve: Serve, tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dead-letters.md").read_text("utf-8"), re.DOTALL)
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "dead-letters.md").read_text("utf-8"), re.DOTALL
+    )
     (tmp_path / "watch.py").write_text(example)
     server = serve(*QUICK, service=["watch", "tests.functional.letters_service"])
     watcher = Client(server).start()

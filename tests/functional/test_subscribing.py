@@ -1,4 +1,4 @@
-"""Subscribing with all that it can ask for, on the wire; and the example of docs/subscribing.md."""
+"""Subscribing with all that it can ask for, on the wire; and the example of docs/how-to/subscribing.md."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RULES = (
     "bayeux.timeout_ms=60000",
     "delivery.commit_ms=30",
 )
-PAGE = ROOT / "docs" / "subscribing.md"
+PAGE = ROOT / "docs" / "how-to" / "subscribing.md"
 _numbers = itertools.count(1)
 
 

@@ -51,20 +51,22 @@ def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
 
 
 def applications() -> list[str]:
-    """Return the Python examples of docs/applications.md: poll, orders, what mounts the poll, policy, extension."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "applications.md").read_text("utf-8"), re.DOTALL)
+    """Return the Python examples of docs/how-to/applications.md: poll, orders, what mounts the poll, policy, extension."""
+    return re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "applications.md").read_text("utf-8"), re.DOTALL
+    )
 
 
 @pytest.fixture
 def with_poll(tmp_path: Path) -> Path:
-    """Return a directory that holds the service of docs/applications.md."""
+    """Return a directory that holds the service of docs/how-to/applications.md."""
     (tmp_path / "poll.py").write_text(applications()[0])
     return tmp_path
 
 
 @pytest.fixture
 def mounted(with_poll: Path) -> Iterator[str]:
-    """Run the aiohttp application of docs/applications.md; return where it serves Bayeux."""
+    """Run the aiohttp application of docs/how-to/applications.md; return where it serves Bayeux."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     script = applications()[2].replace("8080", str(port))
@@ -117,7 +119,7 @@ async def test_the_example_orders_are_stored_once(start_server: StartServer, tmp
 
 
 def test_the_example_of_what_is_promised_prints_what_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    page = (ROOT / "docs" / "explanation" / "guarantees.md").read_text("utf-8")
     found = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert found
     assert ADDRESS in found[1]

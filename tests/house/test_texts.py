@@ -57,7 +57,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_every_anchor_is_a_heading() -> None:
-    """Links of pages, and pages that the code names, such as `topics.md#rules` in the tables of options."""
+    """Links of pages, and pages that the code names, such as `how-to/topics.md#rules` in the tables of options."""
     named = [
         (page, (page.parent / target if target else page), anchor)
         for page in pages()
@@ -67,18 +67,22 @@ def test_every_anchor_is_a_heading() -> None:
     named += [
         (module, ROOT / "docs" / target, anchor)
         for module in modules()
-        for target, anchor in re.findall(r"([\w-]+\.md)#([\w-]+)", module.read_text("utf-8"))
+        for target, anchor in re.findall(r"([\w-]+/[\w-]+\.md)#([\w-]+)", module.read_text("utf-8"))
     ]
     assert named
     assert not [f"{shown(file)}: {to.name}#{anchor}" for file, to, anchor in named if anchor not in _anchors(to)]
 
 
 def test_every_page_can_be_reached_from_the_index() -> None:
-    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    docs, decisions = ROOT / "docs", ROOT / "docs" / "decisions"
+    index = (docs / "index.md").read_text("utf-8")
     unlinked = [
         shown(page)
         for page in pages()
-        if page.parent == ROOT / "docs" and page.name != "index.md" and f"({page.name})" not in index
+        if page.is_relative_to(docs)
+        and page != docs / "index.md"
+        and not page.is_relative_to(decisions)
+        and f"({page.relative_to(docs).as_posix()})" not in index
     ]
     assert not unlinked
 

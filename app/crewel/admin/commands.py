@@ -1,7 +1,7 @@
 """The table of commands, and how one is carried out: found in the table, given its value, and called with what it is about.
 
-The remote call `/service/__cmd`, `POST /admin/api/commands` and `crewel cmd` are faces of the table; docs/operating.md prints
-it. As in xmlBlaster, reading a property that is an operation does it.
+The remote call `/service/__cmd`, `POST /admin/api/commands` and `crewel cmd` are faces of the table; docs/how-to/operating.md
+prints it. As in xmlBlaster, reading a property that is an operation does it.
 """
 
 from __future__ import annotations

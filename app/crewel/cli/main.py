@@ -1,7 +1,7 @@
 """Puts the commands together and turns errors into one line and an exit status.
 
-Exit status: 0, 1 with one line on stderr, 2 for wrong usage; `serve` has more, which docs/operating.md lists. Command modules
-import what they need inside their commands, because each start of the server would wait for it.
+Exit status: 0, 1 with one line on stderr, 2 for wrong usage; `serve` has more, which docs/how-to/operating.md lists. Command
+modules import what they need inside their commands, because each start of the server would wait for it.
 """
 
 import sys

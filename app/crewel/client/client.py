@@ -41,13 +41,13 @@ class Client:
     unless `leave` says that the session is to stay.
 
     `name`, `token`, `resume` and `persistent` say who the client is, `session`
-    is for the other fields of `ext.session` (docs/sessions.md). While the last
+    is for the other fields of `ext.session` (docs/how-to/sessions.md). While the last
     client of a name is gone and its session still counts as alive, entering
     waits for that, at most as long as the server says. `resume_file` keeps the
     `resume` in a file of the owner's, so that the next process need not wait.
 
     With `update` the server receives the status of each message, and what cannot be
-    done is repeated, put on hold or kept as a dead letter (docs/client.md);
+    done is repeated, put on hold or kept as a dead letter (docs/reference/client.md);
     `settle` and the keywords beside it say how. `Config` explains all keywords.
     """
 
@@ -214,7 +214,7 @@ class Client:
         ext: Fields | None = None,
         **options: Unpack[PublishOptions],
     ) -> Message:
-        """Publish a message that asks for an answer, and return the first answer (docs/request-reply.md).
+        """Publish a message that asks for an answer, and return the first answer (docs/how-to/request-reply.md).
 
         The time-out counts from the call: it includes waiting for a session, and the time while one is lost.
 

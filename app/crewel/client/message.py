@@ -63,7 +63,7 @@ class Handling:
 class Message:
     """A delivered message. `fields` is everything the server sent, `data` its opaque payload.
 
-    In a client with `update` the application settles it (docs/client.md): by asking for the next one, or with the
+    In a client with `update` the application settles it (docs/reference/client.md): by asking for the next one, or with the
     methods here, of which the first one counts. Elsewhere they do nothing.
     """
 
@@ -184,7 +184,7 @@ class Message:
             handling.end()
 
     def reject(self, code: str, text: str = "") -> None:
-        """It cannot be done: `code` decides what the server does with it (docs/errors.md)."""
+        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md)."""
         if self.handling is not None:
             self.handling.failed(code, text)
             self.settle()

@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One receiver of a point-to-point message (docs/point-to-point.md)."""
+    """One receiver of a point-to-point message (docs/how-to/point-to-point.md)."""
 
     to: str
     """A session, `client/joe/1`, or a subject, `client/joe`."""
@@ -55,8 +55,8 @@ Address = str | Destination
 
 
 class PublishOptions(TypedDict, total=False):
-    """What a publish may ask for beside its data: the options of `crewel.qos.publish` (docs/client.md). What is not given, or
-    None, is as the server has it. Times are in milliseconds and go to the server as they are.
+    """What a publish may ask for beside its data: the options of `crewel.qos.publish` (docs/reference/client.md). What is not
+    given, or None, is as the server has it. Times are in milliseconds and go to the server as they are.
     """
 
     persistent: bool | None

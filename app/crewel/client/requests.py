@@ -1,4 +1,4 @@
-"""Requests and their responders (xMsg's syncPublish; docs/request-reply.md).
+"""Requests and their responders (xMsg's syncPublish; docs/how-to/request-reply.md).
 
 Each request has a reply channel of its own, `/ret/<ID>/<LDDDDDD>`: the ID is the session's, L says that Python asks, D counts.
 The client receives all of them by one subscription, `/ret/<ID>/*`, which the server confirms before the first request goes out.

@@ -1,7 +1,7 @@
 """The client's half of `update`: which messages the application has settled, and how their statuses are reported.
 
 Statuses travel with the next connect. While one is held, which may be for long, they are published to `/service/update`
-at once; those that gather meanwhile go together. Each is sent until a reply has confirmed it (docs/client.md).
+at once; those that gather meanwhile go together. Each is sent until a reply has confirmed it (docs/reference/client.md).
 """
 
 from __future__ import annotations

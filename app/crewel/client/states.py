@@ -2,7 +2,7 @@
 
 Theory of operation: the session loop (`session.py`) feeds events, the table
 says which state follows, and an event that the table does not know in a state
-is a bug and raises. `docs/client.md` shows the table; nothing else decides.
+is a bug and raises. `docs/reference/client.md` shows the table; nothing else decides.
 
 A session is *usable* (publishes may go out) while it is CONNECTING or
 CONNECTED. In every other state but the last two a publish waits, up to its

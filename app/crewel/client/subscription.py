@@ -24,8 +24,8 @@ Position = Mapping[str, Mapping[str, str]]
 
 
 class SubscribeOptions(TypedDict, total=False):
-    """What a subscription may ask for: the options of `crewel.qos.subscribe` (docs/subscribing.md). What is not given, or None,
-    is as the server has it."""
+    """What a subscription may ask for: the options of `crewel.qos.subscribe` (docs/how-to/subscribing.md). What is not given,
+    or None, is as the server has it."""
 
     history: int | None
     newest_first: bool | None

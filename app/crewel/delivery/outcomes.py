@@ -1,7 +1,7 @@
 """What a failure that a receiver reports means: one table, from the error code to the message's fate and the dispatcher's.
 
 Codes are xmlBlaster's. Prefixes are taken by whole segments: `user.update.errorX` is not below `user.update.error`. The
-table is printed in docs/guarantees.md.
+table is printed in docs/explanation/guarantees.md.
 """
 
 from __future__ import annotations

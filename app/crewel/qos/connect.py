@@ -153,7 +153,7 @@ DISPATCHER: Final = Options(
 
 CONNECT: Final = Options(
     Option("name", "name", _name, "Name of the session, `client/joe/1`, or of its subject"),
-    Option("token", "token", text(MAX_SECRET), "A JSON Web Token, or the admin token", "security.md"),
+    Option("token", "token", text(MAX_SECRET), "A JSON Web Token, or the admin token", "how-to/security.md"),
     Option("resume", "resume", text(MAX_SECRET), "Secret from the reply to the session's last login"),
     Option(
         "nonce",
@@ -168,7 +168,7 @@ CONNECT: Final = Options(
         flag,
         "The client receives the origin of each message and reports its status; needs `ext.ack`, and the reply says `false`"
         " without it",
-        "acknowledging.md",
+        "how-to/acknowledging.md",
     ),
     Option(
         "settle",
@@ -194,7 +194,7 @@ CONNECT: Final = Options(
         BURST.part(Burst),
         '`{"maxEntries", "maxBytes"}`: upper limits for one response; the rest comes with the next connect',
     ),
-    Option("ptp", "ptp", flag, "Whether publishers may address messages to the session", "point-to-point.md"),
+    Option("ptp", "ptp", flag, "Whether publishers may address messages to the session", "how-to/point-to-point.md"),
     Option(
         "persistent",
         "persistent",

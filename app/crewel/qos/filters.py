@@ -177,7 +177,7 @@ class Filter:
         self._evaluation = _Evaluation()
         trouble = _trouble(self._tree, text)
         if trouble:
-            raise ValueError(f"a JMESPath expression of the kind in docs/subscribing.md: {trouble}")
+            raise ValueError(f"a JMESPath expression of the kind in docs/how-to/subscribing.md: {trouble}")
         self._condition = condition_of(self._tree)
 
     def __repr__(self) -> str:

@@ -173,7 +173,7 @@ def _history(value: object) -> int:
 
 
 PUBLISH: Final = Options(
-    Option("persistent", "persistent", flag, "Store the message before the reply", "guarantees.md"),
+    Option("persistent", "persistent", flag, "Store the message before the reply", "explanation/guarantees.md"),
     Option(
         "priority",
         "priority",
@@ -185,7 +185,7 @@ PUBLISH: Final = Options(
         "life_time_ms",
         whole(0, or_else=FOR_EVER),
         "How long the message lives, ms; -1: no limit, 0: no history keeps it",
-        "topics.md#how-long-a-message-lives",
+        "how-to/topics.md#how-long-a-message-lives",
     ),
     Option("forceDestroy", "force_destroy", flag, "Remove the message from queues too when it expires"),
     Option(
@@ -194,21 +194,21 @@ PUBLISH: Final = Options(
         flag,
         "Deliver the message even if its data equals that of the newest message in the history",
     ),
-    Option("readonly", "readonly", flag, "Topic: accept no second message", "topics.md"),
+    Option("readonly", "readonly", flag, "Topic: accept no second message", "how-to/topics.md"),
     Option(
         "destroyDelay",
         "destroy_delay_ms",
         whole(0, or_else=-1),
         "Topic: how long it lives when nothing refers to it, ms; -1: no limit",
-        "topics.md",
+        "how-to/topics.md",
     ),
-    Option("history", "history_max", _history, "Topic: how many messages its history keeps", "topics.md"),
+    Option("history", "history_max", _history, "Topic: how many messages its history keeps", "how-to/topics.md"),
     Option(
         "destination",
         "destinations",
         list_of(DESTINATION.part(Destination, "to"), MAX_DESTINATIONS),
         "The sessions and subjects that the message is addressed to",
-        "point-to-point.md",
+        "how-to/point-to-point.md",
     ),
     Option("subscribable", "subscribable", flag, "With destinations: deliver the message to subscribers too"),
     Option(
@@ -216,7 +216,7 @@ PUBLISH: Final = Options(
         "reply_to",
         _channel,
         "The channel for the answer; delivered as `ext.replyTo`",
-        "request-reply.md",
+        "how-to/request-reply.md",
     ),
     Option(
         "key",
@@ -226,7 +226,7 @@ PUBLISH: Final = Options(
         " delivers nothing and returns the first id",
     ),
     Option("clientProperties", "properties", json_values, "JSON values that are delivered with the message"),
-    Option("administrative", "administrative", flag, "Configure the topic, deliver nothing", "topics.md"),
+    Option("administrative", "administrative", flag, "Configure the topic, deliver nothing", "how-to/topics.md"),
 )
 """The options of a publish, `ext.publish`."""
 

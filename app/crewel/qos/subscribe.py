@@ -132,7 +132,7 @@ HISTORY: Final = Options(
         "history",
         whole(0, or_else=ALL),
         "How many of the newest messages of the history to deliver first; -1: all, 0: none",
-        "topics.md",
+        "how-to/topics.md",
     ),
     Option(
         "newestFirst",
@@ -152,7 +152,7 @@ SUBSCRIBE: Final = Options(
         "notify",
         flag,
         "Send a notice when the topic is erased, to a session with `update`",
-        "topics.md",
+        "how-to/topics.md",
     ),
     Option(
         "multiSubscribe",
@@ -185,7 +185,7 @@ SUBSCRIBE: Final = Options(
         "group",
         _or_none(_group),
         "Consumer group: one member receives each message; needs `ext.ack`",
-        "point-to-point.md",
+        "how-to/point-to-point.md",
     ),
     Option(
         "filter",

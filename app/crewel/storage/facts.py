@@ -1,7 +1,7 @@
 """The facts: what happened to each message, written by the scripts in the same step that made it happen.
 
 An entry of the stream `facts` has a type `t` and a JSON object `d`. This is the one place that says what the objects hold;
-docs/facts.md is generated from it, and the pipeline reads by it.
+docs/reference/facts.md is generated from it, and the pipeline reads by it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The keys of the store: the name of each, and with type, fields, lifetime, writers and readers what lies there.
 
-docs/storage.md is generated from the table.
+docs/explanation/storage.md is generated from the table.
 
 All names begin with `<storage.prefix>{crewel}:`. The braces are a hash tag: on Redis Cluster all keys lie in one slot, so
 that one script may change several.
@@ -437,7 +437,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "facts",
         "stream",
-        "`t` type; `d` JSON; the types are in [facts](facts.md)",
+        "`t` type; `d` JSON; the types are in [facts](reference/facts.md)",
         "about the newest `storage.facts_max_entries`, and about `storage.facts_max_bytes` at most",
         "publish, send, lease, requeue, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive, discard,"
         " discard_waiting, end, trim_facts",
@@ -447,7 +447,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "events",
         "stream",
-        "`d` JSON, a group of events; see [events](events.md)",
+        "`d` JSON, a group of events; see [events](reference/events.md)",
         "the newest, up to `events.max_bytes`",
         "events",
         "the pipeline",

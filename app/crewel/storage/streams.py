@@ -3,8 +3,8 @@
 Events are about sessions, failures, redeliveries and latencies, written in groups and off the hot path. An entry of the stream
 `events` has one field `d`, a JSON object: one group of one run of a server. Groups are numbered, so that one that is missing is
 seen; and each says how many of its own events were lost. So what is not there is never taken for what did not happen, as it
-would be with the facts. This is the one place that says what groups and events hold: docs/events.md is generated from it, and
-the pipeline reads by it. Of what the pipeline leaves in the store the server only reads.
+would be with the facts. This is the one place that says what groups and events hold: docs/reference/events.md is generated from
+it, and the pipeline reads by it. Of what the pipeline leaves in the store the server only reads.
 """
 
 from __future__ import annotations
