@@ -19,12 +19,13 @@ PAGES_READY    := $(STAMPS)/pages
 INTEROP_READY  := $(STAMPS)/interop
 CHROMIUM_READY := $(STAMPS)/chromium
 PIPELINE_READY := $(STAMPS)/pipeline
+DOCS_READY     := $(STAMPS)/docs
 
 LOCK := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes pyproject.toml
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run test unit test-pure test-unit test-store test-server test-browser test-pipeline faults check format docs bench lock clean
+.PHONY: help run test unit test-pure test-unit test-store test-server test-browser test-pipeline faults check format docs tables bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,7 +75,11 @@ format: $(PYTHON_READY)  ## Format the code and mend what can be mended
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-docs: $(PYTHON_READY)  ## Write the generated tables of docs/ again
+docs: tables $(DOCS_READY)  ## Write the generated tables of docs/ again, and build the site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "$(BIN)/python -m http.server --directory build/site 8000 serves it at http://127.0.0.1:8000/"
+
+tables: $(PYTHON_READY)
 	$(BIN)/python docs/generate.py
 
 bench: $(PYTHON_READY)  ## Measure; docs/explanation/performance.md tells what
@@ -84,6 +89,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(BIN)/python -m pip install --quiet uv
 	$(LOCK) --extra test --output-file requirements.lock
 	$(LOCK) --constraint requirements.lock --no-annotate --output-file requirements-server.lock
+	$(LOCK) --extra docs --constraint requirements.lock --no-annotate --output-file requirements-docs.lock
 	$(LOCK) --extra pipeline --constraint requirements.lock --no-annotate --output-file requirements-pipeline.lock
 
 clean:  ## Remove everything that make made
@@ -101,6 +107,11 @@ $(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
 $(PIPELINE_READY): requirements-pipeline.lock $(PYTHON_READY) | $(STAMPS)
 	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-pipeline.lock
+	@touch $@
+
+# What builds the site; the tests do without it.
+$(DOCS_READY): requirements-docs.lock $(PYTHON_READY) | $(STAMPS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-docs.lock
 	@touch $@
 
 $(PAGES_READY): static/package.json static/package-lock.json | $(STAMPS)

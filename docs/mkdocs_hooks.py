@@ -1,0 +1,118 @@
+"""Hooks of the site (mkdocs.yml): its navigation, and pages and files that are not in docs/.
+
+docs/index.md is the one list of all pages; the navigation follows it. Pages in other directories, such as CONTRIBUTING.md,
+become pages of the site when a page links to them; files of the code are shown as text, and links to directories become text.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PROJECT = "project"
+SOURCE = "source"
+
+_FENCE = re.compile(r"^( *)```.*?^\1``` *$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
+_LOADED = re.compile(
+    r"<(?:script|img|iframe|source|link rel=\"?(?:stylesheet|preconnect))\b[^>]*?(?:src|href)=\"?(https?://[^\s\">]+)"
+)
+_ROW = re.compile(r"^\| \[(?P<title>[^\]]+)\]\((?P<target>[^)]+)\) \|", re.MULTILINE)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Give the configuration its navigation: a section for each heading of the index, with the pages of its tables."""
+    _, *sections = re.split(r"^## ", (DOCS / "index.md").read_text("utf-8"), flags=re.MULTILINE)
+    config.nav = [{"Home": "index.md"}, *({_title(section): list(_entries(section))} for section in sections)]
+    return config
+
+
+def _title(section: str) -> str:
+    return section.partition("\n")[0].strip()
+
+
+def _entries(section: str) -> Iterator[dict[str, object]]:
+    """Yield the pages of a section; those under a smaller heading are a group."""
+    first, *groups = re.split(r"^### ", section, flags=re.MULTILINE)
+    yield from _pages(first)
+    for group in groups:
+        yield {_title(group): list(_pages(group))}
+
+
+def _pages(text: str) -> Iterator[dict[str, object]]:
+    for row in _ROW.finditer(text):
+        yield {row["title"]: _place("index.md", row["target"])}
+    for title, target in re.findall(r"^- \[([^\]]+)\]\((decisions/[^)]+)\)", text, re.MULTILINE):
+        yield {title: target}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages and files outside of docs/ that pages link to, and those that these link to."""
+    files.append(File.generated(config, "assets/icon.svg", content=(ROOT / "static" / "icon.svg").read_bytes()))
+    waiting = [(file.src_uri, (DOCS / file.src_uri).read_text("utf-8")) for file in files.documentation_pages()]
+    while waiting:
+        uri, text = waiting.pop()
+        for link in _LINK.finditer(text):
+            place, outside = _place(uri, link["target"]), _outside(uri, link["target"])
+            if outside is None or not outside.is_file() or files.get_file_from_path(place):
+                continue
+            content = outside.read_bytes()
+            files.append(File.generated(config, place, content=content))
+            if outside.suffix == ".md":
+                waiting.append((place, content.decode("utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return the page with its links to files outside of docs/ as links into the site."""
+    blocks = [block.span() for block in _FENCE.finditer(markdown)]
+
+    def link(found: re.Match[str]) -> str:
+        uri = page.file.src_uri
+        if any(start <= found.start() < end for start, end in blocks) or "://" in found["target"]:
+            return found[0]
+        if _path(uri, found["target"]).is_dir():
+            return found["text"]
+        place = os.path.relpath(_place(uri, found["target"]), Path(uri).parent)
+        return f"{found['image']}[{found['text']}]({place}{found['anchor'] or ''})"
+
+    return _LINK.sub(link, markdown)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Refuse a site that loads anything from another host."""
+    loaded = [
+        f"{file.name}: {address}"
+        for file in Path(config.site_dir).rglob("*.html")
+        for address in _LOADED.findall(file.read_text("utf-8"))
+    ]
+    if loaded:
+        raise PluginError(f"the site would load from other hosts: {', '.join(sorted(set(loaded)))}")
+
+
+def _path(uri: str, target: str) -> Path:
+    """Return the file of the repository that a link leads to, from the page of the site with this URI."""
+    origin = ROOT / uri.removeprefix(f"{PROJECT}/") if uri.startswith(f"{PROJECT}/") else DOCS / uri
+    return Path(os.path.normpath(origin.parent / target))
+
+
+def _outside(uri: str, target: str) -> Path | None:
+    """Return what a link leads to if that is not in docs/."""
+    path = _path(uri, target)
+    return None if "://" in target or path.is_relative_to(DOCS) else path
+
+
+def _place(uri: str, target: str) -> str:
+    """Return where in the site the page or file is that a link leads to."""
+    path = _path(uri, target)
+    if path.is_relative_to(DOCS):
+        return path.relative_to(DOCS).as_posix()
+    inside = path.relative_to(ROOT).as_posix()
+    return f"{PROJECT}/{inside}" if path.suffix == ".md" else f"{SOURCE}/{inside}.txt"
