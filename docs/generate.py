@@ -30,6 +30,7 @@ from crewel.qos.subscribe import HISTORY, SUBSCRIBE, Choice, SubscribeQos
 from crewel.settings.table import as_text, declared, declared_rules
 from crewel.storage.facts import FACTS
 from crewel.storage.keys import KEYS
+from crewel.storage.node_keys import NODE_KEYS
 from crewel.storage.streams import EVENTS, GROUP
 from crewel.topics import lifecycle as topic_life
 
@@ -240,7 +241,8 @@ def overflow_policies() -> str:
 def keys() -> str:
     """Return the table of everything that the store holds."""
     rows = (
-        (f"`{key.name}`", key.type, key.meaning, key.fields, key.lifetime, key.written_by, key.read_by) for key in KEYS
+        (f"`{key.name}`", key.type, key.meaning, key.fields, key.lifetime, key.written_by, key.read_by)
+        for key in (*KEYS, *NODE_KEYS)
     )
     return table(("key", "type", "meaning", "content", "lifetime", "written by", "read by"), rows)
 

@@ -2,10 +2,13 @@
 
 import re
 
-from crewel.storage.keys import KEYS, Keys
+from crewel.storage.keys import KEYS as OTHER_KEYS
+from crewel.storage.keys import Keys
+from crewel.storage.node_keys import NODE_KEYS
 from crewel.storage.scripts import scripts
 
-ONLY_READ = {"history", "progress"}
+KEYS = (*OTHER_KEYS, *NODE_KEYS)
+ONLY_READ = {"history", "members", "progress"}
 
 
 def all_names(keys: Keys) -> dict[str, str]:
@@ -19,6 +22,8 @@ def all_names(keys: Keys) -> dict[str, str]:
             "names",
             "epoch",
             "nodes",
+            "tags",
+            "secret",
             "dead",
             "facts",
             "events",
@@ -37,6 +42,7 @@ def all_names(keys: Keys) -> dict[str, str]:
         }
     families = {
         "node:<token>": keys.node("abc"),
+        "left:<token>": keys.left("abc"),
         "lease:<token>": keys.lease("abc"),
         "own:<token>": keys.own("abc"),
         "s:<session>": keys.session("client/joe/1"),

@@ -41,6 +41,8 @@ class Keys:
         "positions",
         "queues",
         "returned",
+        "secret",
+        "tags",
         "topics",
     )
 
@@ -53,6 +55,8 @@ class Keys:
         self.names = self.base + "names"
         self.epoch = self.base + "epoch"
         self.nodes = self.base + "nodes"
+        self.tags = self.base + "tags"
+        self.secret = self.base + "secret"
         self.dead = self.base + "dead"
         self.dropped = self.base + "dead:dropped"
         self.returned = self.base + "dead:returned"
@@ -71,6 +75,10 @@ class Keys:
     def node(self, token: str) -> str:
         """One run of a server."""
         return f"{self.base}node:{token}"
+
+    def left(self, token: str) -> str:
+        """What a dead node has left behind, until its sessions are another node's."""
+        return f"{self.base}left:{token}"
 
     def lease(self, token: str) -> str:
         """The lease of one run of a server."""
@@ -209,45 +217,6 @@ KEYS: tuple[Key, ...] = (
         "Counter for the numbers of sessions, as in `client/joe/-7`.",
     ),
     Key(
-        "epoch",
-        "string",
-        "a whole number",
-        _EVER,
-        "boot",
-        "a server that the store no longer knows",
-        "Counter of server starts: a server that finds a later one than its own has been superseded.",
-    ),
-    Key("nodes", "set", "tokens", _EVER, "boot, adopt", "adopt, trim", "The servers that own data here."),
-    Key(
-        "node:<token>",
-        "hash",
-        "`name`; `cursor` log id up to which it has consumed the log; `low` log id up to which none of its sessions"
-        " needs anything; `seq` number of its last commit; `opening`, `opened` a commit that is written in parts,"
-        " and the number of parts; `since` microseconds of its start; `epoch` the number of its start",
-        "until all its sessions are adopted",
-        "boot, open, commit, adopt",
-        "all, to detect that this server has been superseded; trim",
-        "One run of a server. The token is random, new at each start.",
-    ),
-    Key(
-        "lease:<token>",
-        "string",
-        "the server's process, as JSON: `node`, `pid`, `host`, `machine`, `started`, `has_directory`",
-        "`cluster.lease_ms`, renewed while the server lives",
-        "boot, renew",
-        "boot",
-        "Lease of the server: while it exists, no other server takes the sessions.",
-    ),
-    Key(
-        "own:<token>",
-        "set",
-        "session names",
-        "as `node:<token>`",
-        "login, adopt, end",
-        "adopt",
-        "The sessions of that server.",
-    ),
-    Key(
         "s:<session>",
         "hash",
         "`owner` token; `r` options of its login, as JSON; `at` log id, while it is being adopted; `batch` highest"
@@ -261,7 +230,8 @@ KEYS: tuple[Key, ...] = (
         " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none),"
         " where the source is the shared queue that it came from",
         "until the session has ended",
-        "login, subscribe, unsubscribe, open, commit, spill, adopt, close, hold, redrive, send, lease, requeue, end",
+        "login, subscribe, unsubscribe, open, commit, spill, adopt, inherit, close, hold, redrive, send, lease, requeue,"
+        " end",
         "each start",
         "A reliable session.",
     ),

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import socket
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -52,6 +53,19 @@ class Owner:
         return bool(self.machine) and self.machine == _machine() and not _lives(self.pid, self.started)
 
 
+class Membership(NamedTuple):
+    """What a server tells that shares its store with others."""
+
+    tag: str
+    """What the `clientId`s of its sessions end with."""
+    link: str
+    """Where other nodes reach it."""
+
+
+ALONE: Final = Membership("", "")
+"""The server shares its store with no other."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """Another server has a lease."""
@@ -69,13 +83,20 @@ def this_process(node: str, *, has_directory: bool) -> Owner:
 
 
 def claim(
-    k: Keys, token: str, node_name: str, owner: Owner, lasts_ms: int, dead: Iterable[str] = ()
+    k: Keys,
+    token: str,
+    node_name: str,
+    owner: Owner,
+    lasts_ms: int,
+    dead: Iterable[str] = (),
+    membership: Membership = ALONE,
 ) -> Step[LogId | Claimed]:
     """Register a starting server under a token that no server had before, unless another server has a lease; those of `dead`
     tokens do not count. Returns the newest log id, its cursor until it adopts sessions that are further behind; or whose lease
-    it was. `lasts_ms` 0: it has no lease, and asks for none."""
-    keys = (k.last, k.nodes, k.node(token), k.epoch, k.lease(token))
-    return Step("boot", keys, (token, node_name, k.base, lasts_ms, orjson.dumps(asdict(owner)), *dead), _claimed)
+    it was; a node counts no leases of other nodes. `lasts_ms` 0: it has no lease, and asks for none."""
+    keys = (k.last, k.nodes, k.node(token), k.epoch, k.lease(token), k.tags, k.secret)
+    fixed = (token, node_name, k.base, lasts_ms, orjson.dumps(asdict(owner)))
+    return Step("boot", keys, (*fixed, *membership, secrets.token_hex(32), *dead), _claimed)
 
 
 def renew(k: Keys, token: str, owner: Owner, lasts_ms: int) -> Step[None]:
@@ -106,10 +127,11 @@ def adopt(k: Keys, token: str, count: int) -> Step[list[SessionRecord]]:
     repeated after an unknown outcome, because the sessions that it took would be unknown: start again under another token.
     Raises Fenced if the server has been superseded itself.
     """
-    return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count, BATCH_BLOCK), _adopted)
+    return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count, BATCH_BLOCK), adopted)
 
 
-def _adopted(answer: Any) -> list[SessionRecord]:
+def adopted(answer: Any) -> list[SessionRecord]:
+    """Return the sessions of an answer that has for each its name, `at`, `batch`, and the record as HGETALL gives it."""
     flat = iter(answer)
     return [
         filled(SessionRecord(SessionName(name.decode()), {}, LogId(int(at)), int(batch)), record)

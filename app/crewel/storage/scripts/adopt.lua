@@ -14,7 +14,7 @@
 -- KEYS[1]  nodes
 -- KEYS[2]  node:<token>, the server that adopts
 -- KEYS[3]  own:<token>
--- ARGV[1]  what all keys begin with; node:, own: and s: of the others are built from it
+-- ARGV[1]  what all keys begin with; node:, left:, own: and s: of the others are built from it
 -- ARGV[2]  token
 -- ARGV[3]  sessions to move at most; fewer are moved if they are large
 -- ARGV[4]  size of a block of batch numbers
@@ -24,50 +24,7 @@ local portion, most_fields = 50, 100000
 local call = redis.call
 local answer, moved, fields = {}, 0, 0
 
--- The record less what lies beyond the session's cursor, which is deleted.
-local function retracted(key, record, at)
-  local left = {}
-  for place = 1, #record, 2 do
-    local id = string.match(record[place], '^o:(%d+)$')
-    if id and tonumber(id) > tonumber(at) then
-      call('HDEL', key, record[place])
-    else
-      left[#left + 1] = record[place]
-      left[#left + 1] = record[place + 1]
-    end
-  end
-  return left
-end
-
--- Makes this server the owner of a session of the other one.
-local function adopt(name, other, cursor, is_half_written)
-  local key = base .. 's:' .. name
-  local record = call('HGETALL', key)
-  local owner, at, batch = nil, cursor, 0
-  for place = 1, #record, 2 do
-    local field = record[place]
-    if field == 'owner' then
-      owner = record[place + 1]
-    elseif field == 'at' then
-      at = record[place + 1]
-    elseif field == 'batch' then
-      batch = record[place + 1]
-    end
-  end
-  if owner ~= other then
-    call('SREM', own, name)
-    return
-  end
-  if is_half_written then
-    record = retracted(key, record, at)
-  end
-  batch = string.format('%.0f', batch + block)
-  call('HSET', key, 'owner', token, 'at', at, 'batch', batch)
-  local next = #answer + 1
-  answer[next], answer[next + 1], answer[next + 2], answer[next + 3] = name, at, batch, record
-  moved = moved + 1
-  fields = fields + #record
-end
+-- include shared/adopting.lua
 
 if call('EXISTS', node) == 0 then
   return 'fenced'
@@ -76,6 +33,9 @@ end
 for _, other in ipairs(call('SMEMBERS', nodes)) do
   if other ~= token then
     local former = base .. 'node:' .. other
+    if call('EXISTS', former) == 0 then
+      former = base .. 'left:' .. other  -- its heir has died, too
+    end
     local left = base .. 'own:' .. other
     local cursor, low, seq, opening = unpack(call('HMGET', former, 'cursor', 'low', 'seq', 'opening'))
     cursor, low = cursor or '0', low or '0'

@@ -7,7 +7,7 @@
 -- KEYS[1]  node:<token>, the server that asks
 -- KEYS[2]  nodes
 -- KEYS[3]  log
--- ARGV[1]  what all keys begin with; node: of the others is built from it
+-- ARGV[1]  what all keys begin with; node: and left: of the others are built from it
 local node, nodes, log = KEYS[1], KEYS[2], KEYS[3]
 local base = ARGV[1]
 
@@ -16,7 +16,8 @@ if not lowest then
   return 'fenced'
 end
 for _, token in ipairs(redis.call('SMEMBERS', nodes)) do
-  local low = tonumber(redis.call('HGET', base .. 'node:' .. token, 'low') or 0)
+  local low = redis.call('HGET', base .. 'node:' .. token, 'low') or redis.call('HGET', base .. 'left:' .. token, 'low')
+  low = tonumber(low or 0)
   lowest = math.min(lowest, low)
 end
 return redis.call('XTRIM', log, 'MINID', string.format('%.0f-0', lowest + 1))

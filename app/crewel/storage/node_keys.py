@@ -1,0 +1,86 @@
+"""What the store knows of the servers that share it, or that have had it: the second part of the table in `keys`."""
+
+from typing import Final
+
+from crewel.storage.keys import Key
+
+_EVER: Final = "no limit"
+
+NODE_KEYS: Final = (
+    Key(
+        "epoch",
+        "string",
+        "a whole number",
+        _EVER,
+        "boot",
+        "a server that the store no longer knows",
+        "Counter of server starts: a server that finds a later one than its own has been superseded.",
+    ),
+    Key(
+        "nodes",
+        "set",
+        "tokens",
+        _EVER,
+        "boot, adopt, release",
+        "adopt, inherit, members, trim",
+        "The servers that own data here.",
+    ),
+    Key(
+        "tags",
+        "hash",
+        "tag: token of the node that has the sessions whose `clientId` ends with it",
+        _EVER,
+        "boot, inherit",
+        "members",
+        "Which node a request belongs to.",
+    ),
+    Key(
+        "secret",
+        "string",
+        "64 hexadecimal characters",
+        _EVER,
+        "boot",
+        "each node",
+        "Nodes prove to each other that they know it.",
+    ),
+    Key(
+        "node:<token>",
+        "hash",
+        "`name`; `cursor` log id up to which it has consumed the log; `low` log id up to which none of its sessions"
+        " needs anything; `seq` number of its last commit; `opening`, `opened` a commit that is written in parts,"
+        " and the number of parts; `since` microseconds of its start; `epoch` the number of its start; of a node also"
+        " `tag`, `link` (its address for other nodes) and `process` (as in `lease:<token>`)",
+        "until all its sessions are adopted",
+        "boot, open, commit, adopt, inherit",
+        "all, to detect that this server has been superseded; trim, members",
+        "One run of a server. The token is random, new at each start.",
+    ),
+    Key(
+        "left:<token>",
+        "hash",
+        "as `node:<token>`, and `heir` token of the node that takes its sessions",
+        "until the heir has committed them",
+        "inherit, release, adopt",
+        "inherit, adopt, members, trim",
+        "A node that is dead: its record under another name, so that every step of it is refused.",
+    ),
+    Key(
+        "lease:<token>",
+        "string",
+        "the server's process, as JSON: `node`, `pid`, `host`, `machine`, `started`, `has_directory`",
+        "`cluster.lease_ms`, renewed while the server lives",
+        "boot, renew, inherit",
+        "boot, inherit, members",
+        "Lease of the server: while it exists, no other server takes the sessions.",
+    ),
+    Key(
+        "own:<token>",
+        "set",
+        "session names",
+        "as `node:<token>`",
+        "login, adopt, inherit, end",
+        "adopt, inherit, members",
+        "The sessions of that server.",
+    ),
+)
+"""The keys about servers."""

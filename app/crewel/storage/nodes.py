@@ -1,0 +1,106 @@
+"""The nodes that share a store: which there are, and how one inherits the sessions of a dead one.
+
+A node is dead when its lease has ended. Its heir renames its record before the first session moves, so that the store refuses
+every later step of it. The record then keeps the log for the sessions until the heir has them in a commit of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from crewel.delivery.records import BATCH_BLOCK, SessionRecord
+from crewel.storage.keys import Keys
+from crewel.storage.leases import Owner, adopted
+from crewel.storage.scripts import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node, as the store has it."""
+
+    token: str
+    name: str
+    tag: str
+    """What the `clientId`s of its own sessions end with; empty of a server that shares its store with no other."""
+    link: str
+    """Where other nodes reach it."""
+    process: Owner | None
+    lasts: float
+    """Seconds until its lease ends; 0 or less: it has ended."""
+    since: int
+    """Microseconds since 1970 of its start, by the store's clock."""
+    sessions: int
+    """How many sessions the store has of it."""
+    heir: str
+    """The token of the node that takes its sessions; empty while it has none."""
+
+    @property
+    def lives(self) -> bool:
+        """Whether its lease lasts, as far as the store knew then."""
+        return self.lasts > 0 and not self.heir
+
+
+class Members(NamedTuple):
+    """All nodes at one instant."""
+
+    nodes: dict[str, Node]
+    """By token."""
+    tags: Mapping[str, str]
+    """Tag -> token of the node that has the sessions with it."""
+
+
+class Slice(NamedTuple):
+    """Sessions that have come to an heir."""
+
+    finished: list[str]
+    """Dead nodes of which no session is left: `release` them after the next commit."""
+    records: list[SessionRecord]
+
+
+def members(k: Keys) -> Step[Members]:
+    """Return the nodes of the store."""
+    return Step("members", (k.nodes, k.tags), (k.base,), _members)
+
+
+def _members(answer: Any) -> Members:
+    flat = iter(answer[0])
+    tags = {tag.decode(): token.decode() for tag, token in zip(flat, flat, strict=True)}
+    nodes = {}
+    for token, name, tag, link, process, lasts_ms, since, sessions, heir in answer[1:]:
+        nodes[token.decode()] = Node(
+            token.decode(),
+            name.decode(),
+            tag.decode(),
+            link.decode(),
+            Owner(**orjson.loads(process)) if process else None,
+            lasts_ms / 1000,
+            int(since or 0),
+            sessions,
+            heir.decode(),
+        )
+    return Members(nodes, tags)
+
+
+def inherit(k: Keys, token: str, count: int, dead: Iterable[str] = ()) -> Step[Slice]:
+    """Take over sessions of dead nodes, at most so many. The leases of those in `dead` do not count. An empty slice, with
+    nothing finished: there is nothing to inherit.
+
+    Must not be repeated after an unknown outcome, because the sessions that it took would be unknown: start again under
+    another token. Raises Fenced if this node is dead itself.
+    """
+    keys = (k.nodes, k.node(token), k.own(token), k.tags)
+    return Step("inherit", keys, (k.base, token, count, BATCH_BLOCK, *dead), _slice)
+
+
+def _slice(answer: Any) -> Slice:
+    finished, moved = answer
+    return Slice([each.decode() for each in finished], adopted(moved))
+
+
+def release(k: Keys, token: str, finished: Iterable[str]) -> Step[int]:
+    """Forget these dead nodes, whose sessions all are in a commit of this one; returns how many. Raises Fenced."""
+    return Step("release", (k.nodes, k.node(token)), (k.base, token, *finished), int)
