@@ -8,6 +8,8 @@ STAMPS := .cache/stamps
 PURE   := tests/bayeux tests/delivery tests/limits tests/qos tests/topics
 TESTERS ?= 2
 PARALLEL := --numprocesses $(TESTERS) --dist worksteal
+# Servers, browsers and Java share the machine with much else. What passes only in a later try is listed at the end of the run.
+TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
 # Whole jobs of Spark take minutes each: `make faults` runs them.
 LONG   := tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py tests/faults/test_pipeline_killed.py
 
@@ -45,17 +47,17 @@ test-unit: $(PYTHON_READY)
 	$(BIN)/pytest --quiet -m unit
 
 test-store: $(PYTHON_READY)  ## Run the tests of the store
-	$(BIN)/pytest $(PARALLEL) -m store
+	$(BIN)/pytest $(PARALLEL) $(TRIES) -m store
 
 test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY)  ## Run the tests of whole servers, also with other clients
-	$(BIN)/pytest $(PARALLEL) -m server $(LONG:%=--ignore %)
+	$(BIN)/pytest $(PARALLEL) $(TRIES) -m server $(LONG:%=--ignore %)
 
 test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Run the tests in a browser
-	$(BIN)/pytest $(PARALLEL) -m browser
+	$(BIN)/pytest $(PARALLEL) $(TRIES) -m browser
 
 test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipeline, and run its tests
 	$(BIN)/mypy
-	$(BIN)/pytest -m pipeline $(LONG:%=--ignore %)
+	$(BIN)/pytest $(TRIES) -m pipeline $(LONG:%=--ignore %)
 
 faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
 	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py $(LONG) --timeout 1500 -s

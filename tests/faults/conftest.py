@@ -68,7 +68,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
     if report.failed:
         _outcomes[report.nodeid] = "FAILED: " + (str(report.longrepr).strip().splitlines() or ["?"])[-1]
-    elif report.when == "call":
+    elif report.passed and report.when == "call":
         _outcomes[report.nodeid] = "passed"
 
 
