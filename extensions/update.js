@@ -17,6 +17,7 @@ import {Ledger} from "./update-ledger.js";
 const SERVICE = "/service/update";
 const COLLECT_MS = 10; // a moment in which statuses gather, so that many travel in one message
 const RETRY_MS = 1000;
+const LONGEST_RETRY_MS = 8000;
 const DEAD_MESSAGE = "user.update.deadMessage";
 const ERASED = "ERASED";
 const REPLIES = "/ret/";
@@ -39,6 +40,8 @@ export class UpdateExtension {
     #isGranted = false;
     #heldConnect = null; // the id of the connect that is on its way or held
     #isTelling = false;
+    #refusals = 0; // of statuses in a row
+    #refused = new Set(); // the errors that the console has
     #isScheduled = false;
     #isComplaining = false; // of a promise, which is on record already
 
@@ -125,6 +128,8 @@ export class UpdateExtension {
             this.#connected(message);
         } else if (message.channel === "/meta/subscribe" && message.id === undefined && !message.successful) {
             return this.#ended(message);
+        } else if (message.channel === SERVICE && message.successful === false) {
+            this.#complainOfRefusal(message);
         } else if (this.#isGranted && message.data !== undefined && typeof message.ext?.update?.id === "string") {
             return this.#delivered(message);
         }
@@ -313,13 +318,21 @@ export class UpdateExtension {
     #told(ledger, carrier, reply) {
         this.#isTelling = false;
         if (reply.successful) {
+            this.#refusals = 0;
             this.#confirmed(ledger, carrier, reply);
             this.#changed();
             return;
         }
         ledger.statuses.release(carrier);
-        if (reply.failure) {
-            this.#cometd.setTimeout(() => this.#tell(), RETRY_MS); // unless a connect takes them before
+        const wait = reply.failure ? RETRY_MS : Math.min(RETRY_MS * 2 ** this.#refusals++, LONGEST_RETRY_MS);
+        this.#cometd.setTimeout(() => this.#tell(), wait); // unless a connect takes them before
+    }
+
+    /** A refusal has a reason that lasts, such as a policy: the page's author must see it, but once. */
+    #complainOfRefusal({error}) {
+        if (!this.#refused.has(error)) {
+            this.#refused.add(error);
+            console.error(`update: the server refuses statuses (${error}); those that no connect takes are lost when the page goes`);
         }
     }
 

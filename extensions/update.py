@@ -34,6 +34,7 @@ class UpdateExtension(Extension):
         self._port.offer_statuses(self._read)
         self._rejected: WeakKeyDictionary[Session, list[Fields]] = WeakKeyDictionary()
         broker.registry.answers[SERVICE] = self._answer
+        broker.guard.admit(SERVICE)
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Take the statuses that a connect carries. Of a session that acknowledges, the port asks for them, before the

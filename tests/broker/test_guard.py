@@ -200,6 +200,20 @@ class TestChannelsForOperators:
         assert client.publish("/service/secret", 1)["successful"] is False
 
 
+class TestServicesOfTheServer:
+    @pytest.mark.parametrize("name", ["/service/get", "/service/erase"])
+    def test_they_are_there_for_all_sessions_whose_token_holds(self, make_world: MakeWorld, name: str) -> None:
+        rules = Service("rules")
+        rules.authorizer("/service/**")(lambda *question: Deny("closed"))
+        client = Client(make_world(services=[policy(publish=False), rules]))
+        client.handshake()
+        data = {"channel": "/a"}
+        assert client.publish("/service/other", data)["error"].startswith("403:")
+        assert client.publish(name, data)["successful"] is True
+        client.session.grants = Grants(expires_at=1.0)
+        assert client.publish(name, data)["error"] == "403:token_expired:publish_denied"
+
+
 def detailed(answer: Answer) -> Service:
     """A policy that grants publishes, and answers so whether one may configure a topic."""
 

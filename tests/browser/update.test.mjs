@@ -366,6 +366,22 @@ test("statuses of a publish that was not answered go again, after a moment or wi
     assert.deepEqual(await deliver(page), [ok("1")]);
 });
 
+test("statuses that the server refuses are complained of, once, and go again", async (context) => {
+    const {mock: complaints} = context.mock.method(console, "error", () => {});
+    const page = await open();
+    const work = later();
+    page.cometd.subscribe("/a", () => work.promise);
+    await deliver(page, delivery("1"));
+    work.resolve();
+    const refusal = {successful: false, error: "403:denied_by_security_policy:publish_denied"};
+    (await page.told()).reply(refusal);
+    const again = await page.told();
+    assert.deepEqual(again.message.data, [ok("1")]);
+    again.reply(refusal);
+    assert.deepEqual(complaints.calls.map(({arguments: [text]}) => text.includes(refusal.error)), [true]);
+    assert.deepEqual(await deliver(page), [ok("1")]);
+});
+
 test("what the server did not take is told, and not told it again", async () => {
     const rejected = [];
     const page = await open({options: {onRejected: (status) => rejected.push(status)}});

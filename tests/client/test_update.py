@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Client, Message, Overflow, Subscription
+from crewel.client import Client, Message, Overflow, Subscription, settle
 from crewel.client.errors import INTERNAL_ERROR, NoReplyError
 from crewel.client.extension import AckExtension
 from crewel.client.router import Router
@@ -139,9 +139,41 @@ async def test_what_was_not_answered_goes_again() -> None:
         told, answer = await world.told()
         assert told == ok("2")
         answer.set_result([{"channel": "/service/update", "successful": False}])
-        assert await world.quiet()  # it would be refused again
+        assert await world.quiet()  # not at once
         world.answer()
         assert world.connect() == ok("2")
+
+
+async def test_statuses_that_the_server_refuses_are_logged_and_go_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settle, "_RETRY_S", 0.001)
+    refused = {
+        "channel": "/service/update",
+        "successful": False,
+        "error": "403:denied_by_security_policy:publish_denied",
+    }
+    async with World() as world:
+        part = world.deliver("1")
+        world.connect()
+        part.settle()
+        for _ in range(3):
+            told, answer = await world.told()
+            assert told == ok("1")
+            answer.set_result([refused])
+        told, answer = await world.told()
+        answer.set_result(ANSWERED)
+        assert await world.quiet()
+    assert caplog.text.count("403:denied_by_security_policy:publish_denied") == 3
+
+
+def test_the_last_statuses_that_the_server_refuses_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    gone = [{"channel": "/meta/disconnect", "successful": True}]
+    update = UpdateExtension()
+    update.report_refused([*ANSWERED, *gone])
+    assert not caplog.records
+    update.report_refused([{"channel": "/service/update", "successful": False, "error": "403::no"}, *gone])
+    assert "403::no" in caplog.text
 
 
 async def test_what_the_server_did_not_take_is_told_to_the_application(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from crewel.client import Client as PythonClient
 from tests.functional.bayeux import Client, Message, data
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import SocketClient
 from tests.functional.people import DENIED, IDENTICAL, Person, refusal
+from tests.functional.topic import read
 from tests.functional.wire import until
 from tests.security.issuer import SECRET, key_set, rsa_key, secret_file, signed
 from tests.server_process import Server
@@ -148,6 +151,41 @@ def test_what_goes_beyond_publish_and_subscribe_wants_a_claim_of_its_own(
     person = Person(server).be("joe/2", token=signed(**{claim: [granted]}))
     reply = person.send(person.message(channel, **fields))[0]
     assert reply["successful"] is True, reply
+
+
+@one_lane
+def test_no_grant_is_needed_for_the_statuses_of_the_session(guarded: Callable[..., Server]) -> None:
+    """What a client settles while its connect is held, and before it leaves, is published."""
+    server = guarded()
+
+    async def hear(count: int) -> list[tuple[Any, bool]]:
+        token = signed(publish=[])
+        heard = []
+        async with PythonClient(server.url, name="joe/1", token=token, persistent=True, update=True, leave=True) as joe:
+            messages = await joe.subscribe("/chat/demo")
+            ann = Person(server).be("ann/1", token=signed(sub="ann"))
+            for number in range(count):
+                ann.publish("/chat/demo", number, ext={"publish": {"persistent": True}})
+                message = await anext(messages)
+                heard.append((message.data, message.redeliver > 0))
+                message.settle()
+        return heard
+
+    assert asyncio.run(hear(3)) == [(0, False), (1, False), (2, False)]
+    assert asyncio.run(hear(1)) == [(0, False)]
+
+
+@one_lane
+def test_a_history_is_read_by_those_who_may_subscribe(guarded: Callable[..., Server]) -> None:
+    server = guarded()
+    owner = Person(server).be("joe/1", token=signed(configure=["/chat/demo"]))
+    assert owner.send(owner.message("/chat/demo", data=1, ext=HISTORY))[0]["successful"] is True
+    reader = Person(server).be("ann/1", token=signed(sub="ann", publish=[]))
+    assert data(read(reader, "/chat/demo")) == [1]
+    stranger = Person(server).be("eve/1", token=signed(sub="eve", subscribe=["/other"], publish=[]))
+    answer = stranger.send(stranger.message("/service/get", data={"channel": "/chat/demo"}))
+    (result,) = [each for each in answer if "data" in each] or stranger.take_all()
+    assert result["successful"] is False
 
 
 @one_lane

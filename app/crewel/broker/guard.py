@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 NOT_AUTHORIZED: Final = "user.security.authorization.notAuthorized"
 """Why a session of no operator is refused what is for operators."""
+_EXPIRED: Final = "token_expired"
 
 _Question = Callable[[Session, Channel, Message], Answer]
 
@@ -45,6 +46,7 @@ class Guard:
         self.policy: SecurityPolicy = OpenPolicy()
         self._authorizers: dict[str, list[Authorizer]] = {}
         self._for_operators: set[str] = set()
+        self._for_sessions: set[str] = set()
 
     def authorize(self, pattern: str, authorizer: Authorizer) -> None:
         """Ask this authoriser about every channel that the pattern matches."""
@@ -54,6 +56,11 @@ class Guard:
         """Let only operators publish to this channel, whatever the policy grants."""
         self._for_operators.add(name)
         self._authorizers.setdefault(name, [])  # so that the channel is not an open one
+
+    def admit(self, name: str) -> None:
+        """Let all sessions publish to this service of the server, whatever the policy grants and authorisers say: it is about
+        the session alone, as a connect is, or asks for the rights to the channel that it is asked about."""
+        self._for_sessions.add(name)
 
     @property
     def admits_everybody(self) -> bool:
@@ -134,6 +141,8 @@ class Guard:
             return None if _is_reply_for(session, channel, operation) else DENIED_BY_POLICY
         if channel.name in self._for_operators:
             return None if _is_operator(session) else NOT_AUTHORIZED
+        if channel.name in self._for_sessions and operation is Operation.PUBLISH:
+            return _EXPIRED if _has_expired(session) else None
         try:
             answer = question(session, channel, message)
             if answer is not GRANTED:
@@ -169,7 +178,11 @@ def _is_reply_for(session: Session, channel: Channel, operation: Operation) -> b
 
 def _is_operator(session: Session) -> bool:
     """Whether the session has shown that it is an operator's, and its token still holds."""
-    return session.is_operator and (session.grants is None or not session.grants.has_expired(time()))
+    return session.is_operator and not _has_expired(session)
+
+
+def _has_expired(session: Session) -> bool:
+    return session.grants is not None and session.grants.has_expired(time())
 
 
 def _refusal(answer: Any) -> Refusal | None:

@@ -291,6 +291,8 @@ class Parts:
         self.registry.calls[GET_SERVICE] = GetService(
             runtime.settings, self.histories, self.permissions, outbound, dispatchers
         ).get
+        for service in (ERASE_SERVICE, GET_SERVICE):
+            self.guard.admit(service)
 
     def _make_logins(self, host: Host) -> None:
         claims = NameClaims(self.runtime, self.names, self.times, self.table)

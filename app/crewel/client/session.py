@@ -113,7 +113,7 @@ class Session:
             return
         with suppress(ClientError, TimeoutError):
             async with asyncio.timeout(timeout):
-                await self.connection.exchange(messages, timeout)
+                self.connection.update.report_refused(await self.connection.exchange(messages, timeout))
 
     async def _release(self) -> None:
         for task in self._tasks:

@@ -38,6 +38,7 @@ _ROOM: Final = 16_384
 _COLLECT_S: Final = 0.01
 """A moment in which statuses gather."""
 _RETRY_S: Final = 1.0
+_LONGEST_RETRY_S: Final = 8.0
 Exchange = Callable[[list[Fields]], Awaitable[list[Fields]]]
 """Sends messages in one payload; their replies. Raises ClientError."""
 
@@ -195,6 +196,7 @@ class UpdateExtension(Extension):
         self._on_rejected = on_rejected
         self._has_unsent, self._settled = asyncio.Event(), asyncio.Event()
         self._connect: str | None = None
+        self._refusals = 0  # of statuses in a row
         self._ledger = self._new_ledger()
 
     def _new_ledger(self) -> Ledger:
@@ -310,15 +312,25 @@ class UpdateExtension(Extension):
         except ClientError as error:
             log.info("statuses were not answered, they go again: %s", error)
             ledger.statuses.release(request)
-            await asyncio.sleep(_RETRY_S)
-            self._has_unsent.set()
+            await self._try_again(_RETRY_S)
             return
         except BaseException:
             ledger.statuses.release(request)  # cancelled: the disconnect takes them along
             raise
         self._answered(ledger, request, reply)
-        if is_successful(reply) and ledger.statuses.are_waiting:
+        if not is_successful(reply):
+            log.warning("the server refused statuses, they go with the next connect, or again: %s", reply.get("error"))
+            wait = min(_RETRY_S * 2**self._refusals, _LONGEST_RETRY_S)
+            self._refusals += 1
+            await self._try_again(wait)
+            return
+        self._refusals = 0
+        if ledger.statuses.are_waiting:
             self._has_unsent.set()
+
+    async def _try_again(self, wait: float) -> None:
+        await asyncio.sleep(wait)
+        self._has_unsent.set()
 
     def final_statuses(self) -> list[Fields]:
         """What is to be published before the disconnect."""
@@ -326,3 +338,10 @@ class UpdateExtension(Extension):
         while self.is_granted and (taken := self._ledger.statuses.take("disconnect", _ROOM)):
             messages.append({"channel": SERVICE, "data": taken})
         return messages
+
+    def report_refused(self, replies: list[Fields]) -> None:
+        """Log which of the last statuses the server did not take. It delivers those messages again, or makes dead letters of
+        them."""
+        for reply in replies:
+            if reply.get("channel") == SERVICE and not is_successful(reply):
+                log.error("the server refused the last statuses of the session: %s", reply.get("error"))
