@@ -231,12 +231,20 @@ async def listening(
     settings: Settings, services: Iterable[Service], lost_store: Callable[[], None]
 ) -> AsyncIterator[str]:
     """A server that listens; the value is its Bayeux URL. `lost_store` is called when another server has taken the store."""
+    app = build(settings, services)
+    app[BROKER].on_store_lost.append(lost_store)
+    async with listening_with(app) as url:
+        yield url
+
+
+@asynccontextmanager
+async def listening_with(app: web.Application) -> AsyncIterator[str]:
+    """The same with an application to which `attach` has added Crewel: `build` makes one, and others bring more paths."""
+    settings = app[BROKER].settings
     tls = _tls(settings)
     http = settings.http
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        app = build(settings, services)
-        app[BROKER].on_store_lost.append(lost_store)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
         by_aiohttp = partial(_connection, runner, http, loop, app[ENDPOINT].caps)
         connect: Callable[[], asyncio.Protocol] = by_aiohttp

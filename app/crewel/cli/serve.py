@@ -12,6 +12,9 @@ from crewel.cli.bayeux_client import Config, Overrides
 from crewel.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crewel.broker.services import Service
     from crewel.settings import Settings
 
 
@@ -26,6 +29,15 @@ def serve(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Take over the store even from a server that is alive, which then ends.")
     ] = False,
+    ephemeral: Annotated[
+        bool,
+        typer.Option(
+            "--ephemeral",
+            help="For tests: serve on a free port with an empty store in a temporary directory, which is removed in the"
+            " end. Prints also `control URL`, an address that publishes, moves the clock, kills and restarts the server.",
+        ),
+    ] = False,
+    control_port: Annotated[int, typer.Option(help="With --ephemeral: port of the control address; 0 picks one.")] = 0,
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
@@ -36,20 +48,45 @@ def serve(
     options = [f"{name}={value}" for name, value in given.items() if value is not None]
     if take_over:
         options.append("storage.take_over=true")
+    if ephemeral:
+        _run_ephemeral(partial(load, config), [*(overrides or ()), *options], service or [], control_port)
+        return
     settings = load(config, [*(overrides or ()), *options])
     _refuse_open_to_all(settings)
     _run(settings, service or [])
+
+
+def _run_ephemeral(
+    load: "Callable[[list[str]], Settings]", overrides: list[str], modules: list[str], control_port: int
+) -> None:
+    """Serve with a data directory that is removed in the end. What the caller sets replaces what tests usually want."""
+    import asyncio
+    from tempfile import TemporaryDirectory
+
+    from crewel import logs
+    from crewel.testing.instance import ADMIN_TOKEN
+    from crewel.testing.process import serve_ephemeral
+
+    with TemporaryDirectory(prefix="crewel-") as directory:
+        usual = {"http.port": 0, "http.demos": False, "storage.data_dir": directory, "admin.token": ADMIN_TOKEN}
+        settings = load([*(f"{name}={value}" for name, value in usual.items()), *overrides])
+        _refuse_open_to_all(settings)
+        logs.configure(settings)
+        asyncio.run(serve_ephemeral(settings, _services(modules), control_port, _ready_for_tests))
+
+
+def _ready_for_tests(url: str, control: str) -> None:
+    print("control", control)
+    print("ready", url, flush=True)
 
 
 def _run(settings: "Settings", modules: list[str]) -> None:
     import uvloop
 
     from crewel import logs, server
-    from crewel.broker.services import load_services
 
     logs.configure(settings)
-    sys.path.insert(0, str(Path.cwd()))  # where people have their services; `python -m` does the same
-    services = load_services(modules)
+    services = _services(modules)
     try:
         uvloop.run(server.serve(settings, services, partial(_ready, settings)))
     except OSError as error:
@@ -57,6 +94,13 @@ def _run(settings: "Settings", modules: list[str]) -> None:
         # Its own text repeats the address.
         why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror or error
         raise SettingsError(f"cannot serve on {address}: {why}") from None
+
+
+def _services(modules: list[str]) -> "list[Service]":
+    from crewel.broker.services import load_services
+
+    sys.path.insert(0, str(Path.cwd()))  # where people have their services; `python -m` does the same
+    return load_services(modules)
 
 
 def _ready(settings: "Settings", url: str) -> None:

@@ -92,6 +92,12 @@ class Store:
         if self._embedded is not None:
             await self._embedded.close()
 
+    def cut(self) -> None:
+        """Send nothing from now on, as if the process were killed: what was sent and not answered is uncertain. `close` is to
+        follow."""
+        self._is_ending, self.is_up = True, False
+        self._writer.disconnect("the server was cut off")
+
     async def run(self, steps: Sequence[Step[Any]]) -> list[Any]:
         """Do the steps in order and return one result each: what its `parse` makes of the answer, or a StoreError.
 

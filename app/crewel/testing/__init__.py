@@ -1,0 +1,38 @@
+"""Crewel servers for tests: `async with serving() as server:`, `with serving_in_thread() as server:`, and pytest's fixtures
+`crewel`, `crewel_client` and `salesforce`, which come with the wheel.
+
+A server runs in a thread of this process, on a free port, and its clock can be moved ahead.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crewel.testing.client import TestClient as TestClient
+    from crewel.testing.clock import VirtualLoop as VirtualLoop
+    from crewel.testing.facades import AsyncServer as AsyncServer
+    from crewel.testing.facades import Server as Server
+    from crewel.testing.facades import serving as serving
+    from crewel.testing.facades import serving_in_thread as serving_in_thread
+    from crewel.testing.instance import ConnectedClient as ConnectedClient
+    from crewel.testing.instance import State as State
+    from crewel.testing.loop_thread import LoopThread as LoopThread
+
+_HOMES = {
+    "AsyncServer": "facades",
+    "ConnectedClient": "instance",
+    "LoopThread": "loop_thread",
+    "Server": "facades",
+    "State": "instance",
+    "TestClient": "client",
+    "VirtualLoop": "clock",
+    "serving": "facades",
+    "serving_in_thread": "facades",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: pytest loads the plugin in every run, also in those without a server."""
+    if name in _HOMES:
+        return getattr(import_module(f"crewel.testing.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'crewel.testing' has no attribute {name!r}")

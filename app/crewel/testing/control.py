@@ -1,0 +1,116 @@
+"""The control address of a server under test: the methods of `AsyncServer` over HTTP, for tests in other languages.
+
+`ROUTES` is all there is. A request has a JSON object, and gets one; what goes wrong is `{"error": …}` with 400, 404 or 409.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from crewel.errors import CrewelError
+from crewel.testing.facades import AsyncServer, Condition
+
+Answer = Awaitable[Mapping[str, Any]]
+Handler = Callable[[Any, dict[str, Any]], Answer]
+
+
+async def _health(server: AsyncServer[Any], _: dict[str, Any]) -> Mapping[str, Any]:
+    return {"up": server.is_up, "url": server.url}
+
+
+async def _state(server: AsyncServer[Any], _: dict[str, Any]) -> Mapping[str, Any]:
+    return (await server.state()).as_json()
+
+
+async def _publish(server: AsyncServer[Any], asked: dict[str, Any]) -> Mapping[str, Any]:
+    channel, data = asked.pop("channel"), asked.pop("data", None)
+    return {"id": await server.publish(channel, data, **asked)}
+
+
+async def _wait(server: AsyncServer[Any], asked: dict[str, Any]) -> Mapping[str, Any]:
+    return (await server.wait_for(_condition(asked), asked.get("timeout_ms", 10_000) / 1000)).as_json()
+
+
+def _condition(asked: Mapping[str, Any]) -> Condition:
+    if "channel" in asked:
+        channel, count = asked["channel"], asked.get("subscribers", 1)
+        return lambda state: state.subscribers(channel) == count
+    connected = asked["connected"]
+    return lambda state: state.connected == connected
+
+
+async def _clock(server: AsyncServer[Any], asked: dict[str, Any]) -> Mapping[str, Any]:
+    await server.advance(asked["advance"], keep_up=asked.get("keep_up", True))
+    return await _state(server, {})
+
+
+async def _letters(server: AsyncServer[Any], _: dict[str, Any]) -> Mapping[str, Any]:
+    return {"letters": [letter.as_json() for letter in await server.letters()]}
+
+
+async def _kill(server: AsyncServer[Any], _: dict[str, Any]) -> Mapping[str, Any]:
+    await server.kill()
+    return await _health(server, {})
+
+
+async def _restart(server: AsyncServer[Any], _: dict[str, Any]) -> Mapping[str, Any]:
+    await server.restart()
+    return await _health(server, {})
+
+
+Routes = Mapping[tuple[str, str], Handler]
+
+ROUTES: Final[Routes] = {
+    ("GET", "/health"): _health,
+    ("GET", "/state"): _state,
+    ("POST", "/publish"): _publish,
+    ("POST", "/wait"): _wait,
+    ("POST", "/clock"): _clock,
+    ("GET", "/letters"): _letters,
+    ("POST", "/kill"): _kill,
+    ("POST", "/restart"): _restart,
+}
+"""Method and path, and what answers."""
+
+
+def control_app(controlled: Any, routes: Routes = ROUTES) -> web.Application:
+    """The application of the control address."""
+    app = web.Application()
+    for (method, path), handler in routes.items():
+        app.router.add_route(method, path, _answering(controlled, handler))
+    return app
+
+
+def _answering(controlled: Any, handler: Handler) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            body = await request.text()
+            asked = json.loads(body) if body.strip() else {}
+            if not isinstance(asked, dict):
+                raise TypeError("expected a JSON object")
+            return web.json_response(await handler(controlled, asked))
+        except AssertionError as error:
+            return _refused(409, str(error))
+        except KeyError as error:
+            return _refused(400, f"{error.args[0]} is missing")
+        except (ValueError, TypeError, CrewelError, RuntimeError) as error:
+            return _refused(400, str(error))
+
+    return answer
+
+
+def _refused(status: int, why: str) -> web.Response:
+    return web.json_response({"error": why}, status=status)
+
+
+async def serve_control(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, str]:
+    """Serve the control address; returns what is to be cleaned up in the end, and its URL. Raises OSError."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    shown = f"[{host}]" if ":" in host else host
+    return runner, f"http://{shown}:{runner.addresses[0][1]}"

@@ -1,0 +1,86 @@
+"""`crewel serve --ephemeral`: a server for tests in any language, and its control address."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.server
+
+
+class Ephemeral:
+    """One `crewel serve --ephemeral`."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "crewel", "serve", "--ephemeral", *arguments],
+            cwd=directory,
+            env={"PATH": "", "TMPDIR": str(directory)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        words = dict(self.process.stdout.readline().split(maxsplit=1) for _ in range(2))
+        assert set(words) == {"control", "ready"}, self.process.communicate()
+        self.control, self.url = words["control"].strip(), words["ready"].strip()
+
+    def call(self, path: str, **body: Any) -> Any:
+        data = json.dumps(body).encode() if body else None
+        method = "GET" if path in ("/health", "/state", "/letters") else "POST"
+        request = urllib.request.Request(self.control + path, data, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                return json.load(error) | {"status": error.code}
+
+    def end(self) -> str:
+        self.process.send_signal(signal.SIGTERM)
+        _, errors = self.process.communicate(timeout=30)
+        assert self.process.returncode == 0, errors
+        return errors
+
+
+@pytest.fixture
+def ephemeral(tmp_path: Path) -> Iterator[Ephemeral]:
+    server = Ephemeral(tmp_path)
+    yield server
+    if server.process.poll() is None:
+        server.end()
+
+
+def test_everything_is_reached_over_the_control_address(ephemeral: Ephemeral, tmp_path: Path) -> None:
+    assert ephemeral.call("/health") == {"up": True, "url": ephemeral.url}
+    assert ephemeral.call("/publish", channel="/orders", data={"no": 1}, persistent=True)["id"]
+    assert ephemeral.call("/letters") == {"letters": []}
+    assert ephemeral.call("/wait", connected=0)["clients"] == []
+    assert ephemeral.call("/wait", channel="/a", subscribers=1, timeout_ms=10)["status"] == 409
+    assert ephemeral.call("/clock", advance="30s")["now"] > 30
+    assert ephemeral.call("/kill")["up"] is False
+    assert ephemeral.call("/restart") == {"up": True, "url": ephemeral.url}
+    ephemeral.end()
+    assert not list(tmp_path.glob("crewel-*"))
+
+
+def test_what_cannot_be_done_is_answered_with_the_reason(ephemeral: Ephemeral) -> None:
+    assert ephemeral.call("/publish", data=1) == {"error": "channel is missing", "status": 400}
+    assert "'three hours' is not a duration" in ephemeral.call("/clock", advance="three hours")["error"]
+    assert "channel" in ephemeral.call("/publish", channel="no channel", data=1)["error"]
+    ephemeral.call("/kill")
+    assert "restart" in ephemeral.call("/state")["error"]
+
+
+def test_settings_are_set_as_for_any_server(tmp_path: Path) -> None:
+    server = Ephemeral(tmp_path, "--set", "storage.enabled=false", "--set", "bayeux.path=/bayeux")
+    assert server.url.endswith("/bayeux")
+    assert "no store" in server.call("/letters")["error"]
+    server.end()
