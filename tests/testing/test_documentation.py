@@ -1,0 +1,31 @@
+"""That the examples of docs/how-to/testing.md run."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.source import ROOT
+
+pytestmark = pytest.mark.server
+
+PAGE = (ROOT / "docs" / "how-to" / "testing.md").read_text("utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    tests = [example for example in EXAMPLES if "def test_" in example]
+    for number, example in enumerate(tests):
+        (tmp_path / f"test_{number}.py").write_text(example)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stdout
+    assert "4 passed" in ended.stdout
+
+
+def test_the_script_of_the_page_runs(tmp_path: Path) -> None:
+    (script,) = [example for example in EXAMPLES if "asyncio.run" in example]
+    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "hello\n0\n"), ended.stderr
