@@ -86,19 +86,20 @@ def attach(
     services: Iterable[Service] = (),
     *,
     mount: Iterable[str] = (),
+    extensions: Iterable[Extension] = (),
 ) -> Broker:
     """Serve Bayeux in this application, at `bayeux.path`, and return the broker. To be called while an event loop runs,
     before the application starts; the broker lives and ends with the application.
 
     `mount` names what else is served, of `MOUNTS`: `api` is `/api/publish`, `admin` is `/admin/api`, without which the
-    operators' commands find nothing; `health`, `metrics` and `extensions` are the paths below these names. Raises
-    SettingsError for an unknown name."""
+    operators' commands find nothing; `health`, `metrics` and `extensions` are the paths below these names. `extensions` come
+    after those of `bayeux.extensions`. Raises SettingsError for an unknown name."""
     settings = settings or Settings()
     mounted = list(mount)
     for name in mounted:
         if name not in MOUNTS:
             raise SettingsError(f"mount: there is no {name!r}; known are {', '.join(MOUNTS)}")
-    broker = Broker(settings, load_extensions(settings.bayeux.extensions))
+    broker = Broker(settings, [*load_extensions(settings.bayeux.extensions), *extensions])
     broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
     if settings.security.policy == "jwt":
         broker.set_policy(JwtPolicy(Tokens(settings.security), broker.admin.matches))

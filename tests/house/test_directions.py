@@ -20,6 +20,8 @@ MAY_NAME_THE_BROKER = {
     "crewel.extension",
     "crewel.pages",
     "crewel.server",
+    "crewel.mock.extension",  # this and the next are roots of their own: servers under test
+    "crewel.testing.instance",
 }
 OF_THE_OUTBOX = {"crewel.broker.session"}
 """Modules of that room which stand outside its package."""
