@@ -34,6 +34,10 @@ DECLARED = (
         "Topics that the server knows: channels that were published to, or that the store keeps.",
     ),
     Declared("crewel_connections", "gauge", "Open connections."),
+    Declared(
+        "crewel_nodes", "gauge", "Servers alive on the store, this one included; 0 if it shares its store with none."
+    ),
+    Declared("crewel_inherited_sessions_total", "counter", "Sessions taken over from nodes that died."),
     Declared("crewel_sockets", "gauge", "Open WebSockets."),
     Declared(
         "crewel_task_restarts_total",
@@ -160,6 +164,7 @@ class Metrics(Collector):
         self.limited: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
+        self.inherited_sessions = 0
         self.task_restarts: Counter[str] = Counter()
         self.descriptor_shortages = 0
         self._gauges: dict[str, Callable[[], float]] = {}

@@ -23,9 +23,12 @@ from crewel.admin.commands import answer_remote_calls
 from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
+from crewel.broker.node_tags import tag_of, tagged
 from crewel.broker.services import Service
+from crewel.broker.session import new_secret
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
+from crewel.nodes.registry import NodeRegistry
 from crewel.pages import STATIC, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy, Tokens
 from crewel.security.tokens import keep_token
@@ -164,10 +167,19 @@ async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
     await store.open()
     try:
         durability = await broker.make_durable(store)
+        if broker.settings.cluster.enabled:
+            _join_nodes(broker)
         yield
         await durability.close()
     finally:
         await store.close()
+
+
+def _join_nodes(broker: Broker) -> None:
+    """Be one of the servers that share the store."""
+    registry = NodeRegistry(broker.access, broker.durability, broker.metrics, broker.settings.cluster.lease_ms / 1000)
+    broker.inbound.new_id = lambda: tagged(new_secret(), tag_of(broker.access.token))
+    broker.supervisor.start("watch over the nodes", registry.run_forever)
 
 
 async def _drain(app: web.Application) -> None:

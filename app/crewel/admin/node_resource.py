@@ -8,6 +8,7 @@ import os
 from collections.abc import Coroutine
 from functools import partial
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from time import time
 from typing import Any, Final
@@ -21,7 +22,7 @@ from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError
 from crewel.settings.sources import change
 from crewel.settings.table import declared, rows
-from crewel.storage import dead_letters
+from crewel.storage import dead_letters, nodes
 from crewel.storage.dead_letters import DeadLetterFilter
 from crewel.storage.streams import alerts
 from crewel.topics.lifecycle import State
@@ -161,6 +162,27 @@ async def _alerts(ask: Ask) -> dict[str, Any]:
     return {"alerts": [{"session": each.session, **each.fields} for each in found if each.session in held]}
 
 
+async def _nodes(ask: Ask) -> dict[str, Any]:
+    """The servers of the store, as it has them at this instant."""
+    access = ask.admin.broker.access
+    if not access.has_store:
+        return {"nodes": []}
+    found = await access.writing.ask(nodes.members(access.keys))
+    return {
+        "nodes": [
+            {
+                "node": each.name,
+                "state": "ALIVE" if each.lives else "DEAD",
+                "own": each.token == access.token,
+                "sessions": each.sessions,
+                "since": each.since // 1000,
+                "process": "" if each.process is None else f"{each.process.pid} on {each.process.host}",
+            }
+            for each in sorted(found.nodes.values(), key=attrgetter("since"))
+        ]
+    }
+
+
 async def _settings(ask: Ask) -> dict[str, Any]:
     return {"settings": rows(ask.admin.broker.settings)}
 
@@ -177,6 +199,15 @@ async def _change_settings(ask: Ask) -> dict[str, Any]:
 
 
 NODE_ROUTES: Final = (
+    Route(
+        "GET",
+        "/nodes",
+        "List the servers that share the store.",
+        _nodes,
+        "`nodes`, a list, the oldest first. A node has `node` (its name), `state` (ALIVE, or DEAD while its sessions have not"
+        " all been taken over), `own` (whether it is the one that answers), `sessions` (how many it has in the store), `since`"
+        " (milliseconds since 1970) and `process`.",
+    ),
     Route(
         "GET",
         "/alerts",

@@ -87,7 +87,7 @@ RATE: Final = 0.1
 _MOST_AHEAD: Final = 86_400.0
 
 
-def _elapsed() -> float:
+def elapsed() -> float:
     """Seconds since the machine started, sleep included where the system counts it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
@@ -96,7 +96,7 @@ class Clock:
     """Called, it tells seconds since 1970, never fewer than before. `wall` is the machine's clock, `elapsed` one that cannot be
     set."""
 
-    def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] = _elapsed) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] = elapsed) -> None:
         self._wall = wall
         self._elapsed = elapsed
         self._looked_at = elapsed()

@@ -66,6 +66,8 @@ class Inbound:
         self._settings = self._runtime.settings
         self._loop = self._runtime.loop
         self._spawn = self._runtime.spawn
+        self.new_id = new_secret
+        """Makes the `clientId` of a session."""
 
     def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
         """Answer these elements through `peer.send`, at once; or, if something must be waited for, by the task returned."""
@@ -230,7 +232,7 @@ class Inbound:
         channel = message.channel
         session = exchange.session
         if channel.name == HANDSHAKE:
-            exchange.session = session = Session(self._host, new_secret(), exchange.peer)
+            exchange.session = session = Session(self._host, self.new_id(), exchange.peer)
         elif session is not None and session.id != message.fields.get("clientId"):
             session = None  # only the first message's session speaks in this payload
         pipe = self._outbound.pipe

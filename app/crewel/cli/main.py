@@ -15,6 +15,7 @@ from crewel.cli.admin_client import command
 from crewel.cli.backup import backup, restore
 from crewel.cli.cmd import cmd
 from crewel.cli.doctor import doctor
+from crewel.cli.nodes import nodes
 from crewel.cli.pub import pub
 from crewel.cli.reply import reply
 from crewel.cli.request import request
@@ -33,6 +34,7 @@ app = typer.Typer(
 for _command in (serve, doctor, backup, restore, pub, sub, request, reply):
     app.command(name=_command.__name__)(_command)
 command(app)(cmd)
+command(app)(nodes)
 for _group in (settings, sessions, topics, dead_letters):
     app.add_typer(_group.app)
 

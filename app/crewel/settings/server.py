@@ -278,6 +278,12 @@ class Settings(BaseSettings):
             raise ValueError("http.tls_cert and http.tls_key are needed together")
         return self
 
+    @model_validator(mode="after")
+    def _nodes_have_a_common_store(self) -> "Settings":
+        if self.cluster.enabled and not (self.storage.enabled and self.storage.url):
+            raise ValueError("cluster.enabled needs storage.url: the servers share that store")
+        return self
+
     def remember_sources(self, sources: Mapping[str, str]) -> None:
         """Keep where values came from, by dotted name; all others are defaults."""
         self._sources = sources

@@ -257,6 +257,11 @@ class Cluster(Group):
         ge=300,
         le=600000,
     )
+    enabled: bool = setting(
+        False,
+        "Whether this server shares its store with others that have this setting too. Experimental: docs/explanation/nodes.md"
+        " says what works. Needs storage.url.",
+    )
 
 
 def _host_name() -> str:

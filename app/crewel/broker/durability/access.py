@@ -64,6 +64,10 @@ class StoreAccess:
         self.keys = self.store.keys
         self.token = ""
         """Fences the steps of this server: the store refuses those of a server that another has replaced."""
+        self.is_shared = settings.cluster.enabled
+        """Whether other servers have sessions in this store too."""
+        self.link = ""
+        """Where they reach this one."""
         self.node = LogConsumer(LogId(0))
         self.low = LogId(0)
         """Nothing at or below this is needed by this node, by its last commit."""
@@ -152,6 +156,13 @@ class PendingPublish(Promise[Published]):
         """The message as the services of this server hear it, if any do."""
         self.qos = qos
         self.lazy = lazy
+
+
+async def _then(first: Awaitable[None], done: asyncio.Future[None]) -> None:
+    try:
+        await first
+    finally:
+        resolve(done, None)
 
 
 class _Request(Generic[T]):
@@ -244,6 +255,21 @@ class WriteQueue(Generic[T]):
         """Append nothing: the answer shows what has been appended without our knowing."""
         self._queue.append(Publishes(self._append, self._published))
         self._wake()
+
+    def look(self) -> asyncio.Future[None]:
+        """The same; the future is done when all has been taken that had been appended by then, or could not be."""
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def published(waiting: list[T], answer: Appended | StoreError) -> Awaitable[None] | None:
+            rest = self._published(waiting, answer)
+            if rest is not None:
+                return _then(rest, done)
+            resolve(done, None)
+            return None
+
+        self._queue.append(Publishes(self._append, published))
+        self._wake()
+        return done
 
     def probe_later(self) -> None:
         """The same, after a pause."""

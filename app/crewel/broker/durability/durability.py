@@ -18,8 +18,10 @@ from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.durability.inheritance import Inheritance
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
+from crewel.broker.durability.log_tail import LogTail
 from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
@@ -59,6 +61,8 @@ _MOST_SHARED: Final = 200_000
 """Ids, and what is known of messages, that are remembered to be shared by the sessions that are adopted."""
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _RELOAD_PAUSE: Final = 0.5
+_LOST: Final = "the store has lost what it had answered"
+_TAKEN_FOR_DEAD: Final = "another node has taken this one for dead"
 
 
 @dataclass(eq=False)
@@ -96,6 +100,8 @@ class Durability:
     def __post_init__(self) -> None:
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self.lease = StoreLease(self._access, self._runtime.settings, self._runtime.supervisor)
+        self.tail = LogTail(self._access)
+        self.inheritance = Inheritance(self._access, self.appender, self._restore, self.committed)
         self._access.on_lost = self._suspect
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()  # set while a caller waits for the next commit
@@ -115,6 +121,8 @@ class Durability:
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
+        if self._access.is_shared:
+            start("tail of the log", self.tail.run_forever)
 
     async def close(self) -> None:
         """Commit what is open, and leave the sessions to the next server."""
@@ -134,7 +142,6 @@ class Durability:
         await self.lease.end()
 
     async def _load(self) -> None:
-        keys = self._access.keys
         self._access.token = secrets.token_hex(8)
         self._incarnation = self._access.store.incarnation
         last = await self.lease.claim()
@@ -142,7 +149,7 @@ class Durability:
         self._epoch = await leases.epoch(self._access.store, self._access.token)
         records: list[SessionRecord] = []
         same: dict[Any, Any] = {}
-        while adopted := await self._access.writing.ask(leases.adopt(keys, self._access.token, _ADOPTED_AT_ONCE)):
+        while adopted := await self._next_records():
             for record in adopted:
                 if len(same) > _MOST_SHARED:
                     same.clear()
@@ -167,15 +174,27 @@ class Durability:
         self._shared_queues.restore(queues)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 
-    def _restore(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> None:
+    async def _next_records(self) -> list[SessionRecord]:
+        """Take over the next sessions of servers before this one, or of nodes that are dead."""
+        access = self._access
+        if access.is_shared:
+            return await self.inheritance.next_slice(_ADOPTED_AT_ONCE, self.lease.own)
+        records: list[SessionRecord] = await access.writing.ask(
+            leases.adopt(access.keys, access.token, _ADOPTED_AT_ONCE)
+        )
+        return records
+
+    def _restore(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> DurableSession:
         durable = DurableSession.adopted(record, sent)
         self._access.node.add(durable)
         if record.ending is None:
             self.restore_session(durable, record)
+        return durable
 
-    async def _reload(self) -> None:
-        """The store is not where it was answered to be: forget what memory says, and begin with what the store has."""
-        log.error("the store has lost what it had answered: all sessions are read again")
+    async def _reload(self, error: Fenced | None = None) -> None:
+        """The store is not where it was answered to be, or another node has this one's sessions: forget what memory says, and
+        begin with what the store has."""
+        log.error("%s: all sessions are read again", _LOST if error is None else _TAKEN_FOR_DEAD)
         self._access.is_reloading = True
         self._ids.stored.forget()
         self._ids.addressed.forget()
@@ -410,10 +429,10 @@ class Durability:
             return
         self._is_recovering = True
         try:
-            if await leases.epoch(self._access.store) > self._epoch:
+            if not self._access.is_shared and await leases.epoch(self._access.store) > self._epoch:
                 self._give_way()
             else:
-                await self._reload()
+                await self._reload(error if isinstance(error, Fenced) else None)
         except StoreError as again:
             log.warning("the store (%s) does not say who has it: %s", error, again)  # the next commit asks again
         finally:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from crewel.broker.ids import elapsed
+from crewel.broker.node_tags import tag_of
 from crewel.delivery.records import LogId
 from crewel.errors import Fenced, StoreError, StoreTaken
 from crewel.storage import leases
-from crewel.storage.leases import Claimed, Owner, lock_directory
+from crewel.storage.leases import ALONE, Claimed, Membership, Owner, lock_directory
 
 if TYPE_CHECKING:
     from crewel.broker.durability.access import StoreAccess
@@ -41,7 +43,9 @@ class StoreLease:
     _supervisor: Supervisor
     _lock: int | None = field(default=None, init=False)
     _is_first: bool = field(default=True, init=False)
-    _own: list[str] = field(default_factory=list, init=False)
+    own: list[str] = field(default_factory=list, init=False)
+    """The tokens that this server has had: what it left under them is its own."""
+    _ends: float = field(default=0.0, init=False)
     _owner: Owner | None = field(default=None, init=False)  # this process, as the lease has it
     _renewing: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -51,13 +55,15 @@ class StoreLease:
         if self._owner is None:
             await self._lock_directory()
             self._owner = await asyncio.to_thread(leases.this_process, name, has_directory=self._lock is not None)
-        dead = set(self._own)
+        dead = set(self.own)
         waiting: dict[str, float] = {}  # token: what was left of its lease
         while True:
-            step = leases.claim(access.keys, access.token, name, self._owner, self._lasts_ms, dead)
+            asked = elapsed()
+            step = leases.claim(access.keys, access.token, name, self._owner, self._lasts_ms, dead, self._membership())
             answer = await access.writing.ask(step)
             if not isinstance(answer, Claimed):
-                self._own.append(access.token)
+                self._ends = asked + self._lasts_ms / 1000
+                self.own.append(access.token)
                 self._is_first = False
                 if self._renewing is None:
                     self._renewing = self._supervisor.start("lease on the store", self._renew_forever)
@@ -71,6 +77,16 @@ class StoreLease:
                 raise StoreTaken(str(answer.owner), _ADVICE)
             waiting[answer.token] = answer.lasts
             await asyncio.sleep(_LOOK_S)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the lease lasts, by a clock of this machine that nobody sets and that counts while it sleeps. It began when
+        the store was asked, not when it answered."""
+        return elapsed() < self._ends
+
+    def _membership(self) -> Membership:
+        access = self._access
+        return Membership(tag_of(access.token), access.link) if access.is_shared else ALONE
 
     def _may_take(self, claimed: Claimed) -> bool:
         if claimed.owner.is_dead or (claimed.owner.has_directory and self._lock is not None):
@@ -90,8 +106,10 @@ class StoreLease:
         access = self._access
         assert self._owner is not None
         step = leases.renew(access.keys, access.token, self._owner, self._lasts_ms)
+        asked = elapsed()
         try:
             await access.writing.ask(step)
+            self._ends = asked + self._lasts_ms / 1000
         except Fenced as error:
             access.suspect(error)
         except StoreError as error:

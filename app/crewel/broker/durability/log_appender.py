@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, NamedTuple
@@ -32,7 +32,7 @@ from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.fan_out_buffer import FanOutBuffer, SubscriberSet
-from crewel.delivery.records import EndReason, LogId, PendingMessage, Submission
+from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Submission
 from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
@@ -342,6 +342,15 @@ class LogAppender:
             self._hand_over(durable, channel, entry, excluded, sender, qos)
         if len(taken) > start:
             fan_outs.add(entry.channel, self._hand_over_rest(taken[start:], channel, entry, excluded, sender, qos))
+
+    def take_late(self, durables: Iterable[DurableSession], channel: Channel, logged: Logged) -> None:
+        """Hand a message that this server has passed to sessions that have come since and want it. They may have had it."""
+        entry = Entry.read_back(logged)
+        waiting = PendingMessage(1, len(entry.wire), entry.channel, entry.priority, entry.expires)
+        for durable in durables:
+            durable.take(logged.id, waiting)
+            self._access.node.touch(durable)
+            self._hand_over(durable, channel, entry, logged.excluded, logged.sender, logged.qos)
 
     def _hand_over(
         self, durable: DurableSession, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes

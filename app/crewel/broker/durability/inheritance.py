@@ -1,0 +1,125 @@
+"""How a node takes over the sessions of a dead one while it serves others (decision 0260).
+
+The store moves them a slice at a time. A slice joins the engine in one turn, and only when all has been read that lies between
+the cursors of its sessions and the cursor of this node: so each entry of the log is open for a session, or has ended, before
+the session is anything that a client can reach.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from crewel.bayeux.channel import parse
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.log_appender import LogAppender
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.records import Logged, LogId, SessionRecord
+from crewel.errors import StoreError, StoreUncertain
+from crewel.storage import log as stored_log
+from crewel.storage import nodes
+from crewel.storage.nodes import Slice
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 100
+"""Sessions of a slice: some milliseconds of the event loop, and less of the store's."""
+_READ_AT_ONCE: Final = 1000
+
+
+@dataclass(eq=False)
+class Gap:
+    """A part of the log, (after, upto], which is read once for all slices."""
+
+    after: LogId
+    upto: LogId
+    entries: list[Logged] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Inheritance:
+    """The adoptions of one node."""
+
+    _access: StoreAccess
+    _appender: LogAppender
+    _restore: Callable[[SessionRecord, dict[Any, Any]], DurableSession]
+    """Called with a session to give it to the engine and to the broker."""
+    _committed: Callable[[], Awaitable[None]]
+    """Waits for the commit of all that has happened before."""
+    finished: list[str] = field(default_factory=list, init=False)
+    """Dead nodes of which no session is left, whose records still keep the log."""
+
+    async def next_slice(self, count: int, dead: Iterable[str]) -> list[SessionRecord]:
+        """Take the next sessions of dead nodes in the store; empty: there are no more. Raises StoreError, and then this node
+        may own sessions that it does not know."""
+        access = self._access
+        moved: Slice = await access.writing.ask(nodes.inherit(access.keys, access.token, count, dead))
+        self.finished += [each for each in moved.finished if each not in self.finished]
+        return moved.records
+
+    async def look(self, dead: Iterable[str] = ()) -> int:
+        """Take over the sessions of all nodes that are dead by now; `dead` are so for certain. Returns how many sessions have
+        come. Raises StoreError."""
+        gap, count = Gap(LogId(0), LogId(0)), 0
+        while True:
+            node = self._access.node
+            try:
+                records = await self.next_slice(_AT_ONCE, dead)
+            except StoreUncertain as error:
+                self._access.on_lost(error)  # it begins with what the store has, under another token
+                raise
+            if not records:
+                break
+            await self._read(gap, min(record.at or LogId(0) for record in records))
+            if self._access.node is not node:
+                return count  # begun from the store meanwhile, with these sessions too
+            self._bring_in(gap, records)
+            count += len(records)
+        if self.finished:
+            await self.release()
+        return count
+
+    async def release(self) -> None:
+        """Let the log go that the dead nodes' records have kept: their sessions are in a commit of this node by now."""
+        finished, self.finished = self.finished, []
+        await self._committed()
+        access = self._access
+        try:
+            await access.writing.ask(nodes.release(access.keys, access.token, finished))
+        except StoreError:
+            self.finished += finished
+            raise
+
+    async def _read(self, gap: Gap, after: LogId) -> None:
+        """Read what lies between there and the cursor of this node, whatever comes meanwhile."""
+        access = self._access
+        if not gap.upto or after < gap.after:
+            gap.after = gap.upto = after
+            gap.entries.clear()
+        while gap.upto < (target := access.node.cursor):
+            entries = await stored_log.read(access.store, gap.upto, _READ_AT_ONCE)
+            cursor = access.node.cursor
+            taken = [each for each in entries if each.id <= cursor]
+            gap.entries += taken
+            is_all = len(entries) < _READ_AT_ONCE or len(taken) < len(entries)
+            gap.upto = max(target if is_all else gap.upto, taken[-1].id if taken else gap.upto)
+
+    def _bring_in(self, gap: Gap, records: list[SessionRecord]) -> None:
+        """Let the sessions of a slice be this node's, in one turn."""
+        same: dict[Any, Any] = {}
+        durables = [self._restore(record, same) for record in records]
+        by_pattern: dict[str, list[DurableSession]] = {}
+        for durable in durables:
+            for pattern in {*durable.since, *(pattern for pattern, _, _ in durable.closing)}:
+                by_pattern.setdefault(pattern, []).append(durable)
+        for logged in gap.entries:
+            channel = parse(logged.channel)
+            assert channel is not None
+            found = {each: None for pattern in channel.patterns for each in by_pattern.get(pattern, ())}
+            takers = [each for each in found if each.wants(channel.patterns, logged.id)]
+            if takers:
+                self._appender.take_late(takers, channel, logged)
+        for durable in durables:
+            durable.place_notices()  # behind what was missed, too

@@ -1,0 +1,25 @@
+"""`crewel nodes`: which servers share the store."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crewel.cli import output
+from crewel.cli.admin_client import Admin
+from crewel.cli.bayeux_client import AsJson
+
+
+async def nodes(admin: Admin, as_json: AsJson = None) -> None:
+    """List the servers that share the store: state, sessions in the store, start, process."""
+    found = (await admin.call("GET", "/nodes"))["nodes"]
+    await output.print_entries(_each(found), ("node", "state", "sessions", "since", "process"), _row, as_json)
+
+
+async def _each(found: list[Mapping[str, Any]]) -> Any:
+    for node in found:
+        yield node
+
+
+def _row(node: Mapping[str, Any]) -> tuple[Any, ...]:
+    from crewel.admin.moments import shown
+
+    return node["node"], node["state"], node["sessions"], shown(node["since"]), node["process"]

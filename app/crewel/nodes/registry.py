@@ -1,0 +1,100 @@
+"""Which nodes share the store, and what to do when one of them dies: its sessions are taken over (decision 0260).
+
+What is known is as old as the last look: a third of a lease, or a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.durability import Durability
+from crewel.errors import StoreError
+from crewel.metrics import Metrics
+from crewel.storage import nodes
+from crewel.storage.nodes import Members, Node
+
+log = logging.getLogger(__name__)
+
+_LOOKS: Final = 3  # in the time that a lease lasts
+_LONGEST_PAUSE_S: Final = 1.0  # a process that has ended on this machine is seen before its lease ends
+
+
+class NodeRegistry:
+    """What one node knows of the others."""
+
+    def __init__(self, access: StoreAccess, durability: Durability, metrics: Metrics, lease_s: float) -> None:
+        self._access = access
+        self._durability = durability
+        self._metrics = metrics
+        metrics.gauge("nodes", lambda: len(self.others()) + 1)
+        self._pause_s = min(lease_s / _LOOKS, _LONGEST_PAUSE_S)
+        self._hurry = asyncio.Event()
+        self._told: set[str] = set()
+        self.members = Members({}, {})
+        self.on_change: list[Callable[[], None]] = []
+        """Called after each look."""
+
+    @property
+    def own(self) -> str:
+        """The token of this node."""
+        return self._access.token
+
+    def owner(self, tag: str) -> Node | None:
+        """The node that has the sessions with this tag; None if there is none. It may be dead."""
+        return self.members.nodes.get(self.members.tags.get(tag, ""))
+
+    def others(self) -> list[Node]:
+        """The other nodes that live."""
+        return [each for each in self.members.nodes.values() if each.lives and each.token != self.own]
+
+    def hurry(self) -> None:
+        """Look at once: a node may have died."""
+        self._hurry.set()
+
+    async def run_forever(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            with suppress(StoreError):
+                await self.look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_s):
+                    await self._hurry.wait()
+            self._hurry.clear()
+
+    async def look(self) -> None:
+        """Ask the store which nodes there are, and take over the sessions of dead ones. Raises StoreError."""
+        access, durability = self._access, self._durability
+        if access.is_reloading:
+            return
+        self.members = await access.writing.ask(nodes.members(access.keys))
+        self._tell()
+        if self.others():
+            durability.tail.is_wanted.set()
+        else:
+            durability.tail.is_wanted.clear()
+        dead = await asyncio.to_thread(_dead, self.others())
+        if dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values()):
+            count = await durability.inheritance.look(dead)
+            if count:
+                self._metrics.inherited_sessions += count
+                log.warning("took over %d sessions of a node that is dead", count)
+            self.members = await access.writing.ask(nodes.members(access.keys))
+        for changed in self.on_change:
+            changed()
+
+    def _tell(self) -> None:
+        lives = {each.token for each in self.others()}
+        for each in self.others():
+            if each.token not in self._told:
+                log.info("the node %s shares the store", each.name)
+        self._told = lives
+
+
+def _dead(others: Iterable[Node]) -> list[str]:
+    """The tokens of those whose process has ended for certain."""
+    return [each.token for each in others if each.process is not None and each.process.is_dead]

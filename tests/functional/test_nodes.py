@@ -1,0 +1,217 @@
+"""Several servers on one store: what one stores reaches the subscribers of all, and the sessions of a dead one live on."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import assert_refused, crewel
+from tests.conftest import StartServer
+from tests.functional.bayeux import Client, Message
+from tests.functional.people import Person
+from tests.functional.wire import Connection, close_connections, figures, until
+from tests.server_process import Server
+
+NODE = "cluster.enabled=true"
+TOKEN = "the-token-of-the-operators-of-both-nodes"
+OPERATED = f"admin.token={TOKEN}"
+SHORT = "cluster.lease_ms=500"
+PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
+LONG = "cluster.lease_ms=600000"
+
+
+def inherited(server: Server) -> float:
+    """How many sessions of dead nodes the server has taken over."""
+    return figures(server)["crewel_inherited_sessions_total"]
+
+
+@pytest.fixture
+def nodes(start_server: StartServer) -> list[Server]:
+    """Two nodes, whose leases are so long that only a death that is certain ends one."""
+    first = start_server(NODE, LONG, OPERATED, "node.name=a")
+    return [first, start_server(*first.store_sets, NODE, LONG, OPERATED, "node.name=b")]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
+    """The same, for tests that end none of them."""
+    directory = tmp_path_factory.mktemp("pair")
+    common = [f"--set={text}" for text in (NODE, LONG, OPERATED)]
+    first = Server(["--port=0", *common, "--set=node.name=a"], directory)
+    same = [f"--set={text}" for text in first.store_sets]
+    second = Server(["--port=0", *same, *common, "--set=node.name=b"], directory)
+    yield [first, second]
+    close_connections()
+    first.end_well()
+    second.end_well()
+
+
+def publish(server: Server, *values: int, channel: str = "/a") -> list[str]:
+    """Store these on a node; returns the ids."""
+    client = Client(server).start()
+    return [client.publish(channel, each, **PERSISTENT)[-1]["ext"]["publish"]["id"] for each in values]
+
+
+def move(person: Person, server: Server) -> None:
+    """As a client does whose balancer sends it to another server."""
+    person.server = server
+    person.forget_connections()
+
+
+def values(messages: list[Message]) -> list[Any]:
+    return [each["data"] for each in messages]
+
+
+def wait_for(person: Person, count: int) -> list[Message]:
+    """The messages of so many connects as it takes to get so many."""
+    taken: list[Message] = []
+    while len(taken) < count:
+        found = person.take(timeout=2000)
+        assert found, taken
+        taken += found
+    return taken
+
+
+def listed(server: Server, tmp_path: Path) -> dict[str, Message]:
+    """What `crewel nodes` says, by name."""
+    ended = crewel("nodes", "--url", server.base, "--json", directory=tmp_path, environ={"CREWEL_TOKEN": TOKEN})
+    assert ended.status == 0, ended.err
+    return {each["node"]: each for each in map(json.loads, ended.out.splitlines())}
+
+
+def test_a_stored_message_reaches_the_subscribers_of_all_nodes(pair: list[Server]) -> None:
+    reliable = [Person(server).be() for server in pair]
+    plain = [Client(server).start() for server in pair]
+    for each in (*reliable, *plain):
+        each.subscribe("/a")
+    (first,) = publish(pair[0], 1)
+    for person in reliable:
+        (message,) = wait_for(person, 1)
+        assert (message["data"], message["id"]) == (1, first)
+    for client in plain:
+        (message,) = (each for each in client.connect() if "data" in each)
+        assert (message["data"], message["id"]) == (1, first)
+
+
+def test_all_nodes_deliver_in_the_order_of_the_log_and_once(pair: list[Server]) -> None:
+    people = [Person(server).be() for server in pair]
+    for person in people:
+        person.subscribe("/a/**")
+    publishers = [Client(server).start() for server in pair]
+    chooser = random.Random(7)
+    ids = []
+    for number in range(60):
+        answer = chooser.choice(publishers).publish(f"/a/{number % 3}", number, **PERSISTENT)
+        ids.append(answer[-1]["ext"]["publish"]["id"])
+    for person in people:
+        taken = wait_for(person, len(ids))
+        assert [each["id"] for each in taken] == ids
+        assert values(taken) == list(range(60))
+        assert not person.take()
+
+
+def test_a_subscription_counts_from_its_answer_on_all_nodes(pair: list[Server]) -> None:
+    person = Person(pair[0]).be()
+    for number in range(20):
+        publish(pair[1], -1)
+        person.subscribe(f"/b/{number}")
+        publish(pair[1], number, channel=f"/b/{number}")
+    assert values(wait_for(person, 20)) == list(range(20))
+
+
+def test_operators_see_all_nodes(pair: list[Server], tmp_path: Path) -> None:
+    Person(pair[0]).be()
+    found = listed(pair[1], tmp_path)
+    assert {name: (each["state"], each["sessions"], each["own"]) for name, each in found.items()} == {
+        "a": ("ALIVE", found["a"]["sessions"], False),
+        "b": ("ALIVE", found["b"]["sessions"], True),
+    }
+    assert found["a"]["sessions"] >= 1
+    assert found["a"]["process"].startswith(f"{pair[0].pid} on ")
+
+
+def test_a_node_needs_a_store_that_others_reach(tmp_path: Path) -> None:
+    ended = crewel("serve", "--port=0", f"--set={NODE}", directory=tmp_path)
+    assert_refused(ended, "cluster.enabled needs storage.url")
+
+
+def test_the_sessions_of_a_killed_node_live_on_at_another(nodes: list[Server], tmp_path: Path) -> None:
+    first, second = nodes
+    person, other = Person(first).be("joe/1"), Person(second).be()
+    for each in (person, other):
+        each.subscribe("/a")
+    publish(first, 1, 2)
+    publish(second, 3)
+    before = wait_for(person, 3)
+    assert values(before) == [1, 2, 3]
+    first.kill()
+    publish(second, 4, 5)
+    until(lambda: inherited(second) == 1)
+    publish(second, 6)
+    move(person, second)
+    # What was not acknowledged comes again, with its id, and so may what was acknowledged since the last commit.
+    after = wait_for(person, 4)
+    after += person.take_all()
+    assert values(after) == list(range(1, 7))[-len(after) :]
+    assert {each["id"] for each in before} & {each["id"] for each in after}
+    assert not person.take()
+    assert values(wait_for(other, 6)) == [1, 2, 3, 4, 5, 6]
+    until(lambda: list(listed(second, tmp_path)) == ["b"])
+
+
+def test_the_sessions_of_many_clients_come_in_slices(nodes: list[Server]) -> None:
+    first, second = nodes
+    people = [Person(first).be() for _ in range(250)]
+    for number, person in enumerate(people):
+        person.subscribe("/all", f"/one/{number}")
+        person.forget_connections()
+    publish(second, 0, channel="/all")
+    first.kill()
+    for number in range(0, 250, 25):
+        publish(second, number, channel=f"/one/{number}")
+    until(lambda: inherited(second) == 250)
+    for number, person in enumerate(people):
+        move(person, second)
+        assert values(wait_for(person, 1 + (number % 25 == 0))) == [0, number][: 1 + (number % 25 == 0)]
+        person.forget_connections()
+
+
+def test_a_node_that_was_stopped_for_longer_than_its_lease_begins_again(start_server: StartServer) -> None:
+    first = start_server(NODE, SHORT, "node.name=a")
+    second = start_server(*first.store_sets, NODE, SHORT, "node.name=b")
+    person = Person(first).be("joe/1")
+    person.subscribe("/a")
+    publish(first, 1)
+    os.kill(first.pid, signal.SIGSTOP)
+    publish(second, 2)
+    until(lambda: inherited(second) == 1)
+    os.kill(first.pid, signal.SIGCONT)
+    until(lambda: "taken this one for dead" in first.stderr)
+    until(lambda: Connection(first).get("/health/ready").status == 200)
+    assert values(wait_for(person, 0)) == []
+    move(person, second)
+    assert values(wait_for(person, 2)) == [1, 2]
+    # It serves again, under another token, and so its heir may die in turn.
+    late = Person(first).be()
+    late.subscribe("/a")
+    publish(second, 3)
+    publish(first, 4)
+    assert values(wait_for(late, 2)) == [3, 4]
+    second.kill()
+    until(lambda: inherited(first) >= 1)
+    move(person, first)
+    assert {3, 4} <= set(values(wait_for(person, 2)))
+
+
+def test_a_client_id_leads_to_its_node_and_tells_no_secret(pair: list[Server]) -> None:
+    ids = [Person(server).be().id or "" for server in (*pair, *pair)]
+    tags = [each.rpartition("-")[2] for each in ids]
+    assert tags[0] == tags[2] != tags[1] == tags[3]
+    assert len({each.rpartition("-")[0] for each in ids}) == 4
