@@ -249,7 +249,7 @@ def _confirm(choice: _Choice, url: str, token: str | None) -> None:
         count = (await _dry(admin, choice))["count"]
 
     operate(url, token, work)
-    typer.confirm(f"Discard {count:,} dead letters?", abort=True, err=True)
+    typer.confirm(f"Discard {_counted(count)}?", abort=True, err=True)
 
 
 async def _dry(admin: Admin, choice: _Choice) -> dict[str, Any]:
@@ -262,9 +262,7 @@ async def _dry(admin: Admin, choice: _Choice) -> dict[str, Any]:
 
 async def _count(admin: Admin, choice: _Choice, what: str, as_json: bool | None) -> None:
     counted = await _dry(admin, choice)
-    output.print_answer(
-        {"count": counted["count"], "dryRun": True}, f"{counted['count']:,} dead letters {what}", as_json
-    )
+    output.print_answer({"count": counted["count"], "dryRun": True}, f"{_counted(counted['count'])} {what}", as_json)
 
 
 async def _work_through(
@@ -280,7 +278,7 @@ async def _work_through(
             undone += answer["undone"]
             shown(done + len(undone))
     verb = "redriven" if what == "redrive" else "discarded"
-    output.print_answer({verb: done, "undone": undone}, f"{done:,} dead letters {verb}", as_json)
+    output.print_answer({verb: done, "undone": undone}, f"{_counted(done)} {verb}", as_json)
     if undone:
         codes = ", ".join(sorted({each["errorCode"] for each in undone}))
         raise CrewelError(f"{len(undone):,} stayed ({codes}); the first, {undone[0]['id']}: {undone[0]['message']}")
@@ -394,3 +392,7 @@ def _received(timestamp: str) -> str:
         return "unknown"
     seconds, rest = divmod(int(timestamp), _NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H-%M-%S}.{rest:09d}"
+
+
+def _counted(count: int) -> str:
+    return "1 dead letter" if count == 1 else f"{count:,} dead letters"
