@@ -20,6 +20,7 @@ PYTHON_READY   := $(STAMPS)/python
 PAGES_READY    := $(STAMPS)/pages
 INTEROP_READY  := $(STAMPS)/interop
 CHROMIUM_READY := $(STAMPS)/chromium
+POSTGRES_READY := $(STAMPS)/postgres
 PIPELINE_READY := $(STAMPS)/pipeline
 DOCS_READY     := $(STAMPS)/docs
 
@@ -49,7 +50,7 @@ test-unit: $(PYTHON_READY)
 test-store: $(PYTHON_READY)  ## Run the tests of the store
 	$(BIN)/pytest $(PARALLEL) $(TRIES) -m store
 
-test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY)  ## Run the tests of whole servers, also with other clients
+test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(POSTGRES_READY)  ## Run the tests of whole servers, also with other clients
 	$(BIN)/pytest $(PARALLEL) $(TRIES) -m server $(LONG:%=--ignore %)
 
 test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Run the tests in a browser
@@ -103,6 +104,11 @@ $(STAMPS):
 $(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
 	@tools/need $(PYTHON) "everything" python3 python3-venv
 	tools/venv $(VENV) $(PYTHON)
+	@touch $@
+
+# Debian keeps the server out of the path; the test knows where.
+$(POSTGRES_READY): tools/need | $(STAMPS)
+	@tools/need postgres,pg_ctlcluster "the tests of the inbox" postgresql
 	@touch $@
 
 # PySpark comes as source and takes half a gigabyte; the server does not need it.

@@ -16,6 +16,7 @@ from crewel import metrics
 from crewel.admin.commands import COMMANDS
 from crewel.admin.rest import ROUTES
 from crewel.client.states import TRANSITIONS
+from crewel.client.times import TIMES
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
 from crewel.errors import CODES, KNOWN, BayeuxCode, Category, Fault
@@ -104,7 +105,12 @@ def dispatcher_options() -> str:
 
 def client_options(options: Iterable[Option]) -> str:
     """Return the table of the Python client's keywords."""
-    return table(("option", "meaning"), ((code(option.name), f"{option.meaning}.") for option in options))
+    in_seconds = {milliseconds: seconds for seconds, milliseconds in TIMES.items()}
+    rows = (
+        (code(in_seconds.get(option.name, option.name)), f"{option.meaning.replace(', ms;', ', in seconds;')}.")
+        for option in options
+    )
+    return table(("option", "meaning"), rows)
 
 
 def client_publish_options() -> str:

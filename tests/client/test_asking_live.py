@@ -187,13 +187,13 @@ async def test_a_history_comes_first(server: Server, channel: str) -> None:
     async with Client(server.url, update=True) as client:
         await client.publish(channel, None, administrative=True, history_max=3)
         for number in range(5):
-            await client.publish(channel, number, life_time_ms=60_000)
+            await client.publish(channel, number, life_time=60)
         past = await client.subscribe(channel, history=-1, newest_first=False)
         messages = [await past.receive(LIMIT_S) for _ in range(3)]
-        assert [(each.data, each.is_initial, each.life_time_ms) for each in messages] == [
-            (2, True, 60_000), (3, True, 60_000), (4, True, 60_000),
+        assert [(each.data, each.is_initial, each.life_time) for each in messages] == [
+            (2, True, 60), (3, True, 60), (4, True, 60),
         ]  # fmt: skip
-        assert all(0 < (each.remaining_life_ms or 0) <= 60_000 for each in messages)
+        assert all(0 < (each.remaining_life or 0) <= 60 for each in messages)
         await client.publish(channel, "now")
         last = await past.receive(LIMIT_S)
         assert (last.data, last.is_initial) == ("now", False)

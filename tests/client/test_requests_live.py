@@ -189,7 +189,7 @@ async def test_members_of_a_group_share_the_requests(server: Server, transport: 
 async def test_a_request_that_is_redelivered_is_answered_twice_and_heard_once(
     server: Server, transport: str, channel: str
 ) -> None:
-    async with two(server, transport, update=True, retries=1, delay_ms=0) as (joe, ann):
+    async with two(server, transport, update=True, retries=1, delay=0) as (joe, ann):
         requests = await ann.subscribe(channel)
         asking = asyncio.create_task(joe.request(channel, 1, timeout=5, persistent=True))
         first = await requests.receive(LIMIT_S)

@@ -271,7 +271,7 @@ async def test_listeners_hear_what_nobody_subscribed_to() -> None:
 
 def test_a_message_tells_what_the_server_told() -> None:
     usual = Message("/a", 1, {"channel": "/a", "data": 1})
-    assert (usual.priority, usual.life_time_ms, usual.remaining_life_ms, usual.state) == (5, -1, None, "OK")
+    assert (usual.priority, usual.life_time, usual.remaining_life, usual.state) == (5, None, None, "OK")
     assert (usual.subscription, usual.is_addressed, usual.is_erased) == ("/a", False, False)
     assert (usual.reply_to, usual.backlog, usual.received_ns) == (None, None, None)
     update = {
@@ -284,13 +284,13 @@ def test_a_message_tells_what_the_server_told() -> None:
         "replyTo": "/ret/a/3000000",
     }
     told = Message("/a", 1, {"channel": "/a", "data": 1, "ext": {"update": update}})
-    assert (told.priority, told.life_time_ms, told.remaining_life_ms) == (9, 5000, 4000)
+    assert (told.priority, told.life_time, told.remaining_life) == (9, 5, 4)
     assert (told.subscription, told.is_addressed) == ("__subId:PtP", True)
     assert (told.reply_to, told.backlog, told.received_ns) == ("/ret/a/3000000", (1, 7), 1795190671003112001)
     assert Message("/a", 1, {"ext": {"replyTo": "/ret/b"}}).reply_to == "/ret/b"
     odd = dict.fromkeys(update, "?") | {"queue": {"index": "1"}, "replyTo": 5, "subscription": 5}
     strange = Message("/a", 1, {"ext": {"update": odd}})
-    assert (strange.priority, strange.life_time_ms, strange.remaining_life_ms) == (5, -1, None)
+    assert (strange.priority, strange.life_time, strange.remaining_life) == (5, None, None)
     assert (strange.reply_to, strange.backlog, strange.received_ns) == (None, None, None)
     assert strange.subscription == "/a"
 

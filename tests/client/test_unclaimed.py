@@ -272,12 +272,12 @@ def test_what_a_lost_connect_acknowledged_is_not_taken_as_told() -> None:
 
 
 def test_the_time_for_listeners_is_checked() -> None:
-    with pytest.raises(ValueError, match="unclaimed_ms is a number of milliseconds, or -1 for ever, not 'x'"):
-        Config(URL, update=True, unclaimed_ms="x")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="unclaimed_ms needs update"):
-        Client(URL, unclaimed_ms=5)
-    assert Config(URL, update=True, unclaimed_ms=-1).unclaimed_s is None
-    assert Config(URL, update=True, unclaimed_ms=0).unclaimed_s == 0
+    with pytest.raises(ValueError, match="unclaimed_timeout is a number of seconds, or -1 for no limit, not 'x'"):
+        Config(URL, update=True, unclaimed_timeout="x")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="unclaimed_timeout needs update"):
+        Client(URL, unclaimed_timeout=5)
+    assert Config(URL, update=True, unclaimed_timeout=-1).unclaimed_s is None
+    assert Config(URL, update=True, unclaimed_timeout=0).unclaimed_s == 0
 
 
 def test_a_session_that_waits_for_its_client_reports() -> None:

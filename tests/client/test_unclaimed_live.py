@@ -122,7 +122,7 @@ async def test_what_is_addressed_and_not_listened_to_stays_open_beside_all_else(
 
 async def test_with_a_setting_they_become_dead_letters(desk: Desk, name: str) -> None:
     resume = await missed(desk, name, 1)
-    async with Client(desk.server.url, name=name, resume=resume, update=True, unclaimed_ms=50):
+    async with Client(desk.server.url, name=name, resume=resume, update=True, unclaimed_timeout=0.05):
         letters = await eventually(lambda: desk.letters(f"receiver=client/{name}"))
         await eventually(lambda: len(desk.letters(f"receiver=client/{name}")) == 3)
         assert letters[0]["errorCode"] == "user.update.deadMessage"

@@ -444,10 +444,10 @@ def test_the_handshake_asks_for_what_the_application_wants() -> None:
     client = Client(
         "http://localhost/cometd",
         update=True,
-        ack_wait_ms=500,
+        ack_wait=0.5,
         retries=3,
-        delay_ms=0,
-        ping_interval_ms=1000,
+        delay=0,
+        ping_interval=1,
         session={"queue": {"maxEntries": 5}},
     )
     shake = client._session.connection.pipe.outgoing({"channel": "/meta/handshake"})
@@ -473,8 +473,8 @@ USUAL = {"retries": 5, "delay": 1000, "factor": 2, "maxDelay": 60_000, "absence"
     [
         ({"update": True}, USUAL),
         ({"update": True, "retries": 0}, USUAL | {"retries": 0}),
-        ({"update": True, "delay_ms": 500}, {"retries": 5, "delay": 500, "absence": False}),
-        ({"delay_ms": 500, "delay_factor": 3.0}, {"retries": 5, "delay": 500, "factor": 3.0, "absence": False}),
+        ({"update": True, "delay": 0.5}, {"retries": 5, "delay": 500, "absence": False}),
+        ({"delay": 0.5, "delay_factor": 3.0}, {"retries": 5, "delay": 500, "factor": 3.0, "absence": False}),
         ({"update": True, "absence": True}, USUAL | {"absence": True}),
         ({"update": True, "session": {"dispatcher": {"retries": 1}}}, USUAL | {"retries": 1}),
         ({}, None),

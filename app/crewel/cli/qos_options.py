@@ -38,8 +38,8 @@ def addresses(texts: Sequence[str] | None) -> list[str] | None:
     return [_address(each) for each in texts] if texts else None
 
 
-def duration_ms(text: str) -> int:
-    """Milliseconds; -1 for ever. Raises BadParameter."""
+def duration(text: str) -> float:
+    """Seconds; -1: without limit. Raises BadParameter."""
     from crewel.admin.moments import UNITS_MS
 
     if text in _FOR_EVER:
@@ -47,7 +47,7 @@ def duration_ms(text: str) -> int:
     found = _DURATION.fullmatch(text)
     if found is None:
         raise typer.BadParameter(f"{text} is not a time such as 500, 90s, 30m, 2h or 7d; a bare number is milliseconds")
-    return int(found[1]) * (UNITS_MS[found[2]] if found[2] else 1)
+    return int(found[1]) * (UNITS_MS[found[2]] if found[2] else 1) / 1000
 
 
 def channel_name(text: str) -> str:
@@ -150,8 +150,8 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
 _READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "priority": ("priority", _priority),
     "to": ("to", addresses),
-    "life_time": ("life_time_ms", duration_ms),
-    "destroy_delay": ("destroy_delay_ms", duration_ms),
+    "life_time": ("life_time", duration),
+    "destroy_delay": ("destroy_delay", duration),
     "reply_to": ("reply_to", channel_name),
     "properties": ("properties", lambda texts: dict(map(_property, texts))),
 }

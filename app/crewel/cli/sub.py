@@ -75,7 +75,12 @@ def sub(
     options = qos_options.subscribe_options(wanted, asked)
     settling: dict[str, Any] = {"ack": ack and not oneway}
     if settling["ack"]:
-        settling |= {"update": True, "settle": settle, "retries": retries, "delay_ms": delay_ms}
+        settling |= {
+            "update": True,
+            "settle": settle,
+            "retries": retries,
+            "delay": None if delay_ms is None else delay_ms / 1000,
+        }
     if update_exception is not None and not settling["ack"]:
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
     client = bayeux_client.client(url, transport, token, name=name, leave=leave, resume_file=resume_file, **settling)

@@ -4,6 +4,8 @@ It knows the protocol (`crewel.bayeux`), its options (`crewel.qos`) and the code
 """
 
 from crewel.client.client import Client as Client
+from crewel.client.consumer import Consumer as Consumer
+from crewel.client.consumer import Delivery as Delivery
 from crewel.client.errors import AccessDenied as AccessDenied
 from crewel.client.errors import AnswerTimeoutError as AnswerTimeoutError
 from crewel.client.errors import ClientError as ClientError
@@ -20,6 +22,7 @@ from crewel.client.errors import NoReplyError as NoReplyError
 from crewel.client.errors import NotConnectedError as NotConnectedError
 from crewel.client.errors import NotEncodableError as NotEncodableError
 from crewel.client.errors import NotStored as NotStored
+from crewel.client.errors import OutboxFullError as OutboxFullError
 from crewel.client.errors import PublishRefused as PublishRefused
 from crewel.client.errors import QueueOverflow as QueueOverflow
 from crewel.client.errors import RefusedError as RefusedError
@@ -36,14 +39,20 @@ from crewel.client.errors import UnknownDestination as UnknownDestination
 from crewel.client.errors import UnknownDestinationSession as UnknownDestinationSession
 from crewel.client.errors import UpgradeRefusedError as UpgradeRefusedError
 from crewel.client.extension import Extension as Extension
+from crewel.client.inbox import Inbox as Inbox
 from crewel.client.message import DestinationState as DestinationState
 from crewel.client.message import Message as Message
 from crewel.client.message import Reply as Reply
+from crewel.client.outbox import Outbox as Outbox
+from crewel.client.outbox import RefusedPublish as RefusedPublish
 from crewel.client.publish import Batch as Batch
 from crewel.client.publish import Destination as Destination
 from crewel.client.publish import PublishOptions as PublishOptions
 from crewel.client.requests import Response as Response
 from crewel.client.requests import create_response as create_response
+from crewel.client.resume import ResumeCallbacks as ResumeCallbacks
+from crewel.client.resume import ResumeFile as ResumeFile
+from crewel.client.resume import ResumeStore as ResumeStore
 from crewel.client.retry import BackoffRule as BackoffRule
 from crewel.client.states import Event as Event
 from crewel.client.states import State as State

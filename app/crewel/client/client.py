@@ -5,22 +5,29 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from os import PathLike
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from crewel.bayeux.message import Fields
-from crewel.client.config import Config, Options
+from crewel.client.config import INHERITED, Config, Options
+from crewel.client.consumer import PREFETCH, RETRIES, Consumer, check_worker
 from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, failure_of, publish_refused
 from crewel.client.extension import Extension
-from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, ext_part, is_successful
+from crewel.client.message import KEY_PROPERTY, UNSUBSCRIBE, Message, Reply, channel_name, ext_part, is_successful
+from crewel.client.outbox import Outbox
 from crewel.client.publish import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
 from crewel.client.requests import OnRequest, Requests, Responder
+from crewel.client.resume import ResumeStore, default_file
+from crewel.client.retry import BackoffRule
 from crewel.client.router import Router, Unclaimed
 from crewel.client.session import Session
 from crewel.client.states import OnState, State
 from crewel.client.subscription import Overflow, Release, SubscribeOptions, Subscription, subscribe_ext
+from crewel.client.times import in_seconds
 
 log = logging.getLogger("crewel.client")
 
@@ -57,11 +64,18 @@ class Client:
         *,
         extensions: Iterable[Extension] = (),
         on_state: OnState | None = None,
+        outbox: Outbox | None = None,
         **options: Unpack[Options],
     ) -> None:
-        config = Config(url, **options)
+        given = in_seconds(options)
+        config = Config(url, **given)
+        self._config, self._extensions = config, tuple(extensions)
+        self._inherited = {name: value for name, value in given.items() if name in INHERITED}
+        self._consumers: list[Consumer] = []
+        self.outbox = outbox
+        """What publishes wait in while there is no session, if the client has one."""
         self._router = Router(Unclaimed(config.unclaimed_s), settles=config.update)
-        self._session = Session(config, self._router, tuple(extensions))
+        self._session = Session(config, self._router, self._extensions)
         self.requests = Requests(self._session)
         """The requests that wait for answers, and how many answers came twice or too late."""
         self._callbacks: set[asyncio.Task[None]] = set()
@@ -164,6 +178,30 @@ class Client:
         message = publication(channel, copy.deepcopy(data), copy.deepcopy(ext), **options)
         message.setdefault("ext", {}).setdefault("publish", {}).setdefault("key", secrets.token_hex(16))
         return await retry_until_stored(lambda: self._publish(copy.deepcopy(message)), retry_for)
+
+    async def enqueue(
+        self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]
+    ) -> str:
+        """Put one message into the outbox, which publishes it as soon as there is a session, in its turn, and again until the
+        server has answered. Returns the idempotency key, a random one if none is given; a second message with a key that
+        still waits is not added. It is persistent unless `persistent=False`. Receivers find the key as
+        `message.idempotency_key`.
+
+        Raises:
+            OutboxFullError: there is no room.
+            NotEncodableError: JSON cannot say what is in it.
+            DisconnectedError: the session has ended for good.
+            ClientError: the file of the outbox cannot be written, or the client has no outbox.
+            ValueError: not a channel that can be published to, or not a key.
+        """
+        if self.outbox is None:
+            raise ClientError("the client has no outbox: give it one, Client(url, outbox=Outbox(path))")
+        key = options.get("key") or secrets.token_hex(16)
+        if not isinstance(key, str):
+            raise ValueError(f"key is a string, not {key!r}")  # noqa: TRY004 - as all arguments that do not fit
+        properties = {**(options.get("properties") or {}), KEY_PROPERTY: key}
+        own: PublishOptions = {"persistent": True, **options, "key": key, "properties": properties}
+        return await self.outbox.put(publication(channel, data, ext, **own))
 
     async def _publish(self, message: Fields) -> Reply:
         [reply] = await self._session.request([message])
@@ -285,6 +323,55 @@ class Client:
             self._call_back(subscription, callback)
         return subscription
 
+    def consume(
+        self,
+        channel: str,
+        *,
+        name: str,
+        resume_file: str | PathLike[str] | None = None,
+        resume_store: ResumeStore | None = None,
+        prefetch: int = PREFETCH,
+        attempts: int = 1,
+        backoff: BackoffRule = RETRIES,
+        ack_wait: float | None = None,
+        on_state: OnState | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Consumer:
+        """The messages of a channel or a wildcard for a worker that survives: `async for message in client.consume(…)`, and in
+        it `async with message:` (docs/reference/client.md). `Delivery` says what can be done with a message.
+
+        The worker has a session of its own, called `name`, such as `worker/1`, which waits at the server while the worker is
+        away. Its secret is kept in `resume_file` or by `resume_store`, or else in the user's state directory, so that the next
+        process continues at once, also after `kill -9`. `prefetch` messages at most are fetched ahead. A message that raises
+        an exception is tried `attempts` times in all, with the pauses of `backoff`, and then rejected. After `ack_wait`
+        seconds without an end the server takes a message for failed. `SubscribeOptions` says what else there is: `filter`,
+        `group`, `history`.
+
+        Raises ValueError for an argument that does not fit. The iteration raises what entering a client and subscribing do.
+        """
+        check_worker(name, prefetch, attempts)
+        if resume_file is None and resume_store is None:
+            resume_file = default_file(self._config.url, name)
+        own: Options = {
+            "name": name,
+            "persistent": True,
+            "leave": True,
+            "update": True,
+            "ack_wait": ack_wait,
+            "resume_file": resume_file,
+            "resume_store": resume_store,
+            "session": {"burst": {"maxEntries": prefetch}},
+        }
+        patience = {} if self.outbox is None else {"open_timeout": math.inf}
+        worker = Client(
+            self._config.url, extensions=self._extensions, on_state=on_state, **{**self._inherited, **patience, **own}
+        )
+        consumer = Consumer(
+            worker, channel, prefetch=prefetch, attempts=attempts, backoff=backoff, ack_wait=ack_wait, options=options
+        )
+        self._consumers.append(consumer)
+        return consumer
+
     def listen(
         self,
         channel: str,
@@ -332,10 +419,16 @@ class Client:
 
     async def __aenter__(self) -> Self:
         early = self._router.unconfirmed()
-        await self._session.open()
+        if self.outbox is not None:
+            await self.outbox.open()
         try:
-            for interest in early:
-                await self._session.subscriber.subscribe(interest)
+            # What the application publishes waits in the outbox, so nothing has to wait for a session.
+            await self._session.open(is_awaited=self.outbox is None)
+            if self.outbox is None:
+                for interest in early:
+                    await self._session.subscriber.subscribe(interest)
+            else:
+                self.outbox.start(self._session.request)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -348,6 +441,10 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         try:
+            for consumer in self._consumers:
+                await consumer.close()
+            if self.outbox is not None:
+                await self.outbox.close(self._config.close_timeout)
             await self._session.close()
         finally:
             await self._cancel_callbacks()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from ssl import SSLContext
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from yarl import URL
 
 from crewel.bayeux.message import Fields
+from crewel.client.resume import ResumeFile, ResumeStore
 from crewel.client.retry import BackoffRule
+from crewel.client.times import NO_LIMIT, in_milliseconds, milliseconds
 from crewel.qos.connect import CONNECT, DISPATCHER
 
 TRANSPORTS = ("websocket", "long-polling")
@@ -34,14 +38,14 @@ class Options(TypedDict, total=False):
     ack: bool
     update: bool
     settle: str
-    ack_wait_ms: int | None
+    ack_wait: float | None
     retries: int | None
-    delay_ms: int | None
+    delay: float | None
     delay_factor: float | None
-    max_delay_ms: int | None
+    max_delay: float | None
     absence: bool | None
-    ping_interval_ms: int | None
-    unclaimed_ms: int | None
+    ping_interval: float | None
+    unclaimed_timeout: float | None
     on_rejected: Callable[[Fields], None] | None
     headers: Mapping[str, str] | None
     cookies: Mapping[str, str] | None
@@ -50,6 +54,7 @@ class Options(TypedDict, total=False):
     token: str | None
     resume: str | None
     resume_file: str | PathLike[str] | None
+    resume_store: ResumeStore | None
     persistent: bool
     session: Fields | None
     leave: bool
@@ -59,12 +64,18 @@ class Options(TypedDict, total=False):
     close_timeout: float
     backoff: BackoffRule | None
     ssl: SSLContext | None
+    max_bytes: int
+    # Of version 0.1, in milliseconds; `crewel.client.times` has the names that they have now.
+    ack_wait_ms: int | None
+    delay_ms: int | None
+    max_delay_ms: int | None
+    ping_interval_ms: int | None
+    unclaimed_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings of one client; times in seconds, but those whose names say otherwise, which go to the server as they are.
-    None: as the server has it, or nothing."""
+    """The settings of one client; times in seconds. None: as the server has it, or nothing."""
 
     url: str
     """The endpoint. `ws` and `wss` are taken for `http` and `https`: all transports share one URL."""
@@ -76,22 +87,22 @@ class Config:
     """Whether to report the status of each message."""
     settle: str = "message"
     """What says that a message went well: a status of its own (`message`), or that its batch is acknowledged (`batch`)."""
-    ack_wait_ms: int | None = None
+    ack_wait: float | None = None
     """How long a message may stay unsettled; -1: for ever."""
     retries: int | None = None
     """How often a message is repeated after a `communication.*` failure; -1: for ever. None: as `RETRIES`."""
-    delay_ms: int | None = None
+    delay: float | None = None
     """How long after the first failure. None: as `RETRIES`, and further pauses as `GROWTH`."""
     delay_factor: float | None = None
-    """How many times as long as the one before each pause of a row is; 1 if only `delay_ms` is given."""
-    max_delay_ms: int | None = None
+    """How many times as long as the one before each pause of a row is; 1 if only `delay` is given."""
+    max_delay: float | None = None
     """The longest pause."""
     absence: bool | None = None
     """Whether a client that is away counts as failing: True lets a named session end after as long as all retries would take.
     None: it does not, and the session lives for its `timeout`."""
-    ping_interval_ms: int | None = None
+    ping_interval: float | None = None
     """How long the connection may be idle before the server tries it; 0: for ever."""
-    unclaimed_ms: int | None = None
+    unclaimed_timeout: float | None = None
     """How long a message waits for a listener before it is rejected, and so becomes a dead letter; -1, and None: for ever."""
     on_rejected: Callable[[Fields], None] | None = None
     """Called with each status that the server did not take."""
@@ -109,6 +120,8 @@ class Config:
     """The secret that takes an earlier session over."""
     resume_file: str | PathLike[str] | None = None
     """Where that secret is kept, for the next process."""
+    resume_store: ResumeStore | None = None
+    """What keeps that secret, if it is no file."""
     persistent: bool = False
     """Whether to insist on a session that outlives the server."""
     session: Fields | None = None
@@ -139,22 +152,29 @@ class Config:
             raise ValueError(f"transports are {', '.join(TRANSPORTS)}, not {', '.join(unknown) or 'none'}")
         if self.settle not in SETTLES:
             raise ValueError(f"settle is {' or '.join(SETTLES)}, not {self.settle}")
-        if self.unclaimed_ms is not None and not (type(self.unclaimed_ms) is int and self.unclaimed_ms >= -1):
-            raise ValueError(f"unclaimed_ms is a number of milliseconds, or -1 for ever, not {self.unclaimed_ms!r}")
-        if self.unclaimed_ms is not None and not self.update:
-            raise ValueError("unclaimed_ms needs update")
+        if self.unclaimed_timeout is not None:
+            milliseconds("unclaimed_timeout", self.unclaimed_timeout)
+            if not self.update:
+                raise ValueError("unclaimed_timeout needs update")
+        if self.resume_file is not None and self.resume_store is not None:
+            raise ValueError("resume_file and resume_store say the same: give one of them")
         if self.update and not self.ack:
             raise ValueError("update needs ack")
         if self.network_delay <= 0:
-            raise ValueError("network_delay must be positive")
+            raise ValueError(f"network_delay is a positive number of seconds, not {self.network_delay!r}")
         object.__setattr__(self, "url", _http(self.url))
         object.__setattr__(self, "transports", transports)
         object.__setattr__(self, "login", self._with_retries(self._asked()))
 
     @property
     def unclaimed_s(self) -> float | None:
-        """`unclaimed_ms` in seconds; None: for ever."""
-        return None if self.unclaimed_ms in (None, -1) else (self.unclaimed_ms or 0) / 1000
+        """`unclaimed_timeout`; None: without limit."""
+        return None if self.unclaimed_timeout in (None, NO_LIMIT, math.inf) else self.unclaimed_timeout
+
+    @property
+    def secrets(self) -> ResumeStore | None:
+        """What keeps the secret of the session, if anything does."""
+        return self.resume_store if self.resume_file is None else ResumeFile(Path(self.resume_file))
 
     @property
     def settles_by(self) -> str:
@@ -170,22 +190,24 @@ class Config:
     def _asked(self) -> Fields:
         """What `ext.session` asks for, but for retries."""
         asked = CONNECT.write(
-            {
-                "name": self.name,
-                "token": self.token,
-                "resume": self.resume,
-                "persistent": self.persistent or None,
-                "update": self.update or None,
-                "settle": self.settle if self.update else None,
-                "ack_wait_ms": self.ack_wait_ms,
-                "ping_interval_ms": self.ping_interval_ms,
-            }
+            in_milliseconds(
+                {
+                    "name": self.name,
+                    "token": self.token,
+                    "resume": self.resume,
+                    "persistent": self.persistent or None,
+                    "update": self.update or None,
+                    "settle": self.settle if self.update else None,
+                    "ack_wait": self.ack_wait,
+                    "ping_interval": self.ping_interval,
+                }
+            )
         )
         login = {**(self.session or {}), **asked}
         # A session that waits for its client may have more for it than it listens to; with `update` the client can leave that
         # open, where an acknowledgement settles all. The application reads at its leisure: what is not acknowledged yet has
         # not failed.
-        waits = self.resume_file is not None or login.get("name") or login.get("resume")
+        waits = self.secrets is not None or login.get("name") or login.get("resume")
         if self.ack and not self.update and waits and "settle" not in login:
             return {"update": True, "settle": "batch", "ackWait": -1, **login}
         return login
@@ -195,18 +217,40 @@ class Config:
         own `dispatcher` says stays."""
         own: Any = login.get("dispatcher")
         given = (dict(own) if isinstance(own, dict) else {}) | DISPATCHER.write(
-            {
-                "retries": self.retries,
-                "delay_ms": self.delay_ms,
-                "factor": self.delay_factor,
-                "max_delay_ms": self.max_delay_ms,
-                "absence": self.absence,
-            }
+            in_milliseconds(
+                {
+                    "retries": self.retries,
+                    "delay": self.delay,
+                    "factor": self.delay_factor,
+                    "max_delay": self.max_delay,
+                    "absence": self.absence,
+                }
+            )
         )
         if not login.get("update") and not given:
             return login
         # Left out, `dispatcher` would also say how long the session outlives its client.
         return login | {"dispatcher": RETRIES | ({} if "delay" in given else GROWTH) | given}
+
+
+INHERITED: Final = frozenset(
+    {
+        "transports",
+        "headers",
+        "cookies",
+        "handshake",
+        "token",
+        "network_delay",
+        "open_timeout",
+        "name_timeout",
+        "close_timeout",
+        "backoff",
+        "ssl",
+        "max_bytes",
+        "on_rejected",
+    }
+)
+"""What a consumer's session has from its client: all that does not say whose session it is, and how it is delivered to."""
 
 
 def _http(text: str) -> str:

@@ -71,6 +71,10 @@ class NotEncodableError(ClientError, TypeError):
     sent."""
 
 
+class OutboxFullError(ClientError):
+    """The outbox has as many publishes, or bytes, as it may; this one is not in it."""
+
+
 class SubscriptionEndedError(ClientError):
     """A message was asked of a subscription that has ended."""
 

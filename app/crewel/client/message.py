@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
+from crewel.bayeux.z85 import decode_z85
 from crewel.qos.update import ERASED, POINT_TO_POINT
 
 HANDSHAKE = "/meta/handshake"
@@ -18,6 +20,10 @@ UNSUBSCRIBE = "/meta/unsubscribe"
 ValueT = TypeVar("ValueT")
 UsualT = TypeVar("UsualT")
 
+CONTENT_TYPE: Final = "contentType"
+"""The property that says what the data is."""
+KEY_PROPERTY: Final = "idempotencyKey"
+"""The client property in which receivers find the key of an outbox."""
 Failure = tuple[str, str]
 """A dotted code, and words for people."""
 
@@ -113,13 +119,29 @@ class Message:
         return self._value("priority", int, 5)
 
     @property
+    def life_time(self) -> float | None:
+        """How long it was published for, in seconds; None: without limit."""
+        given = self._value("lifeTime", int, -1)
+        return None if given < 0 else given / 1000
+
+    @property
+    def remaining_life(self) -> float | None:
+        """How much of that was left when it was sent, in seconds; None: without limit."""
+        given = self._value("remainingLife", int, None)
+        return None if given is None else given / 1000
+
+    @property
     def life_time_ms(self) -> int:
-        """How long it was published for; -1: for ever."""
+        """Deprecated: `life_time`, in milliseconds; -1: without limit."""
+        warnings.warn("life_time_ms is deprecated: use life_time, in seconds", DeprecationWarning, stacklevel=2)
         return self._value("lifeTime", int, -1)
 
     @property
     def remaining_life_ms(self) -> int | None:
-        """How much of that was left when it was sent; None if it lives for ever."""
+        """Deprecated: `remaining_life`, in milliseconds; None: without limit."""
+        warnings.warn(
+            "remaining_life_ms is deprecated: use remaining_life, in seconds", DeprecationWarning, stacklevel=2
+        )
         return self._value("remainingLife", int, None)
 
     @property
@@ -177,6 +199,34 @@ class Message:
         """What the publisher sent along, and what the server adds: `__redriveOf`, or all that a dead letter has."""
         return self._value("clientProperties", dict, {})
 
+    @property
+    def content_type(self) -> str | None:
+        """What the data is, if the publisher said it. For data that is not bytes, only a client with `update` learns it."""
+        binary = self._binary
+        given = self.client_properties if binary is None else binary.get("meta")
+        found = given.get(CONTENT_TYPE) if isinstance(given, dict) else None
+        return found if isinstance(found, str) else None
+
+    @property
+    def content(self) -> bytes | None:
+        """The bytes that were published; None if the data is not bytes, or damaged."""
+        binary = self._binary
+        try:
+            return None if binary is None else decode_z85(binary["data"])
+        except ValueError:
+            return None
+
+    @property
+    def _binary(self) -> Fields | None:
+        is_binary = "binary" in self.ext and isinstance(self.data, dict) and isinstance(self.data.get("data"), str)
+        return self.data if is_binary else None
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key under which an outbox has published it: the same however often it was sent."""
+        found = self.client_properties.get(KEY_PROPERTY)
+        return found if isinstance(found, str) else None
+
     def settle(self) -> None:
         """It is done."""
         handling = self.give_up()
@@ -190,7 +240,7 @@ class Message:
             self.settle()
 
     def working(self) -> None:
-        """It takes longer: `ack_wait_ms` starts again."""
+        """It takes longer: `ack_wait` starts again."""
         if self.handling is not None:
             self.handling.working()
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
+from crewel.bayeux.z85 import encode_z85
 from crewel.client.errors import (
     UNKNOWN_SESSION,
     ClientError,
@@ -22,8 +23,9 @@ from crewel.client.errors import (
     TransportError,
     publish_refused,
 )
-from crewel.client.message import Reply, channel_name, is_successful
+from crewel.client.message import CONTENT_TYPE, Reply, channel_name, is_successful
 from crewel.client.retry import Backoff, BackoffRule
+from crewel.client.times import in_milliseconds
 from crewel.qos.fields import Options
 from crewel.qos.publish import DESTINATION, PUBLISH
 
@@ -35,6 +37,8 @@ MAX_RETRY_S: Final = 100.0
 """How long a publish may be tried again: servers keep a key for 120 s, and the last attempt may take a while."""
 PAUSES: Final = BackoffRule(initial=0.1, factor=2.0, maximum=2.0)
 """Between two attempts."""
+BINARY_TYPE: Final = "application/octet-stream"
+"""The content type of bytes, unless the publisher says another."""
 _T = TypeVar("_T")
 
 
@@ -56,12 +60,12 @@ Address = str | Destination
 
 class PublishOptions(TypedDict, total=False):
     """What a publish may ask for beside its data: the options of `crewel.qos.publish` (docs/reference/client.md). What is not
-    given, or None, is as the server has it. Times are in milliseconds and go to the server as they are.
+    given, or None, is as the server has it. Times are in seconds.
     """
 
     persistent: bool | None
     priority: int | str | None
-    life_time_ms: int | None
+    life_time: float | None
     force_destroy: bool | None
     force_update: bool | None
     to: Address | Iterable[Address] | None
@@ -76,8 +80,13 @@ class PublishOptions(TypedDict, total=False):
     properties: Fields | None
     readonly: bool | None
     history_max: int | None
-    destroy_delay_ms: int | None
+    destroy_delay: float | None
     administrative: bool | None
+    content_type: str | None
+    """What the data is, such as `image/png`: receivers find it as `content_type`. Data that is bytes always has one."""
+    # Of version 0.1, in milliseconds.
+    life_time_ms: int | None
+    destroy_delay_ms: int | None
 
 
 def publication(channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> Fields:
@@ -87,12 +96,24 @@ def publication(channel: str, data: Any, ext: Fields | None = None, **options: U
     parsed = parse(name)
     if parsed is None or parsed.is_wildcard or name.startswith("/meta/"):
         raise ValueError(f"nothing can be published to {channel}")
+    content_type = options.pop("content_type", None)
+    if content_type is not None and not (isinstance(content_type, str) and content_type):
+        raise ValueError(f"content_type is a media type such as image/png, not {content_type!r}")
+    if isinstance(data, bytes | bytearray | memoryview):
+        data, ext = _binary(bytes(data), content_type or BINARY_TYPE), {**(ext or {}), "binary": {}}
+    elif content_type is not None:
+        options["properties"] = {**(options.get("properties") or {}), CONTENT_TYPE: content_type}
     message: Fields = {"channel": name, "data": data}
     qos = _qos(**options)
     if qos:
         asked = ext.get("publish") if ext is not None else None
         ext = {**(ext or {}), "publish": {**(asked if isinstance(asked, dict) else {}), **qos}}
     return message if ext is None else {**message, "ext": ext}
+
+
+def _binary(content: bytes, content_type: str) -> Fields:
+    """Bytes as the official client's `BinaryExtension` has them."""
+    return {"data": encode_z85(content), "last": True, "meta": {CONTENT_TYPE: content_type}}
 
 
 def _qos(
@@ -103,7 +124,7 @@ def _qos(
     history_max: int | None = None,
     **same: Any,
 ) -> Fields:
-    qos = _PLAIN.write(same)
+    qos = _PLAIN.write(in_milliseconds(same))
     if history_max is not None:
         qos["history"] = {"maxEntries": history_max}
     if to is not None:
@@ -184,7 +205,7 @@ async def retry_until_stored(attempt: Callable[[], Awaitable[_T]], retry_for: fl
                 try:
                     return await attempt()
                 except (TransportError, NotConnectedError, PublishRefused) as error:
-                    if not _may_be_repeated(error):
+                    if not may_be_repeated(error):
                         raise
                     failure = error
                 await asyncio.sleep(pauses.failed())
@@ -192,7 +213,7 @@ async def retry_until_stored(attempt: Callable[[], Awaitable[_T]], retry_for: fl
         raise failure or RequestTimeoutError(f"no answer within {retry_for:g} s") from None
 
 
-def _may_be_repeated(error: ClientError) -> bool:
+def may_be_repeated(error: ClientError) -> bool:
     """Whether it has not been stored, or the outcome is unknown. After a lost session the client makes another."""
     # It stays too large, however often it is sent.
     if isinstance(error, MessageTooLargeError):

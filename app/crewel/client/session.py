@@ -16,11 +16,9 @@ import asyncio
 import copy
 import logging
 import math
-import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from crewel.bayeux.message import Fields
 from crewel.client.config import Config
@@ -45,7 +43,6 @@ from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnec
 from crewel.client.router import Interest, Router
 from crewel.client.states import Event, Life, State
 from crewel.client.subscription import Progress
-from crewel.qos.connect import MAX_SECRET
 
 log = logging.getLogger("crewel.client")
 
@@ -60,6 +57,7 @@ class Session:
 
     def __init__(self, config: Config, router: Router, extensions: tuple[Extension, ...]) -> None:
         self._config = config
+        self._secrets = config.secrets
         self._router = router
         self.connection = Connection(config, router, extensions, self._on_reply)
         self.life = Life(lambda: self.connection.client_id)
@@ -70,21 +68,24 @@ class Session:
         self._is_disconnected = False
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def open(self) -> None:
-        """Start the loop and wait for the first session.
+    async def open(self, *, is_awaited: bool = True) -> None:
+        """Start the loop and wait for the first session; not if it is not awaited: then the handshake is tried without limit.
 
         Raises:
             TransportError: no server within `open_timeout`.
             HandshakeRefused, NegotiationError: the server does not want this client.
         """
-        if self._config.resume_file is not None:
-            self.connection.login.kept = await asyncio.to_thread(read_secret, Path(self._config.resume_file))
+        if self._secrets is not None:
+            self.connection.login.kept = await self._secrets.load()
         self.life.move(Event.OPENED)
         self.connection.start()
-        self._tasks.append(asyncio.create_task(self._run(), name="crewel-client-session"))
+        patience = self._config.open_timeout if is_awaited else math.inf
+        self._tasks.append(asyncio.create_task(self._run(patience), name="crewel-client-session"))
         if self._config.reports:
             reporting = self.connection.update.publish_statuses(self.send)
             self._tasks.append(asyncio.create_task(reporting, name="crewel-client-update"))
+        if not is_awaited:
+            return
         try:
             await self.life.settled()
         except BaseException:
@@ -113,6 +114,7 @@ class Session:
             return
         with suppress(ClientError, TimeoutError):
             async with asyncio.timeout(timeout):
+                await self.connection.reopen()  # it may be down at this moment, and statuses are worth an attempt
                 self.connection.update.report_refused(await self.connection.exchange(messages, timeout))
 
     async def _release(self) -> None:
@@ -135,8 +137,7 @@ class Session:
         """Send messages in one payload now; their replies. Raises TransportError if there is no connection."""
         return await self.connection.exchange(messages, self._config.network_delay)
 
-    async def _run(self) -> None:
-        patience = self._config.open_timeout
+    async def _run(self, patience: float) -> None:
         try:
             while not self.life.is_ending:
                 await self._establish(asyncio.get_running_loop().time() + patience)
@@ -169,7 +170,7 @@ class Session:
             except NameTaken as error:
                 self.life.failure = error
                 if self.connection.login.forget_kept():
-                    log.warning("%s holds no secret of %s any more: trying without it", self._config.resume_file, error)
+                    log.warning("%s: the secret that was kept is not valid any more: trying without it", error)
                     continue
                 delay = names.delay(error, asyncio.get_running_loop().time())
                 if delay is None:
@@ -227,10 +228,10 @@ class Session:
         self.life.move(Event.HANDSHAKEN)
 
     async def _keep_secret(self) -> None:
-        path, secret = self._config.resume_file, self.connection.login.resume
-        if path is not None and secret is not None:
+        secret = self.connection.login.resume
+        if self._secrets is not None and secret is not None:
             try:
-                await asyncio.to_thread(write_secret, Path(path), secret)
+                await self._secrets.save(secret)
             except ClientError as error:
                 log.warning("%s: the next process of this session has to wait for it", error)
 
@@ -438,28 +439,3 @@ def _take_position(interest: Interest, message: Fields, reply: Fields) -> None:
     interest.progress.begin(position)
     for subscription in interest.subscriptions:
         subscription.confirmed(interest.recovered, position)
-
-
-def read_secret(path: Path) -> str | None:
-    """What was kept; None if there is no such file, or nothing in it. Raises ClientError for a file that cannot be read."""
-    try:
-        with path.open(encoding="ascii") as source:
-            return source.read(MAX_SECRET).strip() or None
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ClientError(f"the resume file {path} cannot be read: {error}") from None
-
-
-def write_secret(path: Path, secret: str) -> None:
-    """Keep it, for the owner of the file only. Raises ClientError."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        # A new file, and not the old one: that may be a link, or readable by others.
-        with suppress(FileNotFoundError):
-            beside.unlink()
-        with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as target:
-            target.write(f"{secret}\n")
-        beside.replace(path)
-    except OSError as error:
-        raise ClientError(f"the resume file {path} cannot be written: {error}") from None

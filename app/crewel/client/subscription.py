@@ -89,7 +89,7 @@ class Progress:
         place = self._places.get(message.channel)
         if place is None or message.id is None:
             return
-        if message.is_initial or message.is_addressed or message.is_erased or message.life_time_ms == 0:
+        if message.is_initial or message.is_addressed or message.is_erased or message.life_time == 0:
             return
         if message.priority <= self._lowest.get(message.channel, message.priority):
             self._lowest[message.channel] = message.priority

@@ -1,0 +1,299 @@
+"""A worker's view of a channel: each message is acknowledged, rejected, retried, or comes again.
+
+Theory of operation: a consumer has a session of its own, with a name, which waits at the server while the worker is away. It
+takes messages from one subscription and hands each out as a `Delivery`. A message that is to be retried stays open at the
+server; it waits here, and then goes to the end of the subscription's queue. If the process dies meanwhile, the server sends it
+again at once: nothing but the time until the retry is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import random
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from crewel.client.errors import failure_of
+from crewel.client.message import Handling, Message
+from crewel.client.retry import BackoffRule
+from crewel.client.subscription import SubscribeOptions, Subscription
+from crewel.qos.names import parse_name
+
+if TYPE_CHECKING:
+    from crewel.client.client import Client
+
+log = logging.getLogger("crewel.client.consumer")
+
+PREFETCH: Final = 100
+"""How many messages a worker fetches ahead, unless it says otherwise."""
+RETRIES: Final = BackoffRule(initial=1.0, factor=2.0, maximum=60.0)
+"""How long after a failure a message is retried, where the worker asks for more than one attempt."""
+DEAD_MESSAGE: Final = "user.update.deadMessage"
+HOLDBACK: Final = "user.update.holdback"
+
+
+@dataclass(slots=True)
+class Delivery(Message):
+    """A message in the hands of a worker, with one of these ends; the first one counts.
+
+    `async with message:` acknowledges it when the block ends well. If the block raises an exception, that is logged, and the
+    message is retried while it has attempts left, else rejected: it becomes a dead letter. The exception does not leave the
+    block, so the worker takes the next message. A cancellation does leave it; the message then stays open, and comes again.
+    """
+
+    consumer: Consumer | None = field(default=None, repr=False)
+    attempt: int = 1
+    """Which attempt this is, counted from 1. Every time that it was sent counts, also those that the worker did not survive."""
+    is_kept: bool = field(default=False, repr=False)
+    """Whether asking for the next message leaves this one open."""
+    timer: asyncio.TimerHandle | None = field(default=None, repr=False)
+    """Runs while it waits for another attempt."""
+    copies: list[Handling] = field(default_factory=list, repr=False)
+    """The same message, sent again while the worker has it: what ends this one ends them."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no end yet."""
+        return self.handling is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for another attempt."""
+        return self.timer is not None
+
+    def acknowledge(self) -> None:
+        """It is done: the server deletes it."""
+        self.settle()
+
+    def settle(self) -> None:
+        """As `acknowledge`."""
+        for copy in self._end():
+            copy.end()
+
+    def reject(self, code: str, text: str = "") -> None:
+        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md)."""
+        for copy in self._end():
+            copy.failed(code, text)
+            copy.end()
+
+    def dead_letter(self, reason: str = "") -> None:
+        """Make a dead letter of it, which an operator can read and send again; continue with the next message."""
+        self.reject(DEAD_MESSAGE, reason)
+
+    def hold(self, reason: str = "") -> None:
+        """Keep it, and put the session on hold: the server sends nothing more until an operator activates the session. What
+        this process has fetched already it still gets."""
+        self.reject(HOLDBACK, reason)
+
+    def retry(self, after: float = 0.0) -> None:
+        """Give it out again after so many seconds, behind the messages that this process has fetched already. Raises
+        ValueError."""
+        if isinstance(after, bool) or not isinstance(after, int | float) or not 0 <= after < float("inf"):
+            raise ValueError(f"after is a number of seconds from 0, not {after!r}")
+        if self.is_open and self.consumer is not None and not self.is_waiting:
+            self.is_kept = True
+            self.consumer.retry(self, after)
+
+    def defer(self) -> None:
+        """Leave it open when the next one is asked for: a task of its own will acknowledge it."""
+        self.is_kept = True
+
+    def _end(self) -> list[Handling]:
+        first = self.give_up()
+        if first is None:
+            return []
+        if self.consumer is not None:
+            self.consumer.forget(self)
+        return [first, *self.copies]
+
+    async def __aenter__(self) -> Self:
+        self.is_kept = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            if not self.is_waiting:
+                self.acknowledge()
+            return False
+        if not isinstance(error, Exception):
+            return False
+        self._failed(error)
+        return True
+
+    def _failed(self, error: Exception) -> None:
+        code, text = failure_of(error)
+        if not self.is_open or self.consumer is None or self.is_waiting:
+            log.error("message %s of %s: an exception after its end", self.id, self.channel, exc_info=error)
+        elif self.attempt < self.consumer.attempts:
+            delay = self.consumer.pause(self.attempt)
+            log.warning("message %s of %s failed, next attempt in %.1f s: %s", self.id, self.channel, delay, text)
+            self.retry(delay)
+        else:
+            log.error("message %s of %s is rejected", self.id, self.channel, exc_info=error)
+            self.reject(code, text)
+
+
+class Consumer:
+    """The messages of a channel, for a worker: `async for message in client.consume(…)`.
+
+    The iteration begins with a login, and continues through broken connections and restarts of the server. It ends when the
+    consumer or its client is closed, and raises what a subscription raises: `DisconnectedError` if another process has taken
+    the session over, `SubscribeRefused`.
+
+    Leaving it, as a context manager or with its client, leaves the session with the server, which collects messages for the
+    next worker of this name. Messages that were not acknowledged come again then.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        channel: str,
+        *,
+        prefetch: int,
+        attempts: int,
+        backoff: BackoffRule,
+        ack_wait: float | None,
+        options: SubscribeOptions,
+    ) -> None:
+        self.client = client
+        """The session of its own that it has."""
+        self.attempts = attempts
+        """How often a message that raises an exception is tried."""
+        self._channel, self._prefetch, self._options = channel, prefetch, options
+        self._backoff, self._ack_wait = backoff, ack_wait
+        self._subscription: Subscription | None = None
+        self._open: dict[str, Delivery] = {}
+        self._room = asyncio.Event()
+        self.retrying = 0
+        """How many messages wait for another attempt."""
+        self._last: Delivery | None = None
+        self._is_closed = False
+
+    @property
+    def fetched(self) -> int:
+        """How many messages this process has fetched ahead."""
+        return 0 if self._subscription is None else self._subscription.queued
+
+    async def __aenter__(self) -> Self:
+        if self._subscription is None:
+            # Before the session: what waits for it then finds its listener.
+            subscription = await self.client.subscribe(self._channel, bound=self._prefetch, **self._options)
+            await self.client.__aenter__()
+            self._subscription = subscription
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the session; messages that are open stay open."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for delivery in self._open.values():
+            self._stop_waiting(delivery)
+        self._room.set()
+        if self._subscription is not None:
+            await self.client.__aexit__(None, None, None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        self._acknowledge_last()
+        if self._is_closed:
+            raise StopAsyncIteration
+        if self._subscription is None:
+            await self.__aenter__()
+        assert self._subscription is not None
+        while True:
+            await self._wait_for_room()
+            delivery = self._taken(await anext(self._subscription))
+            if delivery is not None:
+                self._last = delivery
+                return delivery
+
+    def _acknowledge_last(self) -> None:
+        last, self._last = self._last, None
+        if last is not None and not last.is_kept:
+            last.acknowledge()
+
+    async def _wait_for_room(self) -> None:
+        """As long as too many wait for another attempt, no new ones are taken: each of them takes a place at the server."""
+        while self.retrying >= self._prefetch and not self._is_closed:
+            self._room.clear()
+            await self._room.wait()
+
+    def _taken(self, message: Message) -> Delivery | None:
+        """What is handed out of a message that came; None if the worker has it already."""
+        if isinstance(message, Delivery):
+            message.attempt += 1
+            return message
+        message.defer()  # the subscription leaves it to us
+        handling = message.give_up()
+        if handling is not None and message.id in self._open:
+            self._open[message.id].copies.append(handling)
+            return None
+        delivery = Delivery(message.channel, message.data, message.fields, handling, is_deferred=True)
+        delivery.consumer, delivery.attempt = self, message.redeliver + 1
+        if handling is not None and message.id is not None:
+            self._open[message.id] = delivery
+        return delivery
+
+    # For its deliveries
+
+    def forget(self, delivery: Delivery) -> None:
+        """It has ended."""
+        self._open.pop(delivery.id or "", None)
+        self._stop_waiting(delivery)
+
+    def pause(self, attempt: int) -> float:
+        """Seconds until the attempt that follows this one."""
+        return self._backoff.delay(attempt - 1, random())  # noqa: S311 - spreads load, guards nothing
+
+    def retry(self, delivery: Delivery, after: float) -> None:
+        """Give it out again after so many seconds. Within `ack_wait` the server is told that it is still worked on."""
+        self._stop_waiting(delivery)
+        delivery.working()
+        step = after if self._ack_wait is None else min(after, self._ack_wait / 2)
+        follow: Callable[[], None] = (
+            (lambda: self._return(delivery)) if step == after else (lambda: self.retry(delivery, after - step))
+        )
+        delivery.timer = asyncio.get_running_loop().call_later(step, follow)
+        self.retrying += 1
+
+    def _return(self, delivery: Delivery) -> None:
+        self._stop_waiting(delivery)
+        delivery.is_kept = False
+        if self._subscription is not None:
+            self._subscription.offer(delivery, retained=True)
+
+    def _stop_waiting(self, delivery: Delivery) -> None:
+        timer, delivery.timer = delivery.timer, None
+        if timer is not None:
+            timer.cancel()
+            self.retrying -= 1
+            self._room.set()
+
+
+def check_worker(name: str, prefetch: int, attempts: int) -> None:
+    """Raises ValueError, which names the argument that does not fit."""
+    parsed = parse_name(name)
+    if parsed is None or not parsed.is_chosen:
+        raise ValueError(f"name is that of a session, a subject and a number, such as worker/1, not {name!r}")
+    for argument, value in (("prefetch", prefetch), ("attempts", attempts)):
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{argument} is a whole number from 1, not {value!r}")

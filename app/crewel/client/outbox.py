@@ -1,0 +1,356 @@
+"""Publishes that wait for the server: in memory, or in an SQLite file that the next process continues with.
+
+Theory of operation: a publish is written into the table with an idempotency key, and deleted when the server has answered. One
+task sends the oldest ones, several in a payload, and again after a failure that passes. The server takes a key once within
+two minutes (docs/explanation/guarantees.md), so a publish whose answer was lost is still one message. Refused ones stay in the
+table, with the reason, until the application has looked at them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from random import random
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+
+import orjson
+
+from crewel.bayeux.codec import encoded
+from crewel.bayeux.message import Fields
+from crewel.client.errors import (
+    ClientError,
+    MessageTooLargeError,
+    NotConnectedError,
+    NotEncodableError,
+    OutboxFullError,
+    TransportError,
+    publish_refused,
+)
+from crewel.client.message import is_successful
+from crewel.client.publish import PAUSES, may_be_repeated
+from crewel.client.retry import Backoff
+
+log = logging.getLogger("crewel.client.outbox")
+
+Request = Callable[[list[Fields]], Awaitable[list[Fields]]]
+"""Sends messages in one payload; their replies. Raises ClientError."""
+
+MAX_MESSAGES: Final = 10_000
+MAX_BYTES: Final = 64 * 1024 * 1024
+_TOGETHER: Final = 100
+_ROOM: Final = 48 * 1024
+"""Most bytes that are sent together: servers take 64 KiB unless they are configured otherwise."""
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS outbox (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    message BLOB NOT NULL,
+    error_code TEXT,
+    error_text TEXT
+)
+"""
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPublish:
+    """A publish that the server refused for good."""
+
+    key: str
+    channel: str
+    data: Any
+    error_code: str
+    text: str
+
+
+class _Row(NamedTuple):
+    position: int
+    key: str
+    message: bytes
+
+
+class Outbox:
+    """A bounded queue of publishes: `Client(url, outbox=Outbox("orders.outbox"))`, and `client.enqueue`.
+
+    Without a path it is in memory, and ends with the process. A file is used by one process at a time. `on_refused` is called
+    with each `RefusedPublish`.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        max_messages: int = MAX_MESSAGES,
+        max_bytes: int = MAX_BYTES,
+        on_refused: Callable[[RefusedPublish], None] | None = None,
+    ) -> None:
+        for name, value in (("max_messages", max_messages), ("max_bytes", max_bytes)):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} is a whole number from 1, not {value!r}")
+        self.path = None if path is None else Path(path)
+        self.waiting = 0
+        """How many publishes the server has not answered yet."""
+        self.failure: ClientError | None = None
+        """Why it sends no more: the client's session has ended."""
+        self._max_messages, self._max_bytes, self._on_refused = max_messages, max_bytes, on_refused
+        self._bytes = 0
+        self._table: _Table | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._added, self._is_empty = asyncio.Event(), asyncio.Event()
+
+    async def put(self, message: Fields) -> str:
+        """Keep the message of a publish; returns its key. With a path it is on disk then.
+
+        Raises:
+            OutboxFullError: there are too many, or too many bytes.
+            NotEncodableError: JSON cannot say what is in it.
+            ClientError: the file cannot be written.
+        """
+        table, key = self._opened(), str(message["ext"]["publish"]["key"])
+        try:
+            content = encoded(message, "")
+        except TypeError as error:
+            raise NotEncodableError(str(error)) from None
+        if self.waiting >= self._max_messages or self._bytes + len(content) > self._max_bytes:
+            raise OutboxFullError(
+                f"{self._name()} is full: it has {self.waiting} of {self._max_messages} messages,"
+                f" and {self._bytes} of {self._max_bytes} bytes"
+            )
+        # Before the file is written: others that come meanwhile must find the room taken.
+        self._count(1, len(content))
+        try:
+            is_new = await table.call(table.add, key, content)
+        except BaseException:
+            self._count(-1, -len(content))
+            raise
+        if not is_new:
+            self._count(-1, -len(content))
+        self._added.set()
+        return key
+
+    async def drained(self, timeout: float | None = None) -> None:
+        """Wait until the server has answered all of them. Raises TimeoutError after so many seconds, and what has ended the
+        session."""
+        async with asyncio.timeout(timeout):
+            await self._is_empty.wait()
+        if self.waiting and self.failure is not None:
+            raise self.failure
+
+    async def refused(self) -> list[RefusedPublish]:
+        """Those that the server has refused, oldest first."""
+        table = self._opened()
+        return await table.call(table.refused)
+
+    async def forget_refused(self) -> None:
+        """Delete them."""
+        table = self._opened()
+        await table.call(table.forget_refused)
+
+    # For the client
+
+    async def open(self) -> None:
+        """Read what an earlier process has left. Raises ClientError."""
+        if self._table is not None:
+            raise ClientError(f"{self._name()} belongs to another client")
+        table = _Table(self.path)
+        try:
+            self.waiting, self._bytes = await table.call(table.open)
+        except BaseException:
+            table.end()
+            raise
+        self._table, self.failure = table, None
+        self._count(0, 0)
+        if self.waiting:
+            log.info("%s: %d publishes are left to send", self._name(), self.waiting)
+
+    def start(self, request: Request) -> None:
+        """Send what waits and what is added, until `close`."""
+        self._task = asyncio.create_task(self._send_all(request), name="crewel-client-outbox")
+
+    async def close(self, timeout: float) -> None:
+        """Send for so many seconds more, and close the file. What is left stays in it."""
+        table, self._table = self._table, None
+        if table is None:
+            return
+        try:
+            with suppress(TimeoutError, ClientError):
+                await self.drained(timeout)
+        finally:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+            if self.waiting:
+                fate = "are lost" if self.path is None else f"stay in {self.path}"
+                log.warning("%d publishes were not answered and %s", self.waiting, fate)
+            await table.call(table.close)
+            table.end()
+
+    def _opened(self) -> _Table:
+        if self.failure is not None:
+            raise self.failure
+        if self._table is None:
+            raise NotConnectedError("the client of this outbox is not entered: use `async with Client(url, outbox=…)`")
+        return self._table
+
+    def _name(self) -> str:
+        return "the outbox" if self.path is None else f"the outbox {self.path}"
+
+    def _count(self, messages: int, size: int) -> None:
+        self.waiting += messages
+        self._bytes += size
+        if self.waiting:
+            self._is_empty.clear()
+        else:
+            self._is_empty.set()
+
+    async def _send_all(self, request: Request) -> None:
+        pauses, together = Backoff(PAUSES, random), _TOGETHER
+        table = self._opened()
+        try:
+            while True:
+                self._added.clear()
+                rows = await table.call(table.oldest, together)
+                if not rows:
+                    await self._added.wait()
+                    continue
+                is_done = await self._send(table, rows, request)
+                # A payload that failed may have one message that does: alone, it fails alone.
+                together = _TOGETHER if is_done else 1
+                if is_done:
+                    pauses.succeeded()
+                else:
+                    await asyncio.sleep(pauses.failed())
+        except ClientError as error:
+            log.error("%s sends no more, with %d publishes left: %s", self._name(), self.waiting, error)
+            self.failure = error
+            self._is_empty.set()
+
+    async def _send(self, table: _Table, rows: list[_Row], request: Request) -> bool:
+        """Send these in one payload; whether all of them have left the outbox. Raises ClientError if none ever will."""
+        try:
+            replies = await request([orjson.loads(row.message) for row in rows])
+        except MessageTooLargeError as error:
+            if len(rows) > 1:
+                return False
+            await self._refuse(table, rows[0], "user.maxSizeExceed", str(error))
+            return True
+        except (TransportError, NotConnectedError) as error:
+            log.info("%s: %d publishes wait: %s", self._name(), self.waiting, error)
+            return False
+        answered: list[_Row] = []
+        failed = 0
+        for row, reply in zip(rows, replies, strict=True):
+            if is_successful(reply):
+                answered.append(row)
+                continue
+            refusal = publish_refused(reply)
+            if may_be_repeated(refusal) or refusal.error_code == "resource.temporary.unavailable":
+                failed += 1
+            else:
+                await self._refuse(table, row, refusal.error_code or str(refusal.code), refusal.message or refusal.text)
+        await table.call(table.delete, [row.position for row in answered])
+        self._count(-len(answered), -sum(len(row.message) for row in answered))
+        return failed == 0
+
+    async def _refuse(self, table: _Table, row: _Row, code: str, text: str) -> None:
+        await table.call(table.refuse, row.position, code, text)
+        self._count(-1, -len(row.message))
+        refused = _refused(row.key, row.message, code, text)
+        log.warning("a publish to %s was refused: %s %s", refused.channel, code, text)
+        if self._on_refused is not None:
+            try:
+                self._on_refused(refused)
+            except Exception:
+                log.exception("on_refused failed")
+
+
+def _refused(key: str, message: bytes, code: str, text: str) -> RefusedPublish:
+    fields = orjson.loads(message)
+    return RefusedPublish(key, fields["channel"], fields["data"], code, text)
+
+
+class _Table:
+    """The table, used by one thread of its own."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="crewel-client-outbox")
+        self._database: sqlite3.Connection
+
+    async def call(self, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
+        """Do this in the thread. Raises ClientError for what the file does not allow."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(*arguments, **named))
+        except (sqlite3.Error, OSError) as error:
+            raise ClientError(f"the outbox {self._path or 'in memory'} cannot be used: {error}") from error
+
+    def end(self) -> None:
+        self._thread.shutdown(wait=False)
+
+    def open(self) -> tuple[int, int]:
+        """How many messages and bytes wait."""
+        if self._path is not None:
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._database = sqlite3.connect(
+            self._path or ":memory:", timeout=0, isolation_level=None, check_same_thread=False
+        )
+        # Two senders of one file would each send everything.
+        self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        [version] = self._database.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _VERSION):
+            raise sqlite3.DatabaseError(f"it has the format {version}, and this version of Crewel knows {_VERSION}")
+        self._database.execute("BEGIN EXCLUSIVE")
+        self._database.execute(_SCHEMA)
+        self._database.execute(f"PRAGMA user_version = {_VERSION}")
+        self._database.execute("COMMIT")
+        query = "SELECT count(*), coalesce(sum(length(message)), 0) FROM outbox WHERE error_code IS NULL"
+        [messages, size] = self._database.execute(query).fetchone()
+        return messages, size
+
+    def close(self) -> None:
+        self._database.close()
+
+    def add(self, key: str, message: bytes) -> bool:
+        """Whether it was not there yet."""
+        command = "INSERT INTO outbox (key, message) VALUES (?, ?) ON CONFLICT (key) DO NOTHING"
+        return self._database.execute(command, (key, message)).rowcount == 1
+
+    def oldest(self, most: int) -> list[_Row]:
+        """So many that have not been refused, the oldest first; one at least, and else no more than fit into a payload."""
+        query = "SELECT position, key, message FROM outbox WHERE error_code IS NULL ORDER BY position LIMIT ?"
+        taken: list[_Row] = []
+        room = _ROOM
+        for row in map(_Row._make, self._database.execute(query, (most,))):
+            room -= len(row.message)
+            if taken and room < 0:
+                break
+            taken.append(row)
+        return taken
+
+    def delete(self, positions: list[int]) -> None:
+        self._database.execute("BEGIN")
+        self._database.executemany("DELETE FROM outbox WHERE position = ?", [(each,) for each in positions])
+        self._database.execute("COMMIT")
+
+    def refuse(self, position: int, code: str, text: str) -> None:
+        command = "UPDATE outbox SET error_code = ?, error_text = ? WHERE position = ?"
+        self._database.execute(command, (code, text, position))
+
+    def refused(self) -> list[RefusedPublish]:
+        query = "SELECT key, message, error_code, error_text FROM outbox WHERE error_code IS NOT NULL ORDER BY position"
+        return [_refused(*row) for row in self._database.execute(query)]
+
+    def forget_refused(self) -> None:
+        self._database.execute("DELETE FROM outbox WHERE error_code IS NOT NULL")

@@ -1,0 +1,318 @@
+"""A worker's messages, with the real server."""
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewel.client import BackoffRule, Client, Consumer, Delivery, ResumeCallbacks, SupersededError
+from crewel.client.config import Config
+from tests.client.support import QUICK
+from tests.conftest import StartServer
+from tests.functional.wire import figures, until
+from tests.server_process import ROOT, Server
+
+LIMIT_S = 60.0
+"""Ends a test that hangs."""
+DEAD = 'crewel_ended_total{reason="dead"}'
+NOW = BackoffRule(initial=0.01, factor=1.0, maximum=0.01)
+
+
+class Desk:
+    """A server, a channel and a worker that no other test has."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, server: Server) -> None:
+        number = next(self._numbers)
+        self.url = server.url
+        self.channel = f"/orders{number}/new"
+        self._name, self._server = f"worker{number}/1", server
+        self._dead = self._figure(DEAD)
+
+    def worker(self, client: Client, resume_file: Path, **more: Any) -> Consumer:
+        """The worker."""
+        pattern = self.channel.replace("new", "*")
+        return client.consume(pattern, name=self._name, resume_file=resume_file, **more)
+
+    async def publish(self, client: Client, *bodies: object) -> None:
+        """Publish these."""
+        for body in bodies:
+            await client.publish(self.channel, body, persistent=True)
+
+    async def has_dead_letter(self) -> None:
+        """Wait until there is one more than at the start."""
+        await asyncio.to_thread(until, lambda: self._figure(DEAD) == self._dead + 1, LIMIT_S)
+
+    async def is_held(self) -> None:
+        """Wait until a session is on hold."""
+        await asyncio.to_thread(until, lambda: self._figure("crewel_held_sessions") == 1, LIMIT_S)
+
+    def _figure(self, name: str) -> float:
+        return figures(self._server).get(name, 0)
+
+
+@pytest.fixture
+def desk(server: Server) -> Desk:
+    """The server that the tests of this module share."""
+    return Desk(server)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """Where the worker keeps its secret."""
+    return tmp_path / "state" / "worker.resume"
+
+
+async def take(consumer: Consumer) -> Delivery:
+    """The next message, in time."""
+    async with asyncio.timeout(LIMIT_S):
+        return await anext(consumer)
+
+
+async def test_a_message_is_acknowledged_when_its_block_ends(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client:
+        async with desk.worker(client, secret) as worker:
+            await desk.publish(client, 1, 2)
+            async with await take(worker) as message:
+                assert (message.data, message.channel, message.attempt) == (1, desk.channel, 1)
+                assert message.is_open
+            assert not message.is_open
+            second = await take(worker)  # which is left open
+        assert secret.stat().st_mode & 0o777 == 0o600
+        async with desk.worker(client, secret) as again:
+            message = await take(again)
+            assert (message.data, message.id, message.attempt) == (2, second.id, 2)
+
+
+async def test_an_exception_makes_a_dead_letter_and_the_worker_continues(
+    desk: Desk, secret: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = []
+    async with Client(desk.url) as client:
+        worker = desk.worker(client, secret)
+        async with worker:
+            await desk.publish(client, "bad", "good")
+            async for message in worker:
+                async with message:
+                    seen.append(message.data)
+                    if message.data == "bad":
+                        raise LookupError("no such article")
+                if message.data == "good":
+                    break
+            assert seen == ["bad", "good"]
+            await desk.has_dead_letter()
+    assert "no such article" in caplog.text
+
+
+async def test_a_failed_message_is_tried_as_often_as_the_worker_says(desk: Desk, secret: Path) -> None:
+    attempts = []
+    async with Client(desk.url) as client:
+        consumer = desk.worker(client, secret, attempts=3, backoff=NOW)
+        async with consumer as worker:
+            await desk.publish(client, "bad", "end")
+            while len(attempts) < 3:
+                async with await take(worker) as message:
+                    if message.data == "bad":
+                        attempts.append(message.attempt)
+                        raise RuntimeError
+            assert (attempts, worker.retrying) == ([1, 2, 3], 0)
+            await desk.has_dead_letter()
+
+
+async def test_a_retried_message_comes_behind_those_that_were_fetched(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client:
+        async with desk.worker(client, secret, ack_wait=60) as worker:
+            await desk.publish(client, 1, 2, 3)
+            first = await take(worker)
+            async with asyncio.timeout(LIMIT_S):
+                while worker.fetched < 2:
+                    await asyncio.sleep(0.01)
+            async with first:
+                first.retry()
+            order = []
+            for _ in range(3):
+                async with await take(worker) as message:
+                    order.append((message.data, message.attempt))
+            assert order == [(2, 1), (3, 1), (1, 2)]
+        async with desk.worker(client, secret) as again:
+            await desk.publish(client, 4)
+            assert (await take(again)).data == 4  # none of the others comes again
+
+
+async def test_a_message_that_waits_for_its_retry_survives_the_worker(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client:
+        async with desk.worker(client, secret, prefetch=1) as worker:
+            await desk.publish(client, 1)
+            message = await take(worker)
+            message.retry(after=3600)
+            message.retry(after=0)  # the first one counts
+            assert (worker.retrying, message.is_open) == (1, True)
+        async with desk.worker(client, secret) as again:
+            assert (await take(again)).data == 1
+
+
+async def test_a_worker_says_what_happens_to_a_message(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client, desk.worker(client, secret) as worker:
+        await desk.publish(client, 1, 2, 3)
+        (await take(worker)).dead_letter("no such article")
+        await desk.has_dead_letter()
+        (await take(worker)).acknowledge()
+        (await take(worker)).hold("the printer is out of paper")
+        await desk.is_held()
+        await desk.publish(client, 4)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await anext(worker)
+
+
+async def test_a_cancelled_message_comes_again(desk: Desk, secret: Path) -> None:
+    begun = asyncio.Event()
+    async with Client(desk.url) as client:
+
+        async def work() -> None:
+            async for message in desk.worker(client, secret):
+                async with message:
+                    begun.set()
+                    await asyncio.Event().wait()
+
+        task = asyncio.create_task(work())
+        while not begun.is_set():
+            await desk.publish(client, 1)
+            await asyncio.wait([task], timeout=0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    async with Client(desk.url) as client:
+        assert (await take(desk.worker(client, secret))).data == 1
+
+
+WORKER = """
+import asyncio, sys
+from crewel.client import Client
+
+async def main():
+    async with Client(sys.argv[1]) as client:
+        async for message in client.consume("/orders/*", name="worker/1"):
+            async with message:
+                print(message.data, flush=True)
+                if message.data == "stay":
+                    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_worker_is_back_at_once(start_server: StartServer, tmp_path: Path) -> None:
+    """Without its secret it would wait for ten seconds at least, and here for longer than the test."""
+    server = start_server("bayeux.max_interval_ms=600000")
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "STATE_DIRECTORY": str(state := tmp_path / "state")}
+    command = [sys.executable, "-c", WORKER, server.url]
+
+    async def worker() -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(*command, env=environ, stdout=subprocess.PIPE)
+
+    async def line(process: asyncio.subprocess.Process) -> str:
+        assert process.stdout is not None
+        async with asyncio.timeout(LIMIT_S):
+            return (await process.stdout.readline()).decode().strip()
+
+    first = await worker()
+    async with Client(server.url) as client:
+        printed = asyncio.create_task(line(first))
+        while not printed.done():  # until it has subscribed
+            await client.publish("/orders/new", "stay", persistent=True)
+            await asyncio.wait([printed], timeout=0.2)
+        assert await printed == "stay"
+        first.send_signal(signal.SIGKILL)
+        await first.wait()
+        assert len(list(state.glob("*worker*1.resume"))) == 1
+        second = await worker()
+        try:
+            assert await line(second) == "stay"
+        finally:
+            second.kill()
+            await second.wait()
+
+
+async def test_a_worker_survives_its_server(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server()
+    saved: list[str] = []
+    store = ResumeCallbacks(lambda: saved[-1] if saved else None, saved.append)
+    async with (
+        Client(server.url, backoff=QUICK) as client,
+        client.consume("/orders/*", name="worker/1", resume_store=store) as worker,
+    ):
+        await client.publish("/orders/new", 1, persistent=True)
+        first = await take(worker)
+        server.kill()
+        again = start_server(*server.store_sets, port=server.port or 0)
+        assert again.url == server.url
+        async with first:
+            pass  # its acknowledgement reaches the second server
+        async with Client(server.url, backoff=QUICK) as other:
+            await other.publish("/orders/new", 2, persistent=True)
+        assert (await take(worker)).data == 2
+    assert saved
+
+
+async def test_the_younger_of_two_workers_with_one_secret_has_the_session(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client, desk.worker(client, secret) as old:
+        waiting = asyncio.create_task(anext(old))  # type: ignore[arg-type]
+        async with desk.worker(client, secret):
+            with pytest.raises(SupersededError):
+                await waiting
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"name": "worker"}, "name is that of a session, a subject and a number, such as worker/1, not 'worker'"),
+        ({"name": "worker/1", "prefetch": 0}, "prefetch is a whole number from 1, not 0"),
+        ({"name": "worker/1", "attempts": True}, "attempts is a whole number from 1, not True"),
+        ({"name": "worker/1", "ack_wait": "x"}, "ack_wait is a number of seconds, or -1 for no limit, not 'x'"),
+        (
+            {"name": "worker/1", "resume_file": "a", "resume_store": ResumeCallbacks(str, print)},
+            "resume_file and resume_store say the same",
+        ),
+    ],
+)
+async def test_a_wrong_argument_is_named(arguments: dict[str, object], words: str) -> None:
+    client = Client("http://127.0.0.1:1/cometd")
+    with pytest.raises(ValueError, match=words):
+        client.consume("/a", **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.unit
+async def test_a_wrong_time_of_a_retry_is_named() -> None:
+    with pytest.raises(ValueError, match="after is a number of seconds from 0, not -1"):
+        Delivery("/a", 1, {}).retry(after=-1)
+
+
+@pytest.mark.unit
+def test_a_session_of_a_worker_has_what_its_client_has_but_its_identity() -> None:
+    client = Client("http://127.0.0.1:1/cometd", name="boss/1", token="t", resume="r", network_delay=3)
+    config = client.consume("/a", name="worker/1", prefetch=7).client._config
+    assert isinstance(config, Config)
+    assert (config.name, config.token, config.resume, config.network_delay) == ("worker/1", "t", None, 3)
+    assert config.login["burst"] == {"maxEntries": 7}
+
+
+async def test_a_copy_that_comes_while_the_worker_has_the_message_ends_with_it(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client:
+        async with desk.worker(client, secret, backoff=NOW) as worker:
+            await desk.publish(client, 1, 2)
+            first = await take(worker)
+            # The server sends again what is open in a batch that it has not seen acknowledged.
+            await worker.client._session.connection.close_transport()
+            assert (await take(worker)).data == 2
+            first.acknowledge()
+        async with desk.worker(client, secret) as again:
+            assert (await take(again)).data == 2

@@ -1,0 +1,230 @@
+"""Publishes that wait for the server."""
+
+import asyncio
+import socket
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crewel.client import Client, ClientError, NotConnectedError, NotEncodableError, Outbox, OutboxFullError
+from crewel.client.outbox import RefusedPublish
+from tests.client.support import QUICK
+from tests.conftest import StartServer
+from tests.server_process import Server
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def port() -> int:
+    """A port on which no server listens yet."""
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        number: int = reserved.getsockname()[1]
+        return number
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where the outbox is."""
+    return tmp_path / "orders.outbox"
+
+
+def away(outbox: Outbox, port: int) -> Client:
+    """A client whose server is away."""
+    return Client(f"http://127.0.0.1:{port}/cometd", outbox=outbox, backoff=QUICK, close_timeout=0.01)
+
+
+@pytest.mark.server
+async def test_what_is_published_while_the_server_is_away_is_sent_when_it_is_there(
+    start_server: StartServer, port: int
+) -> None:
+    outbox = Outbox()
+    async with away(outbox, port) as client:
+        keys = [await client.enqueue("/orders", number) for number in range(3)]
+        assert (outbox.waiting, len(set(keys))) == (3, 3)
+        server = start_server(port=port)
+        await outbox.drained(LIMIT_S)
+        assert outbox.waiting == 0
+        async with Client(server.url, update=True) as reader:
+            past = await reader.subscribe("/later")
+            await client.enqueue("/later", "live", key="k-1", properties={"a": 1})
+            message = await past.receive(LIMIT_S)
+            assert (message.data, message.idempotency_key, message.is_persistent) == ("live", "k-1", True)
+            assert message.client_properties["a"] == 1
+
+
+@pytest.mark.server
+async def test_a_file_outlives_the_process_and_keeps_the_order(server: Server, port: int, file: Path) -> None:
+    async with away(Outbox(file), port) as client:
+        for number in range(250):
+            await client.enqueue("/outbox/file", number)
+        assert file.stat().st_mode & 0o777 == 0o600
+    async with Client(server.url) as reader:
+        heard = await reader.subscribe("/outbox/file")
+        outbox = Outbox(file)
+        async with Client(server.url, outbox=outbox):
+            await outbox.drained(LIMIT_S)
+        assert [(await heard.receive(LIMIT_S)).data for _ in range(250)] == list(range(250))
+    async with Client(server.url, outbox=(again := Outbox(file))):
+        assert again.waiting == 0
+
+
+@pytest.mark.server
+async def test_a_key_is_one_message(server: Server) -> None:
+    async with Client(server.url, outbox=Outbox()) as client, Client(server.url) as reader:
+        heard = await reader.subscribe("/outbox/key")
+        for _ in range(2):
+            await client.enqueue("/outbox/key", "once", key="order-7")
+            assert client.outbox is not None
+            await client.outbox.drained(LIMIT_S)
+        await client.enqueue("/outbox/key", "last")
+        assert [(await heard.receive(LIMIT_S)).data for _ in range(2)] == ["once", "last"]
+
+
+@pytest.mark.server
+async def test_what_the_server_refuses_is_kept_with_the_reason(server: Server, file: Path) -> None:
+    refused: list[RefusedPublish] = []
+    outbox = Outbox(file, on_refused=refused.append)
+    async with Client(server.url, outbox=outbox) as client:
+        await client.enqueue("/outbox/refused", 1, priority=77, key="bad")
+        await client.enqueue("/outbox/refused", "x" * 100_000, key="large")
+        await client.enqueue("/outbox/refused", 2)
+        await outbox.drained(LIMIT_S)
+        found = [(each.key, each.channel, each.error_code) for each in await outbox.refused()]
+        assert found == [
+            ("bad", "/outbox/refused", "user.illegalArgument"),
+            ("large", "/outbox/refused", "user.maxSizeExceed"),
+        ]
+        assert {each.key for each in refused} == {"bad", "large"}
+    async with Client(server.url, outbox=(again := Outbox(file))):
+        assert len(await again.refused()) == 2
+        await again.forget_refused()
+        assert await again.refused() == []
+
+
+@pytest.mark.server
+async def test_an_outbox_ends_with_its_session(server: Server) -> None:
+    outbox = Outbox()
+    async with Client(server.url, outbox=outbox) as client:
+        await client.ready(LIMIT_S)
+        await client.enqueue("/outbox/end", 1)
+        await outbox.drained(LIMIT_S)
+    with pytest.raises(NotConnectedError, match="is not entered"):
+        await client.enqueue("/outbox/end", 2)
+
+
+@pytest.mark.server
+async def test_bytes_and_content_types_arrive(server: Server) -> None:
+    picture = bytes(range(256)) + b"odd"
+    async with Client(server.url, update=True) as client:
+        heard = await client.subscribe("/outbox/bytes")
+        await client.publish("/outbox/bytes", picture, content_type="image/png")
+        await client.publish("/outbox/bytes", b"")
+        await client.publish("/outbox/bytes", "<a/>", content_type="application/xml", properties={"b": 2})
+        await client.publish("/outbox/bytes", 1)
+        messages = [await heard.receive(LIMIT_S) for _ in range(4)]
+    assert [(each.content, each.content_type) for each in messages] == [
+        (picture, "image/png"),
+        (b"", "application/octet-stream"),
+        (None, "application/xml"),
+        (None, None),
+    ]
+    assert messages[2].client_properties == {"b": 2, "contentType": "application/xml"}
+
+
+# Without a server: the port is closed, and a refused connection is all that comes of it.
+
+
+@pytest.mark.server
+async def test_an_outbox_is_bounded(port: int) -> None:
+    async with away(Outbox(max_messages=2), port) as client:
+        await client.enqueue("/a", 1)
+        await client.enqueue("/a", 2)
+        with pytest.raises(OutboxFullError, match="has 2 of 2 messages"):
+            await client.enqueue("/a", 3)
+    async with away(Outbox(max_bytes=500), port) as client:
+        await client.enqueue("/a", "x" * 200)
+        with pytest.raises(OutboxFullError, match="of 500 bytes"):
+            await client.enqueue("/a", "x" * 200)
+
+
+@pytest.mark.server
+async def test_a_key_that_waits_is_not_added_again(port: int) -> None:
+    async with away(outbox := Outbox(), port) as client:
+        assert [await client.enqueue("/a", each, key="k") for each in (1, 2)] == ["k", "k"]
+        assert outbox.waiting == 1
+
+
+@pytest.mark.server
+async def test_a_file_belongs_to_one_client(port: int, file: Path) -> None:
+    async with away(outbox := Outbox(file), port):
+        with pytest.raises(ClientError, match="cannot be used: database is locked"):
+            await away(Outbox(file), port).__aenter__()
+        with pytest.raises(ClientError, match="belongs to another client"):
+            await away(outbox, port).__aenter__()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda file: file.write_bytes(b"no database" * 100), "file is not a database"),
+        (lambda file: file.mkdir(), "orders.outbox"),
+        (lambda file: _with_version(file, 99), "it has the format 99, and this version of Crewel knows 1"),
+    ],
+)
+async def test_a_file_that_is_no_outbox_is_refused(
+    port: int, file: Path, damage: Callable[[Path], object], words: str
+) -> None:
+    damage(file)
+    with pytest.raises(ClientError, match=words):
+        await away(Outbox(file), port).__aenter__()
+
+
+def _with_version(file: Path, version: int) -> None:
+    database = sqlite3.connect(file)
+    database.execute(f"PRAGMA user_version = {version}")
+    database.close()
+
+
+@pytest.mark.server
+async def test_what_cannot_be_published_is_refused_at_once(port: int) -> None:
+    async with away(Outbox(), port) as client:
+        with pytest.raises(NotEncodableError, match="data is NaN"):
+            await client.enqueue("/a", float("nan"))
+        with pytest.raises(ValueError, match=r"key is a string, not 7"):
+            await client.enqueue("/a", 1, key=7)  # type: ignore[typeddict-item]
+        with pytest.raises(ValueError, match="nothing can be published to"):
+            await client.enqueue("/a/*", 1)
+        with pytest.raises(ValueError, match="life_time is a number of seconds"):
+            await client.enqueue("/a", 1, life_time=-5)
+
+
+@pytest.mark.unit
+async def test_a_client_without_an_outbox_says_how_to_give_it_one() -> None:
+    with pytest.raises(ClientError, match=r"Outbox\(path\)"):
+        await Client("http://127.0.0.1:1/cometd").enqueue("/a", 1)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("name", ["max_messages", "max_bytes"])
+def test_a_wrong_bound_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is a whole number from 1, not 0"):
+        Outbox(**{name: 0})  # type: ignore[arg-type]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("given", ["", 5])
+async def test_a_wrong_content_type_is_named(given: object) -> None:
+    with pytest.raises(ValueError, match="content_type is a media type such as image/png"):
+        await Client("http://127.0.0.1:1/cometd").publish("/a", 1, content_type=given)  # type: ignore[arg-type]
+
+
+@pytest.mark.unit
+async def test_a_drain_that_takes_too_long_ends() -> None:
+    outbox = Outbox()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(LIMIT_S):
+            await outbox.drained(0.01)

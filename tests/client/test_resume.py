@@ -1,0 +1,119 @@
+"""Where the secret of a session is kept, and the times of the client."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from crewel.client import ClientError, Message, ResumeCallbacks, ResumeFile
+from crewel.client.config import Config
+from crewel.client.publish import publication
+from crewel.client.resume import default_file
+from crewel.client.times import in_milliseconds, in_seconds, milliseconds
+
+URL = "https://crewel.example:8443/cometd"
+
+
+async def test_a_secret_is_replaced_as_a_whole_and_readable_by_its_owner_only(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("not ours")
+    path = tmp_path / "deep" / "joe.resume"
+    store = ResumeFile(path)
+    assert await store.load() is None
+    await store.save("one")
+    path.unlink()
+    path.symlink_to(other)
+    await store.save("two")
+    assert (await store.load(), other.read_text(), path.is_symlink()) == ("two", "not ours", False)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in path.parent.iterdir()] == ["joe.resume"]
+
+
+async def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match="cannot be read"):
+        await ResumeFile(tmp_path).load()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ClientError, match="cannot be written"):
+        await ResumeFile(tmp_path / "file" / "x").save("secret")
+
+
+async def test_functions_may_keep_the_secret() -> None:
+    kept: list[str] = []
+
+    async def load() -> str | None:
+        return kept[-1] if kept else None
+
+    async def save(secret: str) -> None:
+        kept.append(secret)
+
+    for store in (ResumeCallbacks(load, save), ResumeCallbacks(lambda: kept[-1] if kept else "", kept.append)):
+        kept.clear()
+        assert await store.load() is None
+        await store.save("s")
+        assert await store.load() == "s"
+
+
+async def test_functions_that_fail_are_reported() -> None:
+    def fail(*_: object) -> str:
+        raise OSError("vault is sealed")
+
+    broken = ResumeCallbacks(fail, fail)
+    with pytest.raises(ClientError, match=r"loads the resume secret failed: .*vault is sealed"):
+        await broken.load()
+    with pytest.raises(ClientError, match="saves the resume secret failed"):
+        await broken.save("s")
+    with pytest.raises(ClientError, match="returned bytes, not a string"):
+        await ResumeCallbacks(lambda: b"s", print).load()  # type: ignore[arg-type, return-value]
+
+
+def test_a_worker_has_a_file_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    name = "crewel.example-8443-worker%2F1.resume"
+    assert default_file(URL, "worker/1") == tmp_path / "crewel" / "resume" / name
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/worker:/var/lib/other")
+    assert default_file(URL, "worker/1") == Path("/var/lib/worker") / name
+    monkeypatch.delenv("STATE_DIRECTORY")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_file(URL, "worker/1").is_relative_to(tmp_path / ".local" / "state")
+
+
+def test_one_place_is_enough() -> None:
+    with pytest.raises(ValueError, match="resume_file and resume_store say the same"):
+        Config(URL, resume_file="a", resume_store=ResumeFile(Path("b")))
+
+
+@pytest.mark.parametrize(("given", "wire"), [(0, 0), (1.5, 1500), (-1, -1), (math.inf, -1)])
+def test_times_are_seconds(given: float, wire: int) -> None:
+    assert milliseconds("delay", given) == wire
+
+
+@pytest.mark.parametrize("given", [-2, math.nan, "5", None, True])
+def test_a_wrong_time_is_named(given: object) -> None:
+    with pytest.raises(ValueError, match="delay is a number of seconds, or -1 for no limit"):
+        milliseconds("delay", given)
+
+
+def test_names_of_version_0_1_are_accepted_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="ack_wait_ms is deprecated: use ack_wait, in seconds"):
+        assert in_seconds({"ack_wait_ms": 1500, "name": "joe"}) == {"ack_wait": 1.5, "name": "joe"}
+    with pytest.warns(DeprecationWarning, match="life_time_ms"):
+        assert in_milliseconds({"life_time_ms": -1, "persistent": None}) == {"life_time_ms": -1, "persistent": None}
+    with pytest.warns(DeprecationWarning, match="life_time_ms"):
+        assert publication("/a", 1, life_time_ms=1500)["ext"] == {"publish": {"lifeTime": 1500}}
+    with pytest.raises(TypeError, match="ack_wait and ack_wait_ms say the same"):
+        in_seconds({"ack_wait": 1, "ack_wait_ms": 1})
+    message = Message("/a", 1, {"ext": {"update": {"lifeTime": 5000, "remainingLife": 4000}}})
+    with pytest.warns(DeprecationWarning, match="life_time_ms is deprecated"):
+        assert message.life_time_ms == 5000
+    with pytest.warns(DeprecationWarning, match="remaining_life_ms is deprecated"):
+        assert message.remaining_life_ms == 4000
+
+
+def test_what_is_not_binary_has_no_bytes() -> None:
+    for fields in ({"ext": {"binary": {}}}, {"ext": {"binary": {}}, "data": {"data": 5}}):
+        assert Message("/a", fields.get("data"), dict(fields)).content is None
+    damaged = {"data": "\u00e9\u00e9", "meta": {"contentType": 5}}
+    message = Message("/a", damaged, {"ext": {"binary": {}}})
+    assert (message.content, message.content_type) == (None, None)
