@@ -241,6 +241,26 @@ class TestCopies:
         first.connect()
         assert login(Client(world), name="joe/1", resume=told["resume"])["reconnected"] is True
 
+    def test_a_copy_of_a_reply_with_messages_has_them_too(self) -> None:
+        world = World(NO_STORE, "bayeux.allow_message_delivery_during_handshake=true", extensions=[AckExtension()])
+        first = Client(world)
+        resume = login(first, ack=True, name="joe/1")["resume"]
+        first.subscribe("/a")
+        world.broker.publish("/a", 1)
+        world.settle()
+        ext = {"ack": True, "session": {"name": "joe/1", "resume": resume, "nonce": NONCE}}
+        message = {"channel": "/meta/handshake", "id": "1", "version": "1.0", "ext": ext}
+        answers = [world.post(dict(message)).answer for _ in range(2)]
+        assert data_of(answers[0]) == [1]
+        assert answers[1] == answers[0]
+        reply = answers[1][0]
+        client = Client(world)
+        client.id = reply["clientId"]
+        client.browser = client.session.browser
+        assert data_of(client.connect(ext={"ack": reply["ext"]["ack"]["batch"]}).answer) == []
+        assert not client.session.retained
+        world.close()
+
     def test_a_copy_after_a_minute_is_another_login(self, world: World) -> None:
         resume = login(Client(world), name="joe/1")["resume"]
         first, late = Client(world), Client(world)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from crewel.bayeux.message import Fields
+from crewel.broker.services import Service
 from crewel.extensions.ack import AckExtension
 from tests.broker.world import Client, Request, World, data_of
 
@@ -51,17 +53,83 @@ def test_both_copies_of_a_held_connect_get_the_same_answer(world: World) -> None
     assert data_of(first.answer[:1]) == [1]
 
 
-def test_a_repeat_of_an_answered_connect_takes_no_message_and_acknowledges_nothing(world: World) -> None:
+def test_a_repeat_of_an_answered_connect_takes_no_new_message_and_acknowledges_nothing(world: World) -> None:
     client = joined(world)
     world.broker.publish("/a", 1)
     first, message = connect(client)
     assert data_of(first.answer[:1]) == [1]
     world.broker.publish("/a", 2)
     second = again(client, message)
-    assert second.answer == [{"channel": "/meta/connect", "successful": True, "id": message["id"]}]
     told = first.answer[-1].get("ext", {}).get("ack")
+    if told is None:
+        assert second.answer == [{"channel": "/meta/connect", "successful": True, "id": message["id"]}]
+    else:  # whichever answer reaches the client: it has the batch that it acknowledges
+        assert second.answer == first.answer
     third, _ = connect(client, told)
     assert data_of(third.answer[:-1]) == [2]
+
+
+def test_a_repeat_of_a_connect_that_was_held_gets_what_that_was_answered(world: World) -> None:
+    client = joined(world)
+    first, message = connect(client)
+    world.broker.publish("/a", 1)
+    world.settle()
+    second = again(client, message)
+    told = first.answer[-1].get("ext", {}).get("ack")
+    assert data_of(first.answer[:-1]) == [1]
+    assert data_of(second.answer[:-1]) == ([] if told is None else [1])
+    assert connect(client, told)[0].is_held
+
+
+def test_a_copy_that_a_newer_connect_has_overtaken_takes_no_message_and_replaces_nothing(world: World) -> None:
+    client = joined(world)
+    world.broker.publish("/a", 1)
+    first, message = connect(client)
+    told = first.answer[-1].get("ext", {}).get("ack")
+    newer, _ = connect(client, told)
+    world.advance(5.0)
+    late = again(client, message)
+    assert late.answer == [{"channel": "/meta/connect", "successful": True, "id": message["id"]}]
+    assert newer.is_held
+    world.broker.publish("/a", 2)
+    world.settle()
+    assert data_of(newer.answer[:-1]) == [2]
+
+
+def test_a_connect_that_waited_behind_a_publish_takes_no_message_from_a_newer_one() -> None:
+    goes_on = asyncio.Event()
+    service = Service("slow")
+
+    @service.listener("/slow")
+    async def slow(session: Any, message: Any) -> None:
+        await goes_on.wait()
+
+    world = World("storage.enabled=false", services=[service])
+    client = Client(world).joined("/a")
+    older = client.send(client.message("/slow", data=0), client.message("/meta/connect", connectionType="long-polling"))
+    newer, _ = connect(client)
+    assert newer.is_held
+    world.broker.publish("/a", 1)
+    goes_on.set()
+    world.settle()
+    assert data_of(newer.answer[:-1]) == [1]
+    assert [each["channel"] for each in older.received] == ["/slow", "/meta/connect"]
+    assert data_of(older.received) == []
+    world.close()
+
+
+def test_what_a_copy_would_get_is_let_go_when_the_client_is_there_again_or_away(world: World) -> None:
+    client = joined(world)
+    world.broker.publish("/a", 1)
+    first, _ = connect(client)
+    told = first.answer[-1].get("ext", {}).get("ack")
+    assert (client.session.answered is None) is (told is None)
+    connect(client, told)
+    assert client.session.answered is None
+    world.broker.publish("/a", 2)
+    world.settle()
+    client.session.evict()
+    assert client.session.answered is None
 
 
 def test_a_newer_connect_replaces_both_copies(world: World) -> None:

@@ -13,14 +13,19 @@ STOCK = [kind for kind in kinds_that_can("extensions") if (kind.library, kind.tr
 MESSAGES = 20
 
 
-@pytest.mark.parametrize("extensions", [[], ["ack"]], ids=["no ack", "ack"])
+@pytest.mark.parametrize(
+    ("extensions", "answers"),
+    # A client that acknowledges nothing has no second copy of what the hidden answer took.
+    [([], "first"), (["ack"], "first"), (["ack"], "second")],
+    ids=["no ack", "ack", "ack, second answers"],
+)
 @pytest.mark.parametrize("kind", STOCK, ids=str)
 async def test_behind_a_proxy_that_sends_requests_twice_each_message_is_heard_once(
-    kind: Kind, server: Server, open_peer: OpenPeer, extensions: list[str]
+    kind: Kind, server: Server, open_peer: OpenPeer, extensions: list[str], answers: str
 ) -> None:
-    channel = f"/twice/{len(extensions)}"
+    channel = f"/twice/{len(extensions)}/{answers}"
     publisher = await open_peer(KINDS[0], server.port)
-    async with DuplicatingProxy(server.port) as proxy:
+    async with DuplicatingProxy(server.port, passes_on=answers) as proxy:
         peer = await open_peer(kind, proxy.port, extensions=extensions)
         await peer.subscribe(channel)
         connects = len(peer.told("connected"))

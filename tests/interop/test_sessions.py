@@ -29,9 +29,12 @@ def test_a_page_goes_on_with_its_session(start_server: StartServer, lane: str, t
 
 
 @pytest.mark.usefixtures("installed_clients")
-async def test_a_page_behind_a_proxy_that_sends_requests_twice_keeps_its_session(start_server: StartServer) -> None:
+@pytest.mark.parametrize("answers", ["first", "second"])
+async def test_a_page_behind_a_proxy_that_sends_requests_twice_keeps_its_session(
+    start_server: StartServer, answers: str
+) -> None:
     server = start_server("node.name=heron")
-    async with DuplicatingProxy(server.port) as proxy:
+    async with DuplicatingProxy(server.port, passes_on=answers) as proxy:
         command = ["node", "drivers/session.mjs", f"http://127.0.0.1:{proxy.port}/cometd", "long-polling"]
         # In a thread, which ends the page when it takes too long: the proxy needs the loop.
         ended = await asyncio.to_thread(

@@ -166,9 +166,7 @@ class Logins:
     def _digest(self, peer: Peer, session: Session, message: Message, qos: ConnectQos) -> str:
         """What copies of a handshake have in common, and no other handshake has: all that it asks for and proves, its nonce
         and its cookie. Empty if it says no nonce; or if it comes over a socket, which no proxy opens twice."""
-        # A reply that carries messages is not given twice: the second one would acknowledge what only the first one has.
-        has_messages = self._runtime.settings.bayeux.allow_message_delivery_during_handshake
-        if qos.nonce is None or peer.pushes or has_messages:
+        if qos.nonce is None or peer.pushes:
             return ""
         cookie = None if peer.mints_cookie else peer.browser
         return digest(json.dumps([message.ext["session"], session.is_reliable, cookie], sort_keys=True))
@@ -180,6 +178,9 @@ class Logins:
         if answered is None:
             return False
         exchange.session, exchange.login = answered
+        if self._runtime.settings.bayeux.allow_message_delivery_during_handshake:
+            # The very same reply: another one would have the next batch, and acknowledge messages that only the first one has.
+            exchange.repeated = exchange.session.answered
         if exchange.peer.mints_cookie:
             exchange.peer.browser = exchange.session.browser
         return True

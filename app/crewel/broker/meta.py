@@ -57,7 +57,7 @@ class MetaHandlers:
 
     def connect(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `connectionType` by the specification, which is not checked; MAY carry `advice` for this one connect."""
-        self._outbound.note_connect(session, exchange.peer, message.id)
+        self._outbound.note_connect(exchange, session, message.id)
         if session.grants is not None:
             self._logins.check_token(session)
         if session.verdict is not None:

@@ -124,6 +124,7 @@ class Session(Outbox):
         "asked",
         "broadcast_to_publisher",
         "browser",
+        "connect_before",
         "connect_id",
         "connect_only",
         "credit",
@@ -176,6 +177,8 @@ class Session(Outbox):
     """The request that is being processed, or the socket; None between requests."""
     connect_id: str | None
     """The id of its last connect, if that came over HTTP and was not answered a second time."""
+    connect_before: str | None
+    """The id of the one before, if that was not answered a second time either: a copy of it may still be on its way."""
     connect_only: bool
     """Whether only connect replies carry its messages."""
     name: str
@@ -220,7 +223,7 @@ class Session(Outbox):
         self.parts_out = ()
         self.plain = None
         self.peer = peer
-        self.connect_id = None
+        self.connect_id = self.connect_before = None
         self.connect_only = False
         self.name = self.reply_id = ""
         self.turn = 0
@@ -304,7 +307,8 @@ class Session(Outbox):
         self.verdict = None
         self.connect_only = self.is_reliable or connect_only
         self.hold_delay = 0.0
-        self.connect_id = None  # its next client numbers its connects by itself
+        self.connect_id = self.connect_before = None  # its next client numbers its connects by itself
+        self.answered = None
         self.move(Event.TAKEN_OVER)
         self.peer = peer
 

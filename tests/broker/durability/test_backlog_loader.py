@@ -99,6 +99,16 @@ def test_a_client_is_not_gone_while_its_connect_waits_for_its_backlog(stored: St
     assert data_of(joe.heard(request)) == [*range(5)]
 
 
+def test_a_connect_that_waited_for_the_backlog_gets_nothing_if_a_newer_one_came(stored: StoredWorld) -> None:
+    joe = Receiver(stored).started("/a", name="joe/1")
+    let_go(stored)
+    store(stored, "/a", *range(5))
+    late, newer = connecting(joe), connecting(joe)
+    stored.settle()
+    assert (late.superseded, late.payloads) == (1, [])
+    assert data_of(joe.heard(newer)) == [*range(5)]
+
+
 def let_go_now(world: StoredWorld) -> None:
     """The sweep comes late, between the read and the answer."""
     joe = next(session for session in world.broker.sessions.values() if session.name == "client/joe/1")

@@ -19,6 +19,7 @@ from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Exchange, Held, Peer,
 from crewel.broker.outbox.timers import SessionTimes, Timers
 from crewel.broker.pipe import Pipe
 from crewel.broker.session import Session, State, Verdict, new_secret
+from crewel.delivery.batches import NO_BATCHES
 from crewel.metrics import Metrics
 from crewel.settings import Settings
 
@@ -81,7 +82,7 @@ class Connects(ABC):
         session = self._sessions.get(client_id)
         if session is None:
             return False
-        if message_id == session.connect_id and self.repeat(session, peer, message_id):
+        if message_id in (session.connect_id, session.connect_before) and self.repeat(session, peer, message_id):
             return True
         # The session is its browser's, has connected before on the same transport, and nothing waits for it.
         if not (
@@ -102,7 +103,9 @@ class Connects(ABC):
         ):
             return False
         session.peer = peer
+        session.connect_before = session.connect_id
         session.connect_id = message_id
+        session.answered = None
         session.last_seen = now = self._loop.time()
         request: Message | str = message_id
         if self.pipe.sees_bare_connects or not (
@@ -140,14 +143,21 @@ class Connects(ABC):
         self.answer_seen(session, peer, message, passes=passes)
         return False
 
-    def note_connect(self, session: Session, peer: Peer, message_id: str | None) -> None:
+    def note_connect(self, exchange: Exchange, session: Session, message_id: str | None) -> None:
         """A connect came that goes the general way."""
-        session.connect_id = None if peer.pushes else message_id
         self._metrics.connects += 1
+        if exchange.is_overtaken(session, message_id):
+            return
+        session.connect_before = session.connect_id
+        session.connect_id = None if exchange.peer.pushes else message_id
+        session.answered = None
 
     def begin_connect(self, exchange: Exchange, session: Session, message: Message) -> Reply:
-        """The connect is accepted: it takes the place of one that is held. Returns its reply as it stands."""
+        """The connect is accepted: it takes the place of one that is held and not newer. Returns its reply as it stands."""
         peer = exchange.peer
+        if exchange.is_overtaken(session, message.id):
+            exchange.connect = reply = replies.ok(message)
+            return reply
         if session.held is not None:
             self.supersede(session)
         if not peer.pushes:
@@ -204,10 +214,15 @@ class Connects(ABC):
     def repeat(self, session: Session, peer: Peer, message_id: str) -> bool:
         """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
         browser did not get the answer. It is no newer connect that would replace the first one, and nothing in it is
-        acknowledged or reported a second time. While the first is held both get the answer; else this one is answered at once
-        and takes no message, for the client may have the first answer. False: it is a connect like any other."""
+        acknowledged or reported a second time. While the first is held both get the answer. Else this one is answered at once:
+        as the first one where the session acknowledges, and otherwise, or if a newer connect has overtaken it, without a
+        message, for the client may have the first answer. False: it is a connect like any other."""
         if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
             return False
+        if message_id != session.connect_id:
+            session.connect_before = None
+            peer.send([connect_reply(message_id)])
+            return True
         held = session.held
         if held is not None:
             if held.twin is not None or held.peer.pushes:
@@ -217,7 +232,8 @@ class Connects(ABC):
         if self._loop.time() - session.last_seen > REPEATED_S:
             return False
         session.connect_id = None  # once: a client that numbers nothing must not be answered again and again
-        peer.send([connect_reply(message_id)])
+        answered, session.answered = session.answered, None
+        peer.send([connect_reply(message_id)] if answered is None else answered)
         return True
 
     def _let_go(self, session: Session, held: Held) -> None:
@@ -259,6 +275,8 @@ class Connects(ABC):
             peer.send(parts)
         if held.twin is not None:
             held.twin.send(parts)
+        elif session.batches is not NO_BATCHES:
+            session.answered = parts
 
     def dismiss(self, session: Session, verdict: Verdict) -> None:
         """Answer the connect that the session's client holds with this, and without a message: another has the session."""

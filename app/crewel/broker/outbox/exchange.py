@@ -141,6 +141,12 @@ class Exchange:
     """Whether the session had connected before: the first connect is answered at once."""
     advise = False
     """Whether the connect reply tells the advice."""
+    has_waited = False
+    """Whether something had to be waited for, so that a later request may have been handled before."""
+    connect_then: str | None = None
+    """The session's last connect when that wait began."""
+    repeated: list[bytes] | None = None
+    """The answer to the handshake that this one is a copy of."""
     waits: Session | None = None
     """The session, while something is waited for: as it was at first, for a refused handshake takes it away."""
     overload: Refused | None = None
@@ -158,7 +164,9 @@ class Exchange:
 
     def wait(self) -> None:
         """Something has to be waited for. What reaches the session until the answer goes with the answer, and wakes nothing."""
+        self.has_waited = True
         if self.session is not None:
+            self.connect_then = self.session.connect_id
             self.waits = self.session
             self.session.requests += 1
 
@@ -168,12 +176,20 @@ class Exchange:
             self.waits.requests -= 1
             self.waits = None
 
+    def is_overtaken(self, session: Session, connect_id: str | None) -> bool:
+        """Whether its connect, with this id, had to wait for something, and the session's client has sent another one since."""
+        if not self.has_waited or self.peer.pushes:
+            return False
+        return session.connect_id not in (None, connect_id, self.connect_then)
+
     def carries_messages(self, session: Session, settings: Bayeux) -> bool:
         """Whether what waits for the session goes out with the answer."""
         if self.peer.is_gone:
             return False  # it went while its request waited for something
         if self.handshake is not None:
             return settings.allow_message_delivery_during_handshake
+        if self.connect is not None and self.is_overtaken(session, self.connect.get("id")):
+            return False
         if self.connect is not None or not session.is_live:
             return True
         return not (session.connect_only or self.peer.connect_only)

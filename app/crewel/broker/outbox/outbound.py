@@ -20,6 +20,7 @@ from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.overflow import Backlog
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.session import Session, State
+from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -383,13 +384,20 @@ class Outbound(Connects):
     def answer(self, exchange: Exchange) -> None:
         """Hold the exchange's connect, or send its replies with the messages that go with them."""
         session = exchange.session
+        if exchange.repeated is not None:
+            exchange.peer.send(exchange.repeated)
+            return
         if session is not None:
             if session.state is State.NEW:
                 session = None
             elif session.dispatcher.reported:
                 self.conclude(session)
-        if exchange.connect is not None and session is not None and session.is_live and self._hold(exchange, session):
-            return
+        if exchange.connect is not None and session is not None and session.is_live:
+            if len(exchange.elements) == 1 and exchange.is_overtaken(session, exchange.connect.get("id")):
+                exchange.peer.supersede()
+                return
+            if self._hold(exchange, session):
+                return
         has_messages = session is not None and session.queue and exchange.carries_messages(session, self._settings)
         messages = self._departing(session) if session is not None and has_messages else []
         if exchange.handshake is not None and messages:
@@ -412,6 +420,12 @@ class Outbound(Connects):
         if session is None or not session.is_live:
             return
         if exchange.connect is not None or exchange.handshake is not None:
+            if exchange.connect is not None:
+                is_kept = session.batches is not NO_BATCHES
+            else:
+                is_kept = self._settings.allow_message_delivery_during_handshake
+            if is_kept:
+                session.answered = parts
             self._times.arm_time_out(session, self._loop.time())
         if not exchange.peer.pushes:
             session.peer = None

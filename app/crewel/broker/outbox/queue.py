@@ -28,6 +28,7 @@ class Outbox:
     """What waits for a session in memory."""
 
     __slots__ = (
+        "answered",
         "batches",
         "bounds",
         "burst",
@@ -52,6 +53,9 @@ class Outbox:
         "urgent",
     )
 
+    answered: list[bytes] | None
+    """What its last connect or handshake was answered, for a copy of that; None if a newer connect has come, or where a copy
+    gets no messages."""
     queue: list[Entry]
     """What waits, in the order in which it leaves."""
     urgent: bool
@@ -96,6 +100,7 @@ class Outbox:
     """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
 
     def __init__(self, max_bytes: int) -> None:
+        self.answered = None
         self.queue = []
         self.urgent = self.is_ready = self.is_paused = self.is_absent = self.is_reliable = False
         self.lazy_at = inf
@@ -185,6 +190,7 @@ class Outbox:
     def evict(self) -> None:
         """The client has been away for long: memory keeps of what is stored no more than its place."""
         self.is_absent = True
+        self.answered = None
         self.queue = [entry.drop_body() for entry in self.queue]
         self.batches.drop_body()
         self.dispatcher.drop_body()
