@@ -171,6 +171,52 @@ class TestTheNoticeComesLast:
         assert [letter.channel for letter in stored.letters()] == ["/a/b"]
 
 
+class TestSubscribingAgain:
+    """A client ends its subscription on the notice, which must not be a later one."""
+
+    @pytest.mark.parametrize("login", [{"name": "joe/1", "persistent": True}, {}], ids=["named", "anonymous"])
+    def test_a_notice_that_still_waits_is_withdrawn(self, make_stored: MakeStored, login: dict[str, Any]) -> None:
+        world = make_stored()
+        joe = Receiver(world).started("/a/b", settle="message", **login)
+        store(world, "/a/b", 0)
+        erase(world, "/a/b")
+        joe.subscribe("/a/b")
+        store(world, "/a/b", 1)
+        assert data(take_all(joe)) == [0, 1]
+        world.commit()
+        world.crash()
+        assert take_all(again(joe, make_stored(prefix=world.prefix))) == []
+
+    def test_of_a_client_that_the_store_does_not_have_too(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored)
+        joe.handshake(ext={"session": {"update": True}})
+        joe.say("/meta/connect", connectionType="long-polling")
+        joe.subscribe("/a/b")
+        erase(stored, "/a/b")
+        joe.subscribe("/a/b")
+        stored.settle()
+        assert not any(each.is_notice for each in joe.session.queue)
+
+    def test_a_notice_that_the_client_has_stays_open(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a/b", name="joe/1", settle="message")
+        erase(stored, "/a/b")
+        (notice,) = joe.take()
+        joe.subscribe("/a/b")
+        durable = joe.session.durable
+        assert durable is not None
+        assert [each.channel for each in durable.notices.values()] == ["/a/b"]
+        assert joe.take(ok(notice)) == []
+        assert not durable.notices
+
+    def test_notices_of_other_topics_still_come(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a/b", name="joe/1", settle="message")
+        joe.subscribe("/a/c")
+        store(stored, "/a/b", 0)
+        erase(stored, "/a/b")
+        joe.subscribe("/a/c")
+        assert data(take_all(joe)) == [0, None]
+
+
 class TestAfterARestart:
     @pytest.mark.parametrize("pattern", PATTERNS)
     @pytest.mark.parametrize("ends", ["close", "crash"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from crewel.bayeux.codec import encode, reread
@@ -122,11 +123,28 @@ class SubscriptionFailures:
             return {name: reread(why.encode()) for name, why in session.durable.failed.items() if name in waiting}
         return {each.channel: reread(each.wire)["ext"]["subscribe"] for each in session.queue if _is_failure(each)}
 
-    def has_unreported(self, session: Session) -> bool:
-        """Whether there are some, or one is about to fail, at little cost."""
+    def has_notices(self, session: Session) -> bool:
+        """Whether there are some, or one is about to fail, or a notice of an erased topic waits; at little cost."""
         if self._ending:
             return True
-        return bool(session.durable.failed) if session.durable is not None else any(map(_is_failure, session.queue))
+        if session.durable is not None:
+            return bool(session.durable.failed or session.durable.notices)
+        return any(entry.is_notice for entry in session.queue)
+
+    def withdraw_erased(self, session: Session, names: Iterable[str]) -> None:
+        """The session has subscribed to these names again. A notice that has not left yet, that the topic was erased, would
+        seem to be about the new subscriptions."""
+        durable = session.durable
+        for name in names:
+            session.drop_where(lambda entry: entry.is_notice and entry.channel == name and not _is_failure(entry))  # noqa: B023 - called at once
+            if durable is None or name in durable.failed:
+                continue
+            places = [place for place, each in durable.notices.items() if each.channel == name]
+            if any(str(place) in session.dispatcher.open for place in places):
+                continue  # the client has it
+            if places:
+                durable.forget_notice(name)
+                self._access.node.touch(durable)
 
     def refusal(self, session: Session, pattern: str) -> dict[str, str] | None:
         """The session subscribes to this pattern. If it cannot know yet that its subscription to it has failed, it has to

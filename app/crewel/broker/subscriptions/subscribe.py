@@ -89,8 +89,9 @@ class SubscribeHandler:
 
     def _asks_for_more(self, session: Session, message: Message) -> bool:
         """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked
-        for more of the same channels before, or may not know yet that a subscription to them has failed."""
-        if session in self._options.filtered or self._failures.has_unreported(session):
+        for more of the same channels before, or may not know yet that a subscription to them has failed or its topic was
+        erased."""
+        if session in self._options.filtered or self._failures.has_notices(session):
             return True
         ext = message.fields.get("ext")
         if type(ext) is not dict:
@@ -120,6 +121,7 @@ class SubscribeHandler:
             yield from self._begin(session, wanted, starts, result)
         except StoreError as failure:
             raise Refused(coded(failure.code), failure.code, str(failure)) from failure
+        self._failures.withdraw_erased(session, names)
         if error is None and not session.is_live:
             error = BayeuxCode.SUBSCRIBE_FAILED
         reply = replies.ok(message) if error is None else replies.failed(message, error)
