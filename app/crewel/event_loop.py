@@ -1,4 +1,4 @@
-"""How long one piece of work may keep the event loop, and how a timer notices that the loop was kept for longer.
+"""Long work in turns, so that other work runs in between; and how a timer notices that the loop was kept for longer.
 
 All sessions wait while the loop is kept, so long work is cut into turns. If the loop stands still all the same, timers fire
 late, and before what came meanwhile has been read from the sockets. A late timer therefore proves nothing: what it waits for
@@ -7,15 +7,77 @@ may be there already, and gets a little more time.
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Iterable
+from time import perf_counter
+from typing import Any, Final, TypeVar
+
+from crewel.bayeux.codec import encode
+
+T = TypeVar("T")
 
 TURN_S: Final = 0.01
 """Seconds, by `perf_counter`, after which work that is not done leaves the rest for another turn of the loop."""
 GRACE_S: Final = 0.25
 """Seconds that what was waited for still has after a stall: time enough to read it from a socket."""
 _STALL_S: Final = 0.25
+_AT_ONCE: Final = 500
+"""Items of a long list that one step sorts or encodes: less than a millisecond, unless each is long."""
 
 
 def has_stalled(due: float, now: float) -> bool:
     """Whether a timer that was due then (loop time, seconds) and fires now is so late that the loop must have stood still."""
     return now - due > _STALL_S
+
+
+class Turns:
+    """The turns of one piece of long work. Call `rest` after each short step."""
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+
+    async def rest(self) -> None:
+        """Let others work, if this turn has been long enough."""
+        if perf_counter() - self._began >= TURN_S:
+            await asyncio.sleep(0)
+            self._began = perf_counter()
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items one by one, with a turn for others whenever this one has been long enough. What there is to be had is
+    looked up before the first, so the items may come and go meanwhile."""
+    turns = Turns()
+    for item in list(items):
+        yield item
+        await turns.rest()
+
+
+async def sorted_in_turns(items: Iterable[str]) -> list[str]:
+    """The texts in order. There may be others meanwhile."""
+    turns, found, runs = Turns(), list(items), []
+    for start in range(0, len(found), _AT_ONCE):
+        runs.append(sorted(found[start : start + _AT_ONCE]))
+        await turns.rest()
+    ordered: list[str] = []
+    for item in heapq.merge(*runs):
+        ordered.append(item)
+        if not len(ordered) % _AT_ONCE:
+            await turns.rest()
+    return ordered
+
+
+async def encoded_in_turns(value: Any, turns: Turns | None = None) -> bytes:
+    """The value as JSON, like `encode`: a portion of its objects and of its long lists in each turn."""
+    turns = Turns() if turns is None else turns
+    await turns.rest()
+    if type(value) is dict:
+        fields = [encode(name) + b":" + await encoded_in_turns(each, turns) for name, each in value.items()]
+        return b"{" + b",".join(fields) + b"}"
+    if type(value) is list and len(value) > _AT_ONCE:
+        portions = []
+        for start in range(0, len(value), _AT_ONCE):
+            portions.append(encode(value[start : start + _AT_ONCE])[1:-1])
+            await turns.rest()
+        return b"[" + b",".join(portions) + b"]"
+    return encode(value)

@@ -35,8 +35,7 @@ from crewel.security.tokens import keep_token
 from crewel.settings import Settings
 from crewel.settings.server import Http
 from crewel.storage.store import Store
-from crewel.transports.connection import Connection, mark_requests
-from crewel.transports.connection_caps import ConnectionCaps
+from crewel.transports.connection import Connection, ConnectionCaps, mark_requests
 from crewel.transports.endpoint import Endpoint
 from crewel.transports.http_fast import FastConnection, FastLane
 from crewel.transports.listener import Listener, bind
@@ -191,7 +190,7 @@ def build(settings: Settings, services: Iterable[Service] = ()) -> web.Applicati
     app = web.Application(middlewares=[mark_requests])
     services = list(services)
     if settings.http.demos:
-        from crewel.demo.chat import chat_service
+        from crewel.demo import chat_service
 
         services.append(chat_service())
     attach(app, settings, services, mount=MOUNTS)

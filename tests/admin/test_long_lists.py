@@ -14,7 +14,7 @@ from crewel.admin.route import Ask
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.bayeux.codec import encode
-from crewel.broker.turns import encoded_in_turns, sorted_in_turns
+from crewel.event_loop import encoded_in_turns, sorted_in_turns
 from tests.broker.stored_world import Receiver, StoredWorld, store
 
 pytestmark = pytest.mark.store
@@ -35,8 +35,8 @@ def admin(stored: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> Administratio
     for number in range(MANY):
         Receiver(stored).started(f"/a/{number}", name=f"joe{number:02}/1")
     stored.settle()
-    monkeypatch.setattr("crewel.broker.turns.LONGEST_S", 0.0)
-    monkeypatch.setattr("crewel.broker.turns._AT_ONCE", 1)
+    monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.event_loop._AT_ONCE", 1)
     return Administration(stored.broker)
 
 

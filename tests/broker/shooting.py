@@ -16,7 +16,7 @@ import orjson
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.broker.session import Session
-from crewel.delivery.order import in_order, place_of
+from crewel.delivery.entry import in_order, place_of
 from tests.broker.stored_world import Receiver, StoredWorld, origin
 from tests.broker.world import Request
 

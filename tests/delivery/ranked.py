@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
+from crewel.delivery.entry import Entry, place_of, priority_of, rank_of
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.order import place_of, priority_of, rank_of
 from crewel.delivery.records import EndReason, Logged, LogId, SessionName, Submission
 from tests.delivery.failing import FailingLedger, FailingRun
 from tests.delivery.ledger import MATCHING, Broken, Ledger

@@ -10,8 +10,7 @@ from math import inf
 from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import Dispatcher, Rules
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
-from crewel.delivery.order import in_order, insert, place_of, rank_of
+from crewel.delivery.entry import Entry, in_order, insert, place_of, rank_of
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, Transient
 from crewel.qos.connect import OverflowPolicy
 from crewel.qos.update import Origin

@@ -12,6 +12,7 @@ from crewel.delivery.dispatcher import Judgement, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.fan_out_buffer import FanOutRecord
+from crewel.delivery.outcomes import read_statuses
 from crewel.delivery.records import (
     BATCH_BLOCK,
     Disposition,
@@ -23,7 +24,6 @@ from crewel.delivery.records import (
     SessionName,
 )
 from crewel.delivery.states import Holdback
-from crewel.delivery.statuses import read_statuses
 from crewel.errors import StoreError
 from crewel.qos.connect import OverflowPolicy
 from crewel.qos.update import Origin

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
-from crewel.delivery.outcomes import OnUserError
+from crewel.delivery.outcomes import NOT_OPEN, OnUserError, read_statuses
 from crewel.delivery.records import LogId
 from crewel.delivery.states import DispatcherEvent, DispatcherState, Holdback
-from crewel.delivery.statuses import NOT_OPEN, read_statuses
 from crewel.qos.connect import Settle
 from crewel.qos.update import Origin
 

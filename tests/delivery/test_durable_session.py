@@ -3,7 +3,7 @@
 import pytest
 
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.order import place_of
+from crewel.delivery.entry import place_of
 from crewel.delivery.records import (
     Change,
     Disposition,

@@ -7,9 +7,8 @@ import pytest
 
 from crewel.delivery.batches import Batches
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, notice_entry
+from crewel.delivery.entry import Entry, notice_entry, place_of
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.order import place_of
 from crewel.delivery.records import EndReason, LogId, PendingMessage, SessionName, SessionRecord
 from crewel.qos.update import Origin
 

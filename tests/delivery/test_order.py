@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.entry import Entry
-from crewel.delivery.order import comes_before, in_order, insert, least, place_of, priority_of, rank_of
+from crewel.delivery.entry import Entry, comes_before, in_order, insert, least, place_of, priority_of, rank_of
 from crewel.delivery.records import LogId
 
 PRIORITIES = st.integers(0, 9)

@@ -13,9 +13,8 @@ import pytest
 
 from crewel.delivery.batches import Batches
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
+from crewel.delivery.entry import Entry, insert
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.order import insert
 from crewel.delivery.records import LogId, SessionRecord
 from tests.delivery.ledger import Broken
 from tests.delivery.ranked import RankedReceiver, RankedRun, RankedServer

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.outcomes import INTERNAL_ERROR
-from crewel.delivery.statuses import MAX_REASON, MAX_STATUSES, Status, Verdict, read_statuses
+from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON, MAX_STATUSES, Status, Verdict, read_statuses
 
 ID = "id must be that of a delivered message, a string"
 STATE = "state must be OK, WORKING or UNCLAIMED, unless there is an errorCode"

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from crewel.demo.chat import MAX_NAME, MAX_PEERS, MAX_TEXT, Membership, Whisper, read_name, read_peers, read_room
+from crewel.demo import MAX_NAME, MAX_PEERS, MAX_TEXT, Membership, Whisper, read_name, read_peers, read_room
 from tests.conftest import StartServer
 from tests.demo.member import Fields, Member
 

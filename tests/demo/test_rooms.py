@@ -1,6 +1,6 @@
 """The chat's table of rooms."""
 
-from crewel.demo.rooms import Bounds, Rooms
+from crewel.demo import Bounds, Rooms
 
 
 def test_names_are_listed_in_the_order_they_came():

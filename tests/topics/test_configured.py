@@ -3,7 +3,7 @@
 import pytest
 
 from crewel.qos.publish import DEFAULT, PublishQos, read_publish_qos
-from crewel.topics.rules import USUAL, TopicSettings
+from crewel.topics import USUAL, TopicSettings
 
 
 def test_usually_there_is_no_history_and_a_minute_to_live() -> None:

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from crewel.topics.lifecycle import STATES, TRANSITIONS, Event, Facts, State, after, state_of
+from crewel.topics import STATES, TRANSITIONS, Event, Facts, State, after, state_of
 
 T, F = True, False
 

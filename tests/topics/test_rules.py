@@ -6,7 +6,7 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.qos.publish import DEFAULT, PublishQos
-from crewel.topics.rules import Rules
+from crewel.topics import Rules
 
 
 def patterns(name: str) -> tuple[str, ...]:

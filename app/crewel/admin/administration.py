@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
-from crewel.broker.turns import sorted_in_turns
 from crewel.errors import StoreUnavailable
+from crewel.event_loop import sorted_in_turns
 from crewel.storage.store import Store
 
 audit = getLogger("crewel.audit")

@@ -19,7 +19,7 @@ from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
 from crewel.broker.session import Session
 from crewel.errors import CrewelError, PayloadError, RemoteCallError
-from crewel.topics.lifecycle import State
+from crewel.topics import State
 
 CHANNEL: Final = "/service/__cmd"
 

@@ -17,15 +17,15 @@ from crewel.admin.command import FLAG, Access, Call, Command, Level
 from crewel.admin.moments import shown
 from crewel.admin.route import Ask, Field, Route
 from crewel.admin.session_resource import session_view
-from crewel.broker.turns import in_turns, sorted_in_turns
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError
+from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.settings.sources import change
 from crewel.settings.table import declared, rows
 from crewel.storage import dead_letters, nodes
 from crewel.storage.dead_letters import DeadLetterFilter
 from crewel.storage.streams import alerts
-from crewel.topics.lifecycle import State
+from crewel.topics import State
 
 VERSION: Final = version("crewel")
 _YOUNG_GARBAGE: Final = 1  # generations of the collector; the thresholds bound how much is in the young ones

@@ -26,9 +26,9 @@ from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.admin.topic_resource import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
-from crewel.broker.turns import encoded_in_turns
 from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, Refused, status_of
 from crewel.errors.codes import is_below
+from crewel.event_loop import encoded_in_turns
 from crewel.security.jwt import BadToken
 from crewel.transports.bodies import read_body
 from crewel.transports.origins import Client, Origins

@@ -15,8 +15,8 @@ from crewel.admin.moments import shown
 from crewel.admin.route import PAGE, Ask, Field, NotThere, Route, flag_text, page_fields, text_field
 from crewel.broker.outbox.timers import outlook
 from crewel.broker.session import Session, State
-from crewel.broker.turns import in_turns
 from crewel.delivery.states import DispatcherState
+from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
 

@@ -13,11 +13,11 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import TopicView
-from crewel.broker.turns import in_turns, sorted_in_turns
 from crewel.errors import IllegalArgument
+from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
-from crewel.topics.lifecycle import State
+from crewel.topics import State
 
 
 def _view(broker: Broker, view: TopicView) -> dict[str, Any]:

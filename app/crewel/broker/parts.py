@@ -23,10 +23,9 @@ from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.guard import Guard
 from crewel.broker.ids import Clock, Ids
-from crewel.broker.inbound import Inbound
+from crewel.broker.inbound import Inbound, MetaHandlers
 from crewel.broker.limiter import Limiter
 from crewel.broker.logins import HandshakeHandler, Logins, SessionRestorer
-from crewel.broker.meta import MetaHandlers
 from crewel.broker.name_claims import NameClaims
 from crewel.broker.names import BEYOND_STORED, Names
 from crewel.broker.outbox.acknowledgements import Acknowledgements

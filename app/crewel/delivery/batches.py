@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Final
 
-from crewel.delivery.entry import Entry
-from crewel.delivery.order import in_order
+from crewel.delivery.entry import Entry, in_order
 
 FIRST_RESEND_DELAY: Final = 0.1
 MAX_RESEND_DELAY: Final = 5.0

@@ -14,9 +14,8 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from crewel.delivery.entry import Entry
-from crewel.delivery.outcomes import OnUserError, Outcome, outcome_of
+from crewel.delivery.outcomes import NOT_OPEN, OnUserError, Outcome, Status, Verdict, outcome_of
 from crewel.delivery.states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
-from crewel.delivery.statuses import NOT_OPEN, Status, Verdict
 from crewel.qos.connect import Settle
 
 NO_STATUS = "communication.responseTimeout"

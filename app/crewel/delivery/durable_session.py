@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any, Final
 
+from crewel.delivery.entry import place_of, priority_of, rank_of
 from crewel.delivery.fan_out_buffer import PendingDeliveries
-from crewel.delivery.order import place_of, priority_of, rank_of
 from crewel.delivery.pending_dead_letters import PendingDeadLetters
 from crewel.delivery.records import (
     Change,

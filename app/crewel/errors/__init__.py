@@ -1,12 +1,6 @@
 """What can go wrong, in one place: the error tree (`tree`), the texts of Bayeux replies (`bayeux_codes`), and the dotted codes
 (`codes`). May import nothing of the server: everything imports it."""
 
-from crewel.errors.bayeux_codes import DENIED_BY_NOT_GRANTING as DENIED_BY_NOT_GRANTING
-from crewel.errors.bayeux_codes import DENIED_BY_POLICY as DENIED_BY_POLICY
-from crewel.errors.bayeux_codes import BayeuxCode as BayeuxCode
-from crewel.errors.bayeux_codes import Denied as Denied
-from crewel.errors.bayeux_codes import Fault as Fault
-from crewel.errors.bayeux_codes import denied as denied
 from crewel.errors.codes import CODES as CODES
 from crewel.errors.codes import KNOWN as KNOWN
 from crewel.errors.codes import Category as Category
@@ -14,8 +8,13 @@ from crewel.errors.codes import ErrorCode as ErrorCode
 from crewel.errors.codes import class_of as class_of
 from crewel.errors.codes import coded as coded
 from crewel.errors.codes import status_of as status_of
+from crewel.errors.tree import DENIED_BY_NOT_GRANTING as DENIED_BY_NOT_GRANTING
+from crewel.errors.tree import DENIED_BY_POLICY as DENIED_BY_POLICY
+from crewel.errors.tree import BayeuxCode as BayeuxCode
 from crewel.errors.tree import Behind as Behind
 from crewel.errors.tree import CrewelError as CrewelError
+from crewel.errors.tree import Denied as Denied
+from crewel.errors.tree import Fault as Fault
 from crewel.errors.tree import Fenced as Fenced
 from crewel.errors.tree import IllegalArgument as IllegalArgument
 from crewel.errors.tree import Limited as Limited
@@ -31,3 +30,4 @@ from crewel.errors.tree import StoreLost as StoreLost
 from crewel.errors.tree import StoreTaken as StoreTaken
 from crewel.errors.tree import StoreUnavailable as StoreUnavailable
 from crewel.errors.tree import StoreUncertain as StoreUncertain
+from crewel.errors.tree import denied as denied

@@ -1,7 +1,10 @@
-"""Names of sessions: their grammar, and the one form under which a session is kept.
+"""Names of sessions and of shared queues: their grammar, and the one form under which a session is kept.
 
 `client/joe/1` is the session 1 of the subject `joe`. The client chooses a positive number and comes back with it; without
 one the server numbers the session, downwards from -1. `/node/heron/` in front tells where it is and is not part of it.
+
+A shared queue is of a subject, of one session of a subject, or of a consumer group. The store reads from the name how a queue
+is consumed: a message of `client/joe` may be open for several sessions at once, one of any other queue for one session.
 """
 
 from __future__ import annotations
@@ -66,3 +69,47 @@ def parse_name(text: str) -> Name | None:
 def is_subject(text: str) -> bool:
     """Whether this can be the name of a subject."""
     return re.fullmatch(_SUBJECT, text, re.ASCII) is not None
+
+
+SUBJECT: Final = "client/"
+"""What the queue of a subject begins with: it is called as the subject is."""
+_ONE: Final = "one:client/"
+_GROUP: Final = "group:"
+
+
+def subject_queue(subject: str) -> str:
+    """Where messages to a subject wait, each for all sessions of it that are there."""
+    return f"{SUBJECT}{subject}"
+
+
+def one_queue(subject: str) -> str:
+    """Where messages to a subject wait that one of its sessions gets."""
+    return f"{_ONE}{subject}"
+
+
+def group_queue(pattern: str, group: str) -> str:
+    """Where messages wait for a member of a group."""
+    return f"{_GROUP}{pattern} {group}"
+
+
+def is_exclusive(queue: str) -> bool:
+    """Whether each message of the queue is open for one session at most, and goes to another one when that fails."""
+    return queue.startswith((_GROUP, _ONE))
+
+
+def group_of(queue: str) -> tuple[str, str] | None:
+    """Pattern and name of the group that the queue is of; None if it is a subject's."""
+    if not queue.startswith(_GROUP):
+        return None
+    pattern, _, group = queue.removeprefix(_GROUP).rpartition(" ")
+    return pattern, group
+
+
+def subject_of(queue: str) -> str:
+    """The subject that the queue is of; empty if it is a group's."""
+    return "" if queue.startswith(_GROUP) else queue.rpartition("/")[2]
+
+
+def is_queue(receiver: str) -> bool:
+    """Whether a dead letter is of a shared queue, and not of a session."""
+    return receiver.startswith(_GROUP) or (receiver.startswith(SUBJECT) and receiver.count("/") == 1)

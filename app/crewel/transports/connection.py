@@ -4,6 +4,8 @@
 - A peer that does not read its answers is cut off, too (`http.keepalive_ms`).
 - A peer that closed only its own direction still gets its answer (asyncio alone would close both).
 - A connection that came from the fast lane goes back to it with its next Bayeux request.
+
+`ConnectionCaps` bounds how many there may be, in all and from one address.
 """
 
 from __future__ import annotations
@@ -22,11 +24,19 @@ from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
 from crewel.event_loop import GRACE_S, has_stalled
-from crewel.transports.connection_caps import ConnectionCaps
 
 if TYPE_CHECKING:
     from crewel.transports.http_fast import FastConnection
     from crewel.transports.websocket import Socket
+
+import logging
+from collections import Counter
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+from crewel.limits import holder_of
+from crewel.metrics import Metrics
+from crewel.settings import Settings
 
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
 
@@ -251,3 +261,100 @@ def _is_one_request_without_body(data: bytes) -> bool:
         return False
     lowered = data.lower()
     return data.count(b"\r\n\r\n") == 1 and b"content-length" not in lowered and b"transfer-encoding" not in lowered
+
+
+log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 2
+_READ_S: Final = 1.0
+"""Time for the peer to read why it is refused; closed at once, the answer might be lost with what was not read."""
+_LOG_EVERY_S: Final = 60.0
+
+
+class ConnectionCaps:
+    """Counts connections from their first moment to their last one, and refuses those beyond the caps."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, loop: asyncio.AbstractEventLoop) -> None:
+        self._limits = settings.limits
+        self._proxies = [ip_network(proxy) for proxy in settings.http.trusted_proxies]
+        self._metrics = metrics
+        self._loop = loop
+        self._holders: dict[asyncio.BaseProtocol, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._logged_at = -_LOG_EVERY_S
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._holders)
+
+    def admit(self, connection: asyncio.BaseProtocol, transport: asyncio.Transport) -> bool:
+        """Count a connection that has just come. False: it is one too many, and has been answered."""
+        address = _address(transport)
+        holder = holder_of(address)
+        limit = self._exceeded(holder, address)
+        if limit:
+            self._refuse(transport, limit, address)
+            return False
+        self._holders[connection] = holder
+        self._counts[holder] += 1
+        return True
+
+    def left(self, connection: asyncio.BaseProtocol) -> None:
+        """A connection has ended; one that was refused is not counted."""
+        holder = self._holders.pop(connection, None)
+        if holder is None:
+            return
+        self._counts[holder] -= 1
+        if not self._counts[holder]:
+            del self._counts[holder]
+
+    def _exceeded(self, holder: str, address: str | None) -> str:
+        limits = self._limits
+        if limits.max_connections and len(self._holders) >= limits.max_connections:
+            return "max_connections"
+        most = limits.max_connections_per_address
+        if most and self._counts[holder] >= most and not self._is_proxy(address):
+            return "max_connections_per_address"
+        return ""
+
+    def _is_proxy(self, address: str | None) -> bool:
+        try:
+            parsed = ip_address((address or "").partition("%")[0])
+        except ValueError:
+            return bool(self._proxies)  # a UNIX socket
+        return any(parsed in network for network in self._proxies)
+
+    def _refuse(self, transport: asyncio.Transport, limit: str, address: str | None) -> None:
+        self._metrics.limited[limit] += 1
+        now = self._loop.time()
+        if now - self._logged_at >= _LOG_EVERY_S:
+            self._logged_at = now
+            told = {"limit": f"limits.{limit}", "address": address or "local"}
+            log.warning("connections are refused: there are %d", len(self), extra=told)
+        transport.set_protocol(_Refused(transport, self._loop))
+        body = f"too many connections (limits.{limit})".encode()
+        transport.write(
+            b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: %d\r\n"
+            b"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (_RETRY_S, len(body), body)
+        )
+
+
+class _Refused(asyncio.Protocol):
+    """A connection that has been answered already. What it sends is not looked at."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._timer = loop.call_later(_READ_S, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """The peer has sent its request: the answer follows it."""
+        self._transport.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It has gone."""
+        self._timer.cancel()
+
+
+def _address(transport: asyncio.Transport) -> str | None:
+    peer: Any = transport.get_extra_info("peername")
+    return peer[0] if isinstance(peer, tuple) else None

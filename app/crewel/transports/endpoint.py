@@ -1,18 +1,24 @@
-"""The Bayeux endpoint: `bayeux.path` and everything below it. It applies the origin rule and chooses the transport."""
+"""The Bayeux endpoint: `bayeux.path` and everything below it. It applies the origin rule and chooses the transport.
+
+`BrowserCookie` is the cookie by which the sessions of one browser are counted (reference 3.7).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from crewel.broker.broker import Broker
 from crewel.errors import PayloadError
+from crewel.settings import Settings
 from crewel.transports import http_aiohttp, websocket
-from crewel.transports.connection_caps import ConnectionCaps
-from crewel.transports.cookies import BrowserCookie
+from crewel.transports.connection import ConnectionCaps
 from crewel.transports.origins import Client, Hosts, Origins
 
 
@@ -99,3 +105,57 @@ class Endpoint:
     async def _close_sockets(self, _: web.Application) -> None:
         closing = [socket.close(1001, "the server is going down") for socket in self.sockets]
         await asyncio.gather(*closing, return_exceptions=True)
+
+
+# The value is a client's to choose, and the server keeps it with the session: short, and nothing that needs quoting.
+_VALUE: Final = re.compile(r"[A-Za-z0-9_.~-]{1,64}", re.ASCII)
+
+
+class BrowserCookie:
+    """The cookie by its settings, which do not change while the server runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.name = settings.bayeux.cookie_name
+        always_secure = settings.http.tls_cert is not None
+        self._attributes = _attributes(settings, is_secure=always_secure)
+        self._attributes_over_tls = _attributes(settings, is_secure=always_secure or settings.bayeux.cookie_secure)
+
+    def read(self, headers: Mapping[str, str]) -> str | None:
+        """Its value in these headers; None if there is none, or one that this server would never have set and does not
+        adopt."""
+        header = headers.get("cookie")
+        return None if header is None else self.value(header)
+
+    def value(self, header: str) -> str | None:
+        """Its value in a `Cookie` header, as `read` has it. Of the other cookies of the host, which come along, nothing is
+        expected; of several with this name the last counts."""
+        found = ""
+        # By hand: the parser of the standard library rejects the whole header for one cookie of another application.
+        for cookie in header.split(";"):
+            name, _, value = cookie.partition("=")
+            if name.strip() == self.name:
+                found = value.strip().strip('"')
+        return found if _VALUE.fullmatch(found) else None
+
+    def header(self, value: str, *, is_secure: bool) -> str:
+        """The `Set-Cookie` header for this value; `is_secure` says that the request came by TLS."""
+        return f"{self.name}={value}{self._attributes_over_tls if is_secure else self._attributes}"
+
+
+def _attributes(settings: Settings, *, is_secure: bool) -> str:
+    bayeux = settings.bayeux
+    parts = [""]
+    if bayeux.cookie_domain:
+        parts.append(f"Domain={bayeux.cookie_domain}")
+    parts.append(f"Path={bayeux.cookie_path}")
+    if bayeux.cookie_max_age >= 0:
+        parts.append(f"Max-Age={bayeux.cookie_max_age}")
+    if bayeux.cookie_http_only:
+        parts.append("HttpOnly")
+    if is_secure:
+        parts.append("Secure")
+    if bayeux.cookie_same_site:
+        parts.append(f"SameSite={bayeux.cookie_same_site.capitalize()}")
+    if bayeux.cookie_partitioned:
+        parts.append("Partitioned")
+    return "; ".join(parts)

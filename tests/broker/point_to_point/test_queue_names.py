@@ -1,6 +1,6 @@
 import pytest
 
-from crewel.broker.point_to_point.queue_names import (
+from crewel.qos.names import (
     group_of,
     group_queue,
     is_exclusive,

@@ -9,7 +9,7 @@ import pytest
 from crewel.bayeux.channel import parse
 from crewel.broker.topics import endings
 from crewel.errors import StoreError, StoreUncertain
-from crewel.topics.lifecycle import State
+from crewel.topics import State
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin, store
 from tests.broker.world import Client, World
 

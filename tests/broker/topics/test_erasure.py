@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
+from crewel import event_loop
 from crewel.bayeux.message import Fields
-from crewel.broker import turns
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
-from crewel.topics.lifecycle import State
+from crewel.topics import State
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.topics.test_endings import erase, publish, state
 from tests.broker.world import Client, World, data_of
@@ -392,7 +392,7 @@ class TestPortions:
     @pytest.mark.parametrize("force", [False, True])
     def test_others_have_their_turn(self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch, force: bool) -> None:
         self.prepared(stored)
-        monkeypatch.setattr(turns, "LONGEST_S", 0.0)
+        monkeypatch.setattr(event_loop, "TURN_S", 0.0)
         count = 0
 
         async def counted() -> None:

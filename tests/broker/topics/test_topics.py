@@ -10,8 +10,7 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.broker.topics.topics import Topics
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
-from crewel.topics.lifecycle import State
-from crewel.topics.rules import USUAL, TopicSettings
+from crewel.topics import USUAL, State, TopicSettings
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data
 from tests.broker.world import Client, MakeWorld, World
 

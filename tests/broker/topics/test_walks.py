@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from crewel.broker.topics import endings
-from crewel.topics.lifecycle import TRANSITIONS, Event, State
+from crewel.topics import TRANSITIONS, Event, State
 from tests.broker.world import Client, World
 
 NAME, FAMILY = "/a/b", "/a/*"

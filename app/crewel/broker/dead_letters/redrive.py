@@ -15,13 +15,13 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.names import Names
 from crewel.broker.outbox.open_messages import OpenMessages
-from crewel.broker.point_to_point.queue_names import is_queue
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import PendingMessage
 from crewel.errors import StoreUnavailable
 from crewel.qos.connect import Bounds
+from crewel.qos.names import is_queue
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter, Redriven, RedriveOutcome, StoredDeadLetter
 

@@ -19,8 +19,7 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, notice_entry
-from crewel.delivery.order import comes_before
+from crewel.delivery.entry import Entry, comes_before, notice_entry
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.qos.publish import NORMAL

@@ -32,7 +32,6 @@ from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.topics.topics import Topics
-from crewel.broker.turns import in_turns
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.log_consumer import MAX_CHANGES, LogConsumer
@@ -47,6 +46,7 @@ from crewel.delivery.records import (
     SessionRecord,
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
+from crewel.event_loop import in_turns
 from crewel.storage import leases
 from crewel.storage import log as stored_log
 from crewel.storage import sessions as stored_sessions

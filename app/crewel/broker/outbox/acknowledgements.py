@@ -21,8 +21,7 @@ from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.entry import Entry
-from crewel.delivery.order import in_order
+from crewel.delivery.entry import Entry, in_order
 from crewel.delivery.records import BATCH_BLOCK
 
 _SPARE = 500  # batch numbers that are reserved ahead of need

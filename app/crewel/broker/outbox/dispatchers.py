@@ -27,10 +27,9 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
-from crewel.delivery.outcomes import OnUserError
+from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
 from crewel.delivery.records import EndReason, SessionRecord
 from crewel.delivery.states import DispatcherState, Holdback
-from crewel.delivery.statuses import Verdict, read_statuses
 from crewel.errors import IllegalArgument, NotReached
 from crewel.qos.connect import ConnectQos, Retries
 from crewel.storage import sessions as stored_sessions

@@ -18,11 +18,9 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
-from crewel.delivery.order import place_of
-from crewel.delivery.outcomes import INTERNAL_ERROR
+from crewel.delivery.entry import Entry, place_of
+from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, Transient
-from crewel.delivery.statuses import MAX_REASON
 from crewel.qos.update import Origin
 
 log = logging.getLogger(__name__)

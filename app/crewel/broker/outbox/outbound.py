@@ -23,8 +23,7 @@ from crewel.broker.session import Session, State
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
-from crewel.delivery.order import insert, least
+from crewel.delivery.entry import Entry, insert, least
 from crewel.event_loop import TURN_S
 from crewel.metrics import Metrics
 from crewel.settings import Settings

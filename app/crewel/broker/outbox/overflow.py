@@ -13,8 +13,7 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
-from crewel.delivery.order import least, place_of, priority_of
+from crewel.delivery.entry import Entry, least, place_of, priority_of
 from crewel.delivery.records import EndReason
 from crewel.qos.connect import Bounds, OverflowPolicy
 from crewel.settings.access import Limits

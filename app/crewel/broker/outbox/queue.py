@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.order import in_order
+from crewel.delivery.entry import in_order
 from crewel.delivery.records import LogId
 from crewel.qos.connect import Bounds, Burst
 

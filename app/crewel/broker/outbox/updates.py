@@ -10,10 +10,10 @@ from crewel.bayeux.channel import parse
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.point_to_point.queue_names import group_of
 from crewel.broker.session import Session, SessionPart
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
+from crewel.qos.names import group_of
 
 
 @dataclass(eq=False)

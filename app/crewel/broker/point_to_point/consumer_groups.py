@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from crewel.bayeux.channel import Channel
-from crewel.broker.point_to_point.queue_names import group_of, group_queue
 from crewel.broker.registry import Registry
 from crewel.broker.session import Session
+from crewel.qos.names import group_of, group_queue
 
 
 class GroupState(NamedTuple):

@@ -25,7 +25,6 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.point_to_point.queue_names import one_queue, subject_of, subject_queue
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -33,7 +32,7 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, PendingMessage
 from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable, StoreUncertain
-from crewel.qos.names import ANONYMOUS
+from crewel.qos.names import ANONYMOUS, one_queue, subject_of, subject_queue
 from crewel.qos.publish import Destination, Distribute, PublishQos
 from crewel.qos.update import Origin
 from crewel.storage import shared_queues

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.point_to_point.queue_names import group_of, is_exclusive, one_queue
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
@@ -22,7 +21,7 @@ from crewel.delivery.outcomes import POISON
 from crewel.delivery.records import EndReason, LogId, PendingMessage
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.errors.codes import is_below
-from crewel.qos.names import ANONYMOUS
+from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, one_queue
 from crewel.storage import shared_queues
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from crewel.broker.names import Names
 from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.point_to_point.queue_names import group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.broker.point_to_point.requeue import Failures, Requeue
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
@@ -32,6 +31,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.qos.connect import Bounds
+from crewel.qos.names import group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, StoredQueue
 

@@ -26,7 +26,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
 from crewel.storage import histories
 from crewel.storage.histories import History, Shortened
-from crewel.topics.lifecycle import Event, Facts, State, after, state_of
+from crewel.topics import Event, Facts, State, after, state_of
 
 if TYPE_CHECKING:
     from crewel.broker.topics.topics import Topics

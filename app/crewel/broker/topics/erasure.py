@@ -22,16 +22,16 @@ from crewel.broker.ids import Ids
 from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.point_to_point.queue_names import group_of
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.session import Session
 from crewel.broker.topics.references import QueuedTopics, channel_of
-from crewel.broker.turns import Turns
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import notice_entry
 from crewel.delivery.records import EndReason, LogId, PendingMessage
 from crewel.errors import IllegalArgument, RemoteCallError, StoreError
+from crewel.event_loop import Turns
 from crewel.qos.fields import Check, flag, read_fields
+from crewel.qos.names import group_of
 from crewel.qos.publish import NORMAL
 
 if TYPE_CHECKING:

@@ -20,16 +20,16 @@ from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic, TopicView
-from crewel.broker.turns import Turns, in_turns, sorted_in_turns
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, PendingMessage
 from crewel.errors import StoreError
+from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.storage import histories
 from crewel.storage.histories import History
-from crewel.topics.lifecycle import Facts, State, state_of
+from crewel.topics import Facts, State, state_of
 
 if TYPE_CHECKING:
     from crewel.broker.topics.topics import Topics

@@ -10,8 +10,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError
 from crewel.settings import Settings
 from crewel.settings.topics import fields_set, rule_name
-from crewel.topics.lifecycle import State
-from crewel.topics.rules import USUAL, Rules, TopicSettings
+from crewel.topics import USUAL, Rules, State, TopicSettings
 
 
 class Topic:

@@ -31,7 +31,7 @@ from crewel.errors import Limited, StoreError, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.storage import histories
 from crewel.storage.histories import StoredTopic
-from crewel.topics.rules import HISTORY_MAX, USUAL, TopicSettings
+from crewel.topics import HISTORY_MAX, USUAL, TopicSettings
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,0 @@
-"""The server halves of the demos that `http.demos` serves. Like any application, they use what `crewel` exports."""
