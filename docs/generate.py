@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from crewel import metrics
+from crewel import topics as topic_life
 from crewel.admin.commands import COMMANDS
 from crewel.admin.rest import ROUTES
 from crewel.client.states import TRANSITIONS
@@ -33,7 +34,6 @@ from crewel.storage.facts import FACTS
 from crewel.storage.keys import KEYS
 from crewel.storage.node_keys import NODE_KEYS
 from crewel.storage.streams import EVENTS, GROUP
-from crewel.topics import lifecycle as topic_life
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\()(?!https?:)(?P<target>[^)\s#]+)")

@@ -1,4 +1,4 @@
-"""What can go wrong, in one place: the error tree (`tree`), the texts of Bayeux replies (`bayeux_codes`), and the dotted codes
+"""What can go wrong, in one place: the error tree and the texts of Bayeux replies (`tree`), and the dotted codes
 (`codes`). May import nothing of the server: everything imports it."""
 
 from crewel.errors.codes import CODES as CODES
