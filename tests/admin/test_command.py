@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.admin.command import Level, Order, read_order
+from crewel.admin.command import Order, read_order
+from crewel.admin.operation import Level
 from crewel.errors import IllegalArgument
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from crewel.admin.command import Access, Level
+from crewel.admin.command import Access
 from crewel.admin.commands import COMMANDS
+from crewel.admin.operation import Level
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, held

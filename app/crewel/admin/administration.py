@@ -5,7 +5,7 @@ Sessions are found by their public names. Their `clientId`s are secrets and appe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from logging import getLogger
 from time import perf_counter, time
 from typing import Any
@@ -15,7 +15,7 @@ from crewel.broker.broker import Broker
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
-from crewel.event_loop import sorted_in_turns
+from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.storage.store import Store
 
 audit = getLogger("crewel.audit")
@@ -82,6 +82,33 @@ class Administration:
         await self.dispatchers.pings.ping(session)
         took = self.pings[session] = round((perf_counter() - started) * 1000, 3)
         return took
+
+    def end(self, session: Session) -> bool:
+        """End the session."""
+        self.broker.disconnect(session)
+        return True
+
+    async def kill(self, sessions: Iterable[Session]) -> int:
+        """End these sessions; how many they were."""
+        ended = 0
+        async for session in in_turns(sessions):
+            self.broker.disconnect(session)
+            ended += 1
+        return ended
+
+    def refresh(self, session: Session) -> str:
+        """Let the session live as long as if its client had connected now."""
+        self.broker.times.saw(session, self.broker.loop.time())
+        return "OK"
+
+    async def block(self, subject: str, sessions: Iterable[Session]) -> int:
+        """Refuse logins of the subject until the server ends, and end these sessions of it; how many they were."""
+        self.broker.names.blocked.add(subject)
+        return await self.kill(sessions)
+
+    def unblock(self, subject: str) -> None:
+        """Accept logins of the subject again."""
+        self.broker.names.blocked.discard(subject)
 
     def note(self, who: str, what: str, **which: Any) -> None:
         """Write an entry of the audit: an operator has done something."""

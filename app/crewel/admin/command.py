@@ -8,13 +8,14 @@ server itself), `client/joe` (a subject), `client/joe/1` or `client/joe/session/
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from crewel.admin.administration import Administration
+from crewel.admin.operation import OPERATIONS, Level, Operation
 from crewel.bayeux.channel import parse as parse_channel
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument
@@ -24,28 +25,6 @@ PREFIX: Final = "__cmd:"
 _MAX_LENGTH: Final = 4096
 _ORDER: Final = re.compile(r"__cmd:(?P<path>[^?]*)\?(?P<property>[^=]*)(?:=(?P<values>.*))?", re.DOTALL)
 _KNOWN_PATHS: Final = "nothing or `node`, client/<subject>, client/<subject>/<number>, topic/<channel>"
-
-
-class Level(StrEnum):
-    """What a command is about."""
-
-    NODE = "node"
-    SUBJECT = "subject"
-    SESSION = "session"
-    TOPIC = "topic"
-
-    @property
-    def path(self) -> str:
-        """How it is written."""
-        return _PATHS[self]
-
-
-_PATHS = {
-    Level.NODE: "__cmd:?",
-    Level.SUBJECT: "__cmd:client/joe/?",
-    Level.SESSION: "__cmd:client/joe/1/?",
-    Level.TOPIC: "__cmd:topic/a/b/?",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +64,8 @@ class Call:
     sessions: list[Session] = field(default_factory=list)
     """The session, or those of the subject."""
     value: Any = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of an operation that were given."""
 
     @property
     def subject(self) -> str:
@@ -131,6 +112,21 @@ class Command(NamedTuple):
     answer: Callable[[Call], Any]
     takes: Argument | None = None
     write: Callable[[Call], Any] | None = None
+
+
+def operation_commands(level: Level) -> tuple[Command, ...]:
+    """The commands of the operations of this level. A command that takes a value takes a flag, the operation's first field."""
+    return tuple(_of_operation(each) for each in OPERATIONS if each.level is level and each.command)
+
+
+def _of_operation(operation: Operation) -> Command:
+    def answer(call: Call) -> Any:
+        given = {operation.fields[0].name: call.value} if operation.fields else {}
+        return operation.effect(replace(call, fields=given))
+
+    returned = f" Returns {operation.result}." if operation.result else ""
+    takes = FLAG._replace(default=False) if operation.fields else None
+    return Command(operation.level, Access.OPERATE, operation.command, operation.meaning + returned, answer, takes)
 
 
 def read_order(text: object, node: str) -> Order:

@@ -10,18 +10,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.moments import EXPECTED, moment
-from crewel.admin.route import (
-    MAX_PAGE,
-    PAGE,
-    Ask,
-    Field,
-    NotThere,
-    Route,
-    flag_field,
-    flag_text,
-    number_text,
-    text_field,
-)
+from crewel.admin.operation import MAX_PAGE, PAGE, Field, flag_field, flag_text, number_text, text_field
+from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse as parse_channel
 from crewel.bayeux.codec import encode
 from crewel.broker.dead_letters.dead_letter import DeadLetter

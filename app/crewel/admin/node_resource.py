@@ -13,9 +13,10 @@ from pathlib import Path
 from time import time
 from typing import Any, Final
 
-from crewel.admin.command import FLAG, Access, Call, Command, Level
+from crewel.admin.command import FLAG, Access, Call, Command
 from crewel.admin.moments import shown
-from crewel.admin.route import Ask, Field, Route
+from crewel.admin.operation import Field, Level
+from crewel.admin.route import Ask, Route
 from crewel.admin.session_resource import session_view
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError

@@ -20,7 +20,8 @@ from crewel.admin.administration import Administration
 from crewel.admin.commands import failure_json, run
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES, VERSION
-from crewel.admin.route import API, Ask, Field, NotThere, Route, document, read
+from crewel.admin.operation import Field
+from crewel.admin.route import API, Ask, NotThere, Route, document, read
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.admin.topic_resource import TOPIC_ROUTES

@@ -9,22 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from inspect import isawaitable
+from typing import Any, Final
 
 import orjson
 from aiohttp import web
 
 from crewel.admin.administration import Administration
+from crewel.admin.command import Call
+from crewel.admin.operation import OPERATIONS, Field, Level, Operation
 from crewel.errors import IllegalArgument, Refused
-from crewel.qos.fields import Check, flag, read_fields, text, whole
+from crewel.qos.fields import read_fields
 from crewel.transports.connection import Connection
 
 API: Final = "/admin/api"
-MAX_PAGE: Final = 1000
-"""Most entries in a page of a list."""
-PAGE: Final = 100
-"""Entries in a page that says nothing of its size."""
-_MAX_TEXT: Final = 1024
 _VARIABLE: Final = re.compile(r"{(\w+)}")
 _VARIABLES: Final = {
     "subject": "Whose session it is: joe of client/joe/1.",
@@ -50,15 +48,6 @@ class NotThere(Refused):
 
     def __init__(self, message: str) -> None:
         super().__init__("404::user.illegalArgument", "user.illegalArgument", message)
-
-
-class Field(NamedTuple):
-    """One field of a query or of a body: what is looked at, what it must be, and what OpenAPI says of it."""
-
-    name: str
-    check: Check
-    schema: Mapping[str, Any]
-    meaning: str
 
 
 @dataclass(slots=True)
@@ -125,44 +114,44 @@ def _object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def text_field(name: str, meaning: str, check: Check | None = None) -> Field:
-    """A text, in a query or a body."""
-    return Field(name, check or text(_MAX_TEXT), {"type": "string"}, meaning)
+def operation_routes(
+    level: Level,
+    found: Callable[[Ask], Awaitable[Call]],
+    view: Callable[[Call], Awaitable[dict[str, Any]]],
+    answer: str,
+    unknown: Mapping[int, str],
+) -> tuple[Route, ...]:
+    """The routes of the operations of this level. `found` is the call about what the path names; each answers with `view`,
+    which `answer` describes, and the result of the operation."""
+    return tuple(_of_operation(each, found, view, answer, unknown) for each in OPERATIONS if each.level is level)
 
 
-def flag_field(name: str, meaning: str) -> Field:
-    """A boolean in a body."""
-    return Field(name, flag, {"type": "boolean", "default": False}, meaning)
+def _of_operation(
+    operation: Operation,
+    found: Callable[[Ask], Awaitable[Call]],
+    view: Callable[[Call], Awaitable[dict[str, Any]]],
+    answer: str,
+    unknown: Mapping[int, str],
+) -> Route:
+    async def handle(ask: Ask) -> dict[str, Any]:
+        call = await found(ask)
+        ask.admin.note(ask.who, f"{operation.verb} {operation.level}", **{operation.level: call.name}, **ask.fields)
+        result = operation.effect(call)
+        if isawaitable(result):
+            result = await result
+        return await view(call) | ({operation.key: result} if operation.key else {})
 
-
-def flag_text(name: str, meaning: str) -> Field:
-    """A boolean in a query."""
-
-    def check(value: object) -> bool:
-        if value not in ("true", "false"):
-            raise ValueError("true or false")
-        return value == "true"
-
-    return Field(name, check, {"type": "boolean"}, meaning)
-
-
-def number_text(name: str, meaning: str, low: int, high: int, default: int) -> Field:
-    """A whole number in a query."""
-    in_bounds = whole(low, high)
-
-    def check(value: object) -> int:
-        is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len(str(high))
-        number: int = in_bounds(int(str(value)) if is_number else None)
-        return number
-
-    return Field(name, check, {"type": "integer", "minimum": low, "maximum": high, "default": default}, meaning)
-
-
-def page_fields(things: str) -> tuple[Field, Field]:
-    """The fields of a query for a page of a list."""
-    return (
-        text_field("after", "The `next` of the page before."),
-        number_text("count", f"Most {things} in the page.", 1, MAX_PAGE, PAGE),
+    with_result = f"{answer}; and `{operation.key}`: {operation.result}." if operation.key else f"{answer}."
+    has_body = operation.method != "DELETE"
+    return Route(
+        operation.method,
+        operation.route,
+        operation.meaning,
+        handle,
+        with_result,
+        refusals={**unknown, **operation.refusals},
+        query=() if has_body else operation.fields,
+        body=operation.fields if has_body else (),
     )
 
 

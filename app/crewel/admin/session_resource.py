@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Awaitable, Callable
 from functools import partial
-from inspect import isawaitable
 from math import inf
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import COUNT, FLAG, Access, Call, Command, Level
+from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
 from crewel.admin.moments import shown
-from crewel.admin.route import PAGE, Ask, Field, NotThere, Route, flag_text, page_fields, text_field
+from crewel.admin.operation import PAGE, Level, flag_text, page_fields, text_field
+from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.broker.outbox.timers import outlook
 from crewel.broker.session import Session, State
 from crewel.delivery.states import DispatcherState
@@ -159,17 +158,6 @@ def uptime(call: Call) -> int:
     return int(call.admin.broker.loop.time() - min(session.added_at for session in call.sessions))
 
 
-async def kill(call: Call) -> int:
-    """End these sessions; how many it were."""
-    async for session in in_turns(call.sessions):
-        call.admin.broker.disconnect(session)
-    return len(call.sessions)
-
-
-async def _is_killed(call: Call) -> bool:
-    return await kill(call) > 0
-
-
 def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
     """What the session is subscribed to, and what each subscription asks for beyond all messages of its channel."""
     plain: dict[str, list[dict[str, Any]]] = {channel: [] for channel in sorted(call.session.subscriptions)}
@@ -232,11 +220,6 @@ async def _peek(call: Call) -> list[dict[str, Any]]:
     return [entry.fields for entry in await call.admin.dispatchers.peek(call.session, call.value)]
 
 
-def _refresh(call: Call) -> str:
-    call.admin.broker.times.saw(call.session, call.admin.broker.loop.time())
-    return "OK"
-
-
 _read = partial(Command, Level.SESSION, Access.READ)
 _write = partial(Command, Level.SESSION, Access.WRITE)
 _operate = partial(Command, Level.SESSION, Access.OPERATE)
@@ -295,11 +278,6 @@ SESSION_COMMANDS: Final = (
     ),
     _read("peekCallbackMessages", "The oldest messages of the queue; they stay.", _peek, COUNT._replace(default=1)),
     _operate(
-        "clearCallbackQueue",
-        "Drops the queue without dead letters; returns the number.",
-        lambda c: c.admin.dispatchers.clear(c.session),
-    ),
-    _operate(
         "removeFromCallbackQueue",
         "Drops the oldest messages without dead letters; returns the number.",
         lambda c: c.admin.dispatchers.remove(c.session, c.value),
@@ -314,28 +292,10 @@ SESSION_COMMANDS: Final = (
         _set_active,
     ),
     _read("holdback", "Who put it on hold, and why; null if it is not on hold.", _holdback),
+    *operation_commands(Level.SESSION),
     _operate(
-        "skipCallbackMessage",
-        "Turns the held message, or the first in the queue, into a dead letter; returns the number.",
-        lambda c: c.admin.dispatchers.skip(c.session),
+        "killSession", "Ends it; the queue of a named session becomes dead letters.", lambda c: c.admin.kill(c.sessions)
     ),
-    _operate(
-        "drainCallbackQueue",
-        "Turns the whole queue into dead letters; returns the number.",
-        lambda c: c.admin.dispatchers.drain(c.session),
-    ),
-    _operate(
-        "retryCallbackNow",
-        "Ends the pause after a failure of its client and sends the queue; returns whether there was a pause.",
-        lambda c: c.admin.dispatchers.retry(c.session),
-    ),
-    _operate(
-        "pingClientCallbackServer",
-        "Pings the client; returns the milliseconds.",
-        lambda c: c.admin.ping(c.session),
-    ),
-    _operate("refreshSession", "Extends its life as if its client had just connected.", _refresh),
-    _operate("killSession", "Ends it; the queue of a named session becomes dead letters.", kill),
     _read("numSubscriptions", "Its subscriptions.", lambda c: len(c.session.subscriptions)),
     _read("subscribedTopics", "Their channels.", lambda c: sorted(c.session.subscriptions)),
     _read("subscriptions", "The same on one line.", lambda c: ",".join(sorted(c.session.subscriptions))),
@@ -349,7 +309,6 @@ SESSION_COMMANDS: Final = (
 
 # Resources
 
-_ONE: Final = "/sessions/{subject}/{number}"
 _UNKNOWN: Final = {404: "There is no such session."}
 _VIEW: Final = "The session: name, state, active, holdback, waiting, waitingBytes, subscriptions and more."
 _STATES: Final = ", ".join(DispatcherState)
@@ -396,35 +355,14 @@ async def _show(ask: Ask) -> dict[str, Any]:
     return session_view(ask.admin, _found(ask))
 
 
-async def _hold(call: Call, fields: dict[str, Any]) -> None:
-    await call.admin.dispatchers.hold(
-        call.session, call.who, code=fields.get("code", ""), reason=fields.get("reason", "")
-    )
+async def _call(ask: Ask) -> Call:
+    session = _found(ask)
+    return Call(ask.admin, ask.who, session.name, [session], fields=ask.fields)
 
 
-def _operation(
-    verb: str,
-    summary: str,
-    do: Callable[[Call, dict[str, Any]], Awaitable[Any] | Any],
-    key: str = "",
-    answer: str = _VIEW,
-    *,
-    body: tuple[Field, ...] = (),
-    refusals: dict[int, str] = _UNKNOWN,
-) -> Route:
-    """The resource that does this to a session. The audit names the operator; the answer has the result as `key`, and the
-    session as it is then."""
-
-    async def handle(ask: Ask) -> dict[str, Any]:
-        session = _found(ask)
-        ask.admin.note(ask.who, f"{verb} session", session=session.name, **ask.fields)
-        result = do(Call(ask.admin, ask.who, session.name, [session]), ask.fields)
-        if isawaitable(result):
-            result = await result
-        came = {key: result} if key else {}
-        return session_view(ask.admin, session) | came if session.is_live else {"name": session.name, **came}
-
-    return Route("POST", f"{_ONE}/{verb}", summary, handle, answer, body=body, refusals=refusals)
+async def _after(call: Call) -> dict[str, Any]:
+    """The session as an operation has left it, or no more than its name."""
+    return session_view(call.admin, call.session) if call.session.is_live else {"name": call.name}
 
 
 SESSION_ROUTES: Final = (
@@ -442,55 +380,6 @@ SESSION_ROUTES: Final = (
             *page_fields("sessions"),
         ),
     ),
-    Route("GET", _ONE, "Show one session.", _show, _VIEW, refusals=_UNKNOWN),
-    _operation(
-        "activate",
-        "Activate a session that is on hold; the held message comes in its old place.",
-        lambda call, _: call.admin.dispatchers.activate(call.session),
-    ),
-    _operation(
-        "hold",
-        "Put a session on hold: messages queue up until it is activated.",
-        _hold,
-        body=(
-            text_field("reason", "Reason, for other operators."),
-            text_field("code", "Code, for other operators."),
-        ),
-    ),
-    _operation(
-        "skip",
-        "Turn the held message, or the first in the queue, into a dead letter. The session stays as it is.",
-        lambda call, _: call.admin.dispatchers.skip(call.session),
-        "letters",
-        "The session, and `letters`: how many became dead letters, 0 or 1.",
-    ),
-    _operation(
-        "drain",
-        "Turn the whole queue into dead letters. The session stays as it is.",
-        lambda call, _: call.admin.dispatchers.drain(call.session),
-        "letters",
-        "The session, and `letters`: how many became dead letters.",
-    ),
-    _operation(
-        "retry",
-        "End the pause after a failure of the client: send the queue now.",
-        lambda call, _: call.admin.dispatchers.retry(call.session),
-        "retried",
-        "The session, and `retried`: whether there was a pause.",
-    ),
-    _operation(
-        "ping",
-        "Ping the client.",
-        lambda call, _: call.admin.ping(call.session),
-        "pingMs",
-        "The session, and `pingMs`: how long it took.",
-        refusals=_UNKNOWN | {504: "The client gave none in time (communication.noConnection)."},
-    ),
-    _operation(
-        "kill",
-        "End the session. The queue of a named one becomes dead letters.",
-        lambda call, _: _is_killed(call),
-        "killed",
-        "`name`, and `killed`: true.",
-    ),
+    Route("GET", Level.SESSION.resource, "Show one session.", _show, _VIEW, refusals=_UNKNOWN),
+    *operation_routes(Level.SESSION, _call, _after, _VIEW.removesuffix("."), _UNKNOWN),
 )

@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import COUNT, FLAG, Access, Call, Command, Level
-from crewel.admin.route import MAX_PAGE, PAGE, Ask, NotThere, Route, number_text, page_fields
-from crewel.admin.session_resource import kill, login_date, uptime
+from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
+from crewel.admin.operation import MAX_PAGE, PAGE, Level, number_text, page_fields
+from crewel.admin.route import Ask, NotThere, Route, operation_routes
+from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.subscriptions.history_reader import as_delivered
 
 # Commands
@@ -33,14 +34,8 @@ def _set_blocked(call: Call) -> None:
     (blocked.add if call.value else blocked.discard)(call.subject)
 
 
-async def _block_and_kill(call: Call) -> int:
-    call.admin.broker.names.blocked.add(call.subject)
-    return await kill(call)
-
-
 _read = partial(Command, Level.SUBJECT, Access.READ)
 _write = partial(Command, Level.SUBJECT, Access.WRITE)
-_operate = partial(Command, Level.SUBJECT, Access.OPERATE)
 
 SUBJECT_COMMANDS: Final = (
     _read("numSessions", "Its sessions.", lambda c: len(c.sessions)),
@@ -57,11 +52,6 @@ SUBJECT_COMMANDS: Final = (
         "subjectQueueMaxMsgs", "Limit of that number.", lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries
     ),
     _read("peekSubjectMessages", "The first messages of that queue; they stay.", _peek, COUNT._replace(default=1)),
-    _operate(
-        "clearSubjectQueue",
-        "Drops them without dead letters; returns the number.",
-        lambda c: c.admin.broker.destinations.clear(c.subject),
-    ),
     _write(
         "blockClientLogin",
         "Whether its logins are refused, until the server ends. Existing sessions stay.",
@@ -69,19 +59,13 @@ SUBJECT_COMMANDS: Final = (
         FLAG,
         _set_blocked,
     ),
-    _operate(
-        "blockClientAndResetConnections",
-        "Refuses its logins and ends all its sessions; returns the number.",
-        _block_and_kill,
-    ),
-    _operate("killClient", "Ends all its sessions; returns the number.", kill),
+    *operation_commands(Level.SUBJECT),
 )
 
 
 # Resources
 
-_ONE: Final = "/subjects/{subject}"
-_MESSAGES: Final = _ONE + "/messages"
+_MESSAGES: Final = f"{Level.SUBJECT.resource}/messages"
 _UNKNOWN: Final = {404: "There is no such subject: it has no session, and nothing waits for it."}
 
 
@@ -127,16 +111,12 @@ async def _messages(ask: Ask) -> dict[str, Any]:
     return {"name": call.name, "queued": _queued(call), "messages": await _peek(call)}
 
 
-async def _clear(ask: Ask) -> dict[str, Any]:
-    call = _found(ask)
-    ask.admin.note(ask.who, "clear subject queue", subject=call.name)
-    return {"name": call.name, "cleared": await call.admin.broker.destinations.clear(call.subject)}
+async def _call(ask: Ask) -> Call:
+    return _found(ask)
 
 
-async def _kill(ask: Ask) -> dict[str, Any]:
-    call = _found(ask)
-    ask.admin.note(ask.who, "kill client", subject=call.name)
-    return {"name": call.name, "killed": await kill(call)}
+async def _after(call: Call) -> dict[str, Any]:
+    return {"name": call.name}
 
 
 SUBJECT_ROUTES: Final = (
@@ -150,7 +130,7 @@ SUBJECT_ROUTES: Final = (
     ),
     Route(
         "GET",
-        _ONE,
+        Level.SUBJECT.resource,
         "Show one subject.",
         _show,
         "The subject: name, sessions, queued, maxEntries.",
@@ -165,20 +145,5 @@ SUBJECT_ROUTES: Final = (
         query=(number_text("count", "Most messages, of the first.", 1, MAX_PAGE, PAGE),),
         refusals=_UNKNOWN,
     ),
-    Route(
-        "DELETE",
-        _MESSAGES,
-        "Drop the messages that wait for it, without dead letters.",
-        _clear,
-        "`name`, and `cleared`: how many messages it were.",
-        refusals=_UNKNOWN,
-    ),
-    Route(
-        "POST",
-        _ONE + "/kill",
-        "End all its sessions. Their queues become dead letters; messages to the subject wait for its next session.",
-        _kill,
-        "`name`, and `killed`: how many sessions it were.",
-        refusals=_UNKNOWN,
-    ),
+    *operation_routes(Level.SUBJECT, _call, _after, "`name`", _UNKNOWN),
 )

@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from crewel.admin.command import COUNT, FLAG, Access, Argument, Call, Command, Level
-from crewel.admin.route import MAX_PAGE, PAGE, Ask, NotThere, Route, flag_text, number_text, page_fields, text_field
+from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands
+from crewel.admin.operation import MAX_PAGE, PAGE, Level, flag_text, number_text, page_fields, text_field
+from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
@@ -161,11 +162,6 @@ TOPIC_COMMANDS: Final = (
         lambda c: _past(c.admin.broker, c.name, c.value, newest_first=True),
         COUNT._replace(default=1),
     ),
-    _operate(
-        "clearHistoryQueue",
-        "Clears the history only; returns the number of messages.",
-        lambda c: c.admin.broker.topics.clear(c.name),
-    ),
     _read(
         "numOfQueuedEntries",
         "Its messages in queues, once for each receiver.",
@@ -190,18 +186,12 @@ TOPIC_COMMANDS: Final = (
         Argument("the name of a session: client/joe/1", str),
     ),
     _operate("unSubscribeAll", "Ends all subscriptions to exactly this channel; returns the number.", _unsubscribe_all),
-    _operate(
-        "eraseTopic",
-        "Erases it: with true at once, else when its queued messages are delivered; returns whether it existed.",
-        lambda c: c.admin.broker.topics.endings.erase(c.name, force=bool(c.value)),
-        FLAG._replace(default=False),
-    ),
+    *operation_commands(Level.TOPIC),
 )
 
 
 # Resources
 
-_ONE: Final = "/topics/{channel}"
 _HISTORY: Final = "/history/{channel}"
 _UNKNOWN: Final = {404: "There is no such topic: nothing was ever published to the channel, or it has died."}
 _VIEW: Final = (
@@ -261,15 +251,6 @@ async def _show(ask: Ask) -> dict[str, Any]:
     return _view(ask.admin.broker, await _found(ask))
 
 
-async def _erase(ask: Ask) -> dict[str, Any]:
-    channel, topics = _channel(ask), ask.admin.broker.topics
-    force = ask.fields.get("force", False)
-    ask.admin.note(ask.who, "erase topic", channel=channel.name, force=force)
-    if not await topics.endings.erase(channel.name, force=force):
-        raise NotThere(f"there is no topic {channel.name}")
-    return {"channel": channel.name, "state": (await topics.views.state(channel.name)).value}
-
-
 async def _history(ask: Ask) -> dict[str, Any]:
     view = await _found(ask)
     newest_first = ask.fields.get("newestFirst", True)
@@ -277,10 +258,12 @@ async def _history(ask: Ask) -> dict[str, Any]:
     return {"channel": view.name, "epoch": view.epoch or None, "entries": view.history, "messages": messages}
 
 
-async def _clear(ask: Ask) -> dict[str, Any]:
-    view = await _found(ask)
-    ask.admin.note(ask.who, "clear history", channel=view.name)
-    return {"channel": view.name, "cleared": await ask.admin.broker.topics.clear(view.name)}
+async def _call(ask: Ask) -> Call:
+    return Call(ask.admin, ask.who, (await _found(ask)).name, fields=ask.fields)
+
+
+async def _after(call: Call) -> dict[str, Any]:
+    return {"channel": call.name, "state": (await call.admin.broker.topics.views.state(call.name)).value}
 
 
 TOPIC_ROUTES: Final = (
@@ -296,17 +279,7 @@ TOPIC_ROUTES: Final = (
             *page_fields("topics"),
         ),
     ),
-    Route("GET", _ONE, "Show one topic.", _show, _VIEW, refusals=_UNKNOWN),
-    Route(
-        "DELETE",
-        _ONE,
-        "Erase a topic: its history and settings go, its subscribers get a notice, and subscriptions to its name"
-        " end. Queued messages are delivered.",
-        _erase,
-        "`channel`, and the `state` that it has now: SOFTERASED while something waits, else DEAD.",
-        query=(flag_text("force", "true: do not deliver queued messages."),),
-        refusals=_UNKNOWN,
-    ),
+    Route("GET", Level.TOPIC.resource, "Show one topic.", _show, _VIEW, refusals=_UNKNOWN),
     Route(
         "GET",
         _HISTORY,
@@ -319,12 +292,5 @@ TOPIC_ROUTES: Final = (
         ),
         refusals=_UNKNOWN,
     ),
-    Route(
-        "DELETE",
-        _HISTORY,
-        "Clear a topic's history. Subscribers are not notified.",
-        _clear,
-        "`channel`, and `cleared`: how many messages it were.",
-        refusals=_UNKNOWN,
-    ),
+    *operation_routes(Level.TOPIC, _call, _after, "`channel`, `state`: SOFTERASED while something waits", _UNKNOWN),
 )

@@ -58,7 +58,7 @@ AsJson = Annotated[
 
 def parameters(command: Callable[..., Any], options: Mapping[str, Any]) -> list[Parameter]:
     """The parameters of a command, with these options in the place of its `**asked`, or behind its `as_json`. An option is its
-    annotation, or that and its default; else the default is None."""
+    annotation, or that and its default (`Parameter.empty`: it must be given); else the default is None."""
     own = [each for each in signature(command).parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
     more = [
         Parameter(
@@ -69,7 +69,8 @@ def parameters(command: Callable[..., Any], options: Mapping[str, Any]) -> list[
         )
         for name, kind in options.items()
     ]
-    return [*own, *more]
+    # What must be given stands first, as Python has it.
+    return sorted([*own, *more], key=lambda each: each.default is not Parameter.empty)
 
 
 def with_options(options: Mapping[str, Any]) -> Callable[[CommandT], CommandT]:

@@ -10,10 +10,9 @@ from typing import Annotated
 
 import typer
 
-from crewel.cli import bayeux_client, dead_letters, sessions, settings, topics
+from crewel.cli import bayeux_client, dead_letters, operations, settings
 from crewel.cli.admin_client import command
 from crewel.cli.backup import backup, restore
-from crewel.cli.cmd import cmd
 from crewel.cli.doctor import doctor
 from crewel.cli.nodes import nodes
 from crewel.cli.pub import pub
@@ -33,10 +32,10 @@ app = typer.Typer(
 )
 for _command in (serve, doctor, backup, restore, pub, sub, request, reply):
     app.command(name=_command.__name__)(_command)
-command(app)(cmd)
+command(app)(operations.cmd)
 command(app)(nodes)
-for _group in (settings, sessions, topics, dead_letters):
-    app.add_typer(_group.app)
+for _group in (settings.app, operations.sessions, operations.subjects, operations.topics, dead_letters.app):
+    app.add_typer(_group)
 
 
 @app.command(

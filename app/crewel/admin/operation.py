@@ -1,0 +1,300 @@
+"""What operators do to sessions, subjects and topics: each operation is one row of `OPERATIONS`.
+
+Its REST route, its command of `crewel`, its command `__cmd:…` and its documentation are made from the row. The command line
+reads the table too, and must not wait for the server to be imported: this module knows the broker by its types only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from crewel.qos.fields import Check, flag, text, whole
+
+if TYPE_CHECKING:
+    from crewel.admin.command import Call
+
+MAX_PAGE: Final = 1000
+"""Most entries in a page of a list."""
+PAGE: Final = 100
+"""Entries in a page whose size the request does not say."""
+_MAX_TEXT: Final = 1024
+
+
+class Level(StrEnum):
+    """What an operation or a command is about."""
+
+    NODE = "node"
+    SUBJECT = "subject"
+    SESSION = "session"
+    TOPIC = "topic"
+
+    @property
+    def path(self) -> str:
+        """The beginning of a `__cmd` about it."""
+        return _COMMANDS[self]
+
+    @property
+    def resource(self) -> str:
+        """Its path below `/admin/api`; `{name}` is a variable."""
+        return _RESOURCES[self]
+
+
+_COMMANDS: Final = {
+    Level.NODE: "__cmd:?",
+    Level.SUBJECT: "__cmd:client/joe/?",
+    Level.SESSION: "__cmd:client/joe/1/?",
+    Level.TOPIC: "__cmd:topic/a/b/?",
+}
+_RESOURCES: Final = {
+    Level.NODE: "",
+    Level.SUBJECT: "/subjects/{subject}",
+    Level.SESSION: "/sessions/{subject}/{number}",
+    Level.TOPIC: "/topics/{channel}",
+}
+
+
+class Field(NamedTuple):
+    """One field of a query or of a body: its name, its check, its JSON schema, and its meaning."""
+
+    name: str
+    check: Check
+    schema: Mapping[str, Any]
+    meaning: str
+
+
+def text_field(name: str, meaning: str, check: Check | None = None) -> Field:
+    """A text, in a query or a body."""
+    return Field(name, check or text(_MAX_TEXT), {"type": "string"}, meaning)
+
+
+def flag_field(name: str, meaning: str) -> Field:
+    """A boolean in a body."""
+    return Field(name, flag, {"type": "boolean", "default": False}, meaning)
+
+
+def flag_text(name: str, meaning: str) -> Field:
+    """A boolean in a query."""
+
+    def check(value: object) -> bool:
+        if value not in ("true", "false"):
+            raise ValueError("true or false")
+        return value == "true"
+
+    return Field(name, check, {"type": "boolean"}, meaning)
+
+
+def number_text(name: str, meaning: str, low: int, high: int, default: int) -> Field:
+    """A whole number in a query."""
+    in_bounds = whole(low, high)
+
+    def check(value: object) -> int:
+        is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len(str(high))
+        number: int = in_bounds(int(str(value)) if is_number else None)
+        return number
+
+    return Field(name, check, {"type": "integer", "minimum": low, "maximum": high, "default": default}, meaning)
+
+
+def page_fields(things: str) -> tuple[Field, Field]:
+    """The fields of a query for a page of a list."""
+    return (
+        text_field("after", "The `next` of the page before."),
+        number_text("count", f"Most {things} in the page.", 1, MAX_PAGE, PAGE),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation on a session, a subject or a topic."""
+
+    level: Level
+    verb: str
+    """The command `crewel sessions <verb>`, and the last segment of the route unless it has a `path` of its own."""
+    meaning: str
+    effect: Callable[[Call], Any]
+    """Does it, with the fields of the request in `call.fields`. May return an awaitable."""
+    printed: Callable[[Mapping[str, Any]], str]
+    """The text for people, from the answer of the server."""
+    key: str = ""
+    """The field of the answer that has the result of the effect; empty if it has none."""
+    result: str = ""
+    """The meaning of that field."""
+    command: str = ""
+    """The property of `__cmd` that does the same, by its name in xmlBlaster; empty if there is none."""
+    fields: tuple[Field, ...] = ()
+    """Of the body, or of the query if the method is DELETE. The first is the value of `__cmd`."""
+    method: str = "POST"
+    path: str = ""
+    refusals: Mapping[int, str] = field(default_factory=dict)
+    """Further answers, by status."""
+
+    @property
+    def route(self) -> str:
+        """Its path below `/admin/api`."""
+        return self.path or f"{self.level.resource}/{self.verb}"
+
+
+_ENDS: Final[Mapping[str, str]] = {"DEAD": "erased", "SOFTERASED": "erased; queued messages are still delivered"}
+
+
+def _waiting(answer: Mapping[str, Any]) -> str:
+    return f"{answer['waiting']} waiting"
+
+
+OPERATIONS: Final = (
+    Operation(
+        Level.SESSION,
+        "activate",
+        "Activate a session that is on hold; the held message comes in its old place.",
+        lambda call: call.admin.dispatchers.activate(call.session),
+        lambda answer: f"active, {_waiting(answer)}",
+    ),
+    Operation(
+        Level.SESSION,
+        "hold",
+        "Put a session on hold: messages queue up until it is activated.",
+        lambda call: call.admin.dispatchers.hold(
+            call.session, call.who, code=call.fields.get("code", ""), reason=call.fields.get("reason", "")
+        ),
+        lambda answer: f"on hold, {_waiting(answer)}",
+        fields=(
+            text_field("reason", "Reason, for other operators."),
+            text_field("code", "Code, for other operators."),
+        ),
+    ),
+    Operation(
+        Level.SESSION,
+        "skip",
+        "Turn the held message, or the first in the queue, into a dead letter. The session stays as it is.",
+        lambda call: call.admin.dispatchers.skip(call.session),
+        lambda answer: f"{answer['letters']} became dead letters, {_waiting(answer)}",
+        "letters",
+        "how many became dead letters, 0 or 1",
+        command="skipCallbackMessage",
+    ),
+    Operation(
+        Level.SESSION,
+        "drain",
+        "Turn the whole queue into dead letters. The session stays as it is.",
+        lambda call: call.admin.dispatchers.drain(call.session),
+        lambda answer: f"{answer['letters']} became dead letters, {_waiting(answer)}",
+        "letters",
+        "how many became dead letters",
+        command="drainCallbackQueue",
+    ),
+    Operation(
+        Level.SESSION,
+        "clear",
+        "Drop the queue without dead letters.",
+        lambda call: call.admin.dispatchers.clear(call.session),
+        lambda answer: f"{answer['cleared']} messages dropped",
+        "cleared",
+        "how many messages were dropped",
+        command="clearCallbackQueue",
+    ),
+    Operation(
+        Level.SESSION,
+        "retry",
+        "End the pause after a failure of the client: send the queue now.",
+        lambda call: call.admin.dispatchers.retry(call.session),
+        lambda answer: "tried again" if answer["retried"] else "nothing waited for a retry",
+        "retried",
+        "whether there was a pause",
+        command="retryCallbackNow",
+    ),
+    Operation(
+        Level.SESSION,
+        "ping",
+        "Ping the client.",
+        lambda call: call.admin.ping(call.session),
+        lambda answer: f"{answer['pingMs']} ms",
+        "pingMs",
+        "the round trip in milliseconds",
+        command="pingClientCallbackServer",
+        refusals={504: "The client gave no answer in time (communication.noConnection)."},
+    ),
+    Operation(
+        Level.SESSION,
+        "refresh",
+        "Extend the life of the session as if its client had just connected.",
+        lambda call: call.admin.refresh(call.session),
+        lambda answer: "refreshed",
+        command="refreshSession",
+    ),
+    Operation(
+        Level.SESSION,
+        "kill",
+        "End the session. The queue of a named one becomes dead letters.",
+        lambda call: call.admin.end(call.session),
+        lambda answer: "ended",
+        "killed",
+        "true",
+    ),
+    Operation(
+        Level.SUBJECT,
+        "clear",
+        "Drop the messages that wait for a session of the subject, without dead letters.",
+        lambda call: call.admin.broker.destinations.clear(call.subject),
+        lambda answer: f"{answer['cleared']} messages dropped",
+        "cleared",
+        "how many messages were dropped",
+        command="clearSubjectQueue",
+        method="DELETE",
+        path="/subjects/{subject}/messages",
+    ),
+    Operation(
+        Level.SUBJECT,
+        "kill",
+        "End all its sessions. Their queues become dead letters; messages to the subject wait for its next session.",
+        lambda call: call.admin.kill(call.sessions),
+        lambda answer: f"{answer['killed']} sessions ended",
+        "killed",
+        "how many sessions ended",
+        command="killClient",
+    ),
+    Operation(
+        Level.SUBJECT,
+        "block",
+        "Refuse its logins until the server ends, and end all its sessions.",
+        lambda call: call.admin.block(call.subject, call.sessions),
+        lambda answer: f"blocked, {answer['killed']} sessions ended",
+        "killed",
+        "how many sessions ended",
+        command="blockClientAndResetConnections",
+    ),
+    Operation(
+        Level.SUBJECT,
+        "unblock",
+        "Accept its logins again.",
+        lambda call: call.admin.unblock(call.subject),
+        lambda answer: "not blocked",
+    ),
+    Operation(
+        Level.TOPIC,
+        "erase",
+        "Erase a topic: its history and settings go, its subscribers get a notice, and subscriptions to its name"
+        " end. Queued messages are delivered.",
+        lambda call: call.admin.broker.topics.endings.erase(call.name, force=call.fields.get("force", False)),
+        lambda answer: _ENDS.get(answer["state"], "erased, and created again since"),
+        command="eraseTopic",
+        fields=(flag_text("force", "true: do not deliver queued messages."),),
+        method="DELETE",
+        path="/topics/{channel}",
+    ),
+    Operation(
+        Level.TOPIC,
+        "clear",
+        "Clear a topic's history. Subscribers are not notified.",
+        lambda call: call.admin.broker.topics.clear(call.name),
+        lambda answer: f"{answer['cleared']} messages removed",
+        "cleared",
+        "how many messages were removed",
+        command="clearHistoryQueue",
+        method="DELETE",
+        path="/history/{channel}",
+    ),
+)
+"""All of them, in the order in which the documentation and the help have them."""

@@ -1,0 +1,239 @@
+"""`crewel sessions`, `crewel subjects`, `crewel topics` and `crewel cmd`: what operators inspect and do.
+
+The operations are rows of `crewel.admin.operation`, and each is a command here; lists and what is shown of one are below.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from crewel.admin.operation import OPERATIONS, Field, Level, Operation
+from crewel.cli import output, qos_options
+from crewel.cli.admin_client import Admin, command
+from crewel.cli.bayeux_client import AsJson
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Sessions: joe/1, or client/joe/1.")]
+Subjects = Annotated[list[str], typer.Argument(metavar="NAME...", help="Subjects: joe, or client/joe.")]
+Channels = Annotated[list[str], typer.Argument(metavar="CHANNEL...", help="Channels: /chat/demo.")]
+Variables = Mapping[str, str]
+
+sessions = typer.Typer(name="sessions", help="List sessions, put them on hold, activate them.", no_args_is_help=True)
+subjects = typer.Typer(name="subjects", help="List subjects, and end or block their sessions.", no_args_is_help=True)
+topics = typer.Typer(name="topics", help="Inspect topics and their histories, and erase them.", no_args_is_help=True)
+
+
+# Names, as the variables of paths. What is no name ends the command with 2, before anything is done.
+
+
+def _sessions(names: Iterable[str]) -> list[Variables]:
+    from crewel.qos.names import parse_name
+
+    found: list[Variables] = []
+    for text in names:
+        name = parse_name(text)
+        if name is None or not name.number:
+            raise typer.BadParameter(f"{text} is not the name of a session, such as joe/1 or client/joe/1")
+        found.append({"subject": name.subject, "number": str(name.number)})
+    return found
+
+
+def _subjects(names: Iterable[str]) -> list[Variables]:
+    from crewel.qos.names import parse_name
+
+    found: list[Variables] = []
+    for text in names:
+        name = parse_name(text)
+        if name is None or name.number:
+            raise typer.BadParameter(f"{text} is not the name of a subject, such as joe or client/joe")
+        found.append({"subject": name.subject})
+    return found
+
+
+def _channels(names: Iterable[str]) -> list[Variables]:
+    return [{"channel": quote(qos_options.channel_name(channel)).removeprefix("/")} for channel in names]
+
+
+_LEVELS: Final[Mapping[Level, tuple[typer.Typer, Any, Callable[[Iterable[str]], list[Variables]], str]]] = {
+    Level.SESSION: (sessions, Names, _sessions, "name"),
+    Level.SUBJECT: (subjects, Subjects, _subjects, "name"),
+    Level.TOPIC: (topics, Channels, _channels, "channel"),
+}
+"""Of each level: its group of commands, its argument, how that is read, and the field of an answer with its name."""
+
+
+# The operations
+
+
+def _add_show(level: Level) -> None:
+    group, argument, read, about = _LEVELS[level]
+
+    @command(group, "show", f"Print all that is known of {level}s.", {"names": (argument, Parameter.empty)})
+    async def _(admin: Admin, as_json: AsJson = None, **asked: Any) -> None:
+        for variables in read(asked["names"]):
+            output.print_fields(await admin.call("GET", level.resource.format_map(variables)), about, as_json)
+
+
+def _add(operation: Operation) -> None:
+    group, argument, read, about = _LEVELS[operation.level]
+    options = {"names": (argument, Parameter.empty), **{each.name: _option(each) for each in operation.fields}}
+
+    @command(group, operation.verb, operation.meaning, options)
+    async def _(admin: Admin, as_json: AsJson = None, **asked: Any) -> None:
+        names = asked.pop("names")
+        given = {name: value for name, value in asked.items() if value not in (None, False)}
+        for variables in read(names):
+            path = operation.route.format_map(variables)
+            if operation.method == "DELETE":
+                query = {name: "true" if value is True else value for name, value in given.items()}
+                answer = await admin.call(operation.method, path, query)
+            else:
+                answer = await admin.call(operation.method, path, body=given or None)
+            output.print_answer(answer, f"{answer[about]}: {operation.printed(answer)}", as_json)
+
+
+def _option(field: Field) -> Any:
+    """The option of the command line that fills this field."""
+    if field.schema["type"] == "boolean":
+        return Annotated[
+            bool, typer.Option(f"--{field.name}", help=field.meaning.removeprefix("true: ").capitalize())
+        ], False
+    return Annotated[str | None, typer.Option(f"--{field.name}", metavar="TEXT", help=field.meaning)]
+
+
+for _level in _LEVELS:
+    _add_show(_level)
+for _each in OPERATIONS:
+    _add(_each)
+
+
+# Lists
+
+
+@command(sessions, "list")
+async def _list_sessions(
+    admin: Admin,
+    subject: Annotated[str | None, typer.Option(metavar="SUBJECT", help="Only sessions of this subject.")] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only sessions in this state: ALIVE, POLLING or DEAD.")
+    ] = None,
+    held: Annotated[bool, typer.Option("--held", help="Only those on hold.")] = False,
+    as_json: AsJson = None,
+) -> None:
+    """Print the sessions that have a name."""
+    asked = {"subject": subject, "state": state, "active": "false" if held else None}
+    query = {name: value for name, value in asked.items() if value is not None}
+    headings = ("session", "state", "waiting", "subscriptions", "on hold; next")
+    await output.print_entries(admin.pages("/sessions", "sessions", query), headings, _session_row, as_json)
+    if not output.wants_json(as_json):
+        unnamed = (await admin.call("GET", "/sessions", {"count": 1}))["unnamed"]
+        if unnamed:
+            print(f"and {unnamed} without a name")
+
+
+def _session_row(session: Mapping[str, Any]) -> tuple[Any, ...]:
+    channels = ", ".join(session["subscriptions"])
+    # In one column: on a narrow terminal two of them could not be read.
+    last = "; ".join(filter(None, (_why(session["holdback"]), _next(session))))
+    return session["name"], session["state"], session["waiting"], channels, last
+
+
+def _next(session: Mapping[str, Any]) -> str:
+    """What will happen to the session, and when, if nothing else does."""
+    from crewel.admin.moments import shown
+
+    retry, ends = session["retry"], session["ends"]
+    parts = []
+    if retry is not None:
+        most = "" if retry["of"] < 0 else f" of {retry['of']}, then it ends"
+        parts.append(f"retry {retry['number']}{most} at {shown(retry['at'])}")
+    if ends is not None:
+        parts.append(f"ends at {shown(ends['at'])}: {ends['why']}")
+    return "; ".join(parts)
+
+
+def _why(holdback: Mapping[str, Any] | None) -> str:
+    from crewel.admin.moments import shown
+
+    if holdback is None:
+        return ""
+    reasons = (holdback["code"], holdback["reason"], holdback["id"] and f"message {holdback['id']}")
+    return ", ".join((f"by {holdback['who']} since {shown(holdback['since'])}", *filter(None, reasons)))
+
+
+@command(subjects, "list")
+async def _list_subjects(admin: Admin, as_json: AsJson = None) -> None:
+    """Print the subjects that have sessions or queued messages, or whose logins are blocked."""
+    headings = ("subject", "sessions", "queued", "blocked")
+    await output.print_entries(admin.pages("/subjects", "subjects", {}), headings, _subject_row, as_json)
+
+
+def _subject_row(subject: Mapping[str, Any]) -> tuple[Any, ...]:
+    return subject["name"], ", ".join(subject["sessions"]), subject["queued"], "yes" if subject["blocked"] else ""
+
+
+@command(topics, "list")
+async def _list_topics(
+    admin: Admin,
+    pattern: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Only topics of this channel or pattern: '/chat/**'.")
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATE", help="Only topics in this state: ALIVE, UNREFERENCED, UNCONFIGURED or SOFTERASED."
+        ),
+    ] = None,
+    as_json: AsJson = None,
+) -> None:
+    """Print the topics."""
+    query = {name: value for name, value in (("pattern", pattern), ("state", state)) if value is not None}
+    found = admin.pages("/topics", "topics", query)
+    await output.print_entries(found, ("channel", "state", "history", "queued", "subscribers"), _topic_row, as_json)
+
+
+def _topic_row(topic: Mapping[str, Any]) -> tuple[Any, ...]:
+    history = topic["history"]
+    kept = f"{history['entries']} of {history['maxEntries']}" if history["maxEntries"] else "none"
+    return topic["channel"], topic["state"], kept, topic["queued"], topic["subscribers"]
+
+
+@command(topics)
+async def history(
+    admin: Admin,
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel.")],
+    count: Annotated[int, typer.Option(min=1, max=1000, help="At most this many of the newest messages.")] = 100,
+    newest_first: Annotated[bool, typer.Option("--newest-first", help="Newest first.")] = False,
+) -> None:
+    """Print the messages that the history of a topic keeps, a JSON object a line. They stay."""
+    query = {"count": count, "newestFirst": "true" if newest_first else "false"}
+    [variables] = _channels([channel])
+    for message in (await admin.call("GET", f"/history/{variables['channel']}", query))["messages"]:
+        output.print_json(message)
+
+
+# Any command
+
+
+async def cmd(
+    admin: Admin,
+    command: Annotated[
+        str, typer.Argument(metavar="COMMAND", help="Such as '__cmd:client/joe/1/?dispatcherActive=true'.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object with the command and its result.")
+    ] = False,
+) -> None:
+    """Carry out a command and print its result: a list by the line, an object as JSON."""
+    answer = await admin.call("POST", "/commands", body={"command": command})
+    if as_json:
+        output.print_json(answer)
+        return
+    result = answer["result"]
+    for each in result if isinstance(result, list) else [result]:
+        if isinstance(each, str):
+            print(each)
+        else:
+            output.print_json(each)
