@@ -112,7 +112,7 @@ def spread(values: list[float]) -> str:
 
 
 async def publishing(rounds: int, seconds: float) -> Figure:
-    """50 publishers, each with one publish under way at any time, nobody hears them."""
+    """50 publishers, each with one publish under way at any time, no one receives them."""
     with TemporaryDirectory() as directory:
         async with serving(directory) as server, Clients(server.port) as clients:
             publishers = [await clients.shake_hands(ack=False) for _ in range(50)]
@@ -164,7 +164,7 @@ async def fanning_out(rounds: int, seconds: float, *, ack: bool, rate: int) -> F
         f"{middle:.2f}",
         middle <= 1.10,
         f"{spread(costs['transient'])} µs and {spread(costs['persistent'])} µs a delivery, {rates['persistent']:,.0f}/s;"
-        f" a publish that nobody hears: plus {statistics.median(alone):.0f} µs",
+        f" a publish without a subscriber: plus {statistics.median(alone):.0f} µs",
     )
 
 

@@ -31,7 +31,7 @@ ADVICE = b'"advice":{"reconnect":"retry","interval":0,"timeout":30000}'
 
 
 class Clock:
-    """The date that a response carries, made anew once a second."""
+    """The date that a response carries, made again once a second."""
 
     now = b""
 
@@ -47,7 +47,7 @@ def response(body: bytes, cookie: bytes = b"") -> bytes:
 
 
 class Session:
-    """One client: what waits for it, what it has not acknowledged, and its held connect."""
+    """One client: the messages that wait for it, what it has not acknowledged, and its held connect."""
 
     __slots__ = ("acknowledges", "batch", "connect_id", "deadline", "held", "queue", "retained")
 
@@ -84,7 +84,7 @@ class Session:
 
 
 class Floor:
-    """Sessions, rooms, and the sessions that have something to be told this loop turn."""
+    """Sessions, rooms, and the sessions that get something in this turn of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
 
 
 async def main() -> None:
-    """Serve until told to end."""
+    """Serve until a signal ends it."""
     loop = asyncio.get_running_loop()
     floor = Floor(loop)
     server = await loop.create_server(lambda: Connection(floor), "127.0.0.1", 0, backlog=1024)

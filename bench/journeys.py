@@ -55,7 +55,7 @@ class Trace:
 
 
 class Tracer:
-    """Records calls into the package. What an idle server does by itself is not recorded."""
+    """Records calls into the package. What an idle server does is not recorded."""
 
     def __init__(self) -> None:
         self.trace = Trace("idle")
@@ -157,7 +157,7 @@ class Peer:
         return replies
 
     async def begin(self, *channels: str, name: str = "", ack: bool = False) -> None:
-        """Shake hands, subscribe, and let a connect be held."""
+        """Handshake, subscribe, and let a connect be held."""
         ext: dict[str, Any] = {"session": {"name": name, "update": True} if name else {}}
         if ack:
             ext["ack"] = True

@@ -4,7 +4,7 @@
     python bench/letters.py --quick          100,000, printed only
 
 A store of our own is filled by the scripts that the server uses, in this process; then the store and its client are measured
-together, from the question to the letters in hand. It ends by itself, and leaves nothing.
+together, from the question to the letters in hand. It ends without help, and leaves nothing.
 """
 
 import argparse

@@ -56,7 +56,7 @@ def build(log_name: str, command: list[str], directory: Path) -> None:
 
 
 def is_older(made: Path, *sources: Path) -> bool:
-    """Whether something must be made anew from its sources."""
+    """Whether something must be made again from its sources."""
     return not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime for source in sources)
 
 

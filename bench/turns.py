@@ -100,7 +100,7 @@ class Meanwhile:
 
 
 class Bench:
-    """One broker, its receivers, and those who watch."""
+    """One broker, its receivers, and its observers."""
 
     def __init__(self, broker: Broker, store: Store) -> None:
         self.broker = broker

@@ -1,4 +1,4 @@
-"""What updates cost: sessions that are told where their messages come from, beside those that are not, and beside an earlier
+"""What updates cost: sessions that get the origin of their messages, beside those that are not, and beside an earlier
 state of the server.
 
     python bench/updates.py --before DIRECTORY     medians of 7, written into bench/RESULTS.md (about 6 minutes)

@@ -108,7 +108,7 @@ class Clients:
         return session
 
     async def receive(self, channel: bytes, *, ack: bool = True, more: bytes = b"") -> None:
-        """A session that hears the channel and takes what comes, until the end; a reliable one acknowledges it. `more` goes
+        """A session that receives the channel and takes what comes, until the end; a reliable one acknowledges it. `more` goes
         into the subscribe."""
         session = await self.shake_hands(ack=ack)
         answer = await session.connection.post(

@@ -38,7 +38,7 @@ class AckExtension(Extension):
         return True
 
     def restored(self, session: Session) -> None:
-        """Let a session that acknowledges go on doing so."""
+        """Let a session that acknowledges continue doing so."""
         if session.is_reliable:
             self._begin(session)
 

@@ -1,6 +1,6 @@
 """Activity: a session whose user does nothing for too long is disconnected (reference 5.4).
 
-A client connects by itself as long as it lives, so a connect tells nothing of its user; every other message does. Set the
+A client connects as long as it lives, so a connect says nothing of its user; every other message does. Set the
 time with `activity.max_inactivity_ms`.
 """
 

@@ -20,7 +20,7 @@ _API: Final = "/admin/api"
 _SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _LIMIT_S: Final = 60.0
 _PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts; the last one is repeated
-_TOLD: Final = 3  # attempts in vain before somebody is told
+_TOLD: Final = 3  # attempts in vain before it is logged
 _AWAY: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
@@ -35,7 +35,7 @@ class Desk:
     """How long a server that is away is waited for."""
     sleep: Callable[[float], None] = time.sleep
     tell: Callable[[str], None] = lambda words: None
-    """Hears that it is waited for."""
+    """Is notified that it is waited for."""
 
     def knock(self) -> None:
         """Ask for nothing, to know that it is there and lets us in. Raises CrewelError."""
@@ -77,7 +77,7 @@ class Desk:
 
 
 class _Away(Exception):
-    """The server has not done it, or nobody knows whether it has; it may be asked again."""
+    """The server has not done it, or no one knows whether it has; it may be asked again."""
 
 
 def _base(url: str) -> str:

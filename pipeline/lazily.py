@@ -1,4 +1,4 @@
-"""Mappings whose values are made when somebody asks for them: a frame that nobody asks for costs nothing, not even a plan."""
+"""Mappings whose values are made when someone asks for them: a frame that no one asks for costs nothing, not even a plan."""
 
 from __future__ import annotations
 

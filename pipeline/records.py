@@ -1,7 +1,8 @@
-"""The records of the store as they are: what waits for whom, how far each session has been told, and its subscriptions.
+"""The records of the store as they are: which messages wait for which receiver, how far each session has read the log, and its
+subscriptions.
 
-They are read one after the other while the server goes on; `transformations/audit.py` tells why that is good enough. Cursors
-are read before the records: what a record had to have by then, it has.
+They are read one after the other while the server continues; `transformations/audit.py` explains why that is good enough.
+Cursors are read before the records: what a record had to have by then, it has.
 """
 
 from __future__ import annotations

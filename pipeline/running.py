@@ -26,15 +26,15 @@ _INTERRUPTED: Final = 128 + signal.SIGINT
 _REACH_S: Final = 5.0
 _IS_DEBUGGED = bool(os.environ.get("CREWEL_PIPELINE__DEBUG"))
 _TALKATIVE: Final = "SQLQueryContextLogger"
-"""PySpark's, which tells of each error in a condition of SQL in ten kilobytes."""
+"""PySpark's, which describes each error in a condition of SQL in ten kilobytes."""
 
 _SPARK_LEVEL = "WARN" if _IS_DEBUGGED else "OFF"
-"""What fails is told in one line anyway; Spark would say the same in a hundred."""
+"""A failure is reported in one line anyway; Spark would say the same in a hundred."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Common:
-    """What each command was told."""
+    """The options of each command."""
 
     directory: str
     master: str | None
@@ -76,7 +76,7 @@ def run_job(name: str, common: Common, **options: Any) -> Any:
             _reach(address, tell, waits=name == "live" and not options["once"])
         tell("starting Spark" if common.master is None else f"starting Spark at {common.master}")
         spark = session(address, common.master, settings, _SPARK_LEVEL)
-        # PySpark would talk to Java from within the signal, about a call that is under way. What is left undone nobody sees.
+        # PySpark would talk to Java from within the signal, about a call that is under way. What is left undone no one sees.
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
         try:
             module = import_module(f"crewel.pipeline.jobs.{name}")
@@ -93,7 +93,7 @@ def run_job(name: str, common: Common, **options: Any) -> Any:
 
 
 def _reach(address: Any, tell: Words, *, waits: bool) -> None:
-    """Try the store, before Spark takes its time. Raises StoreUnavailable; who `waits` is told only."""
+    """Try the store, before Spark takes its time. Raises StoreUnavailable; a command that `waits` only reports it."""
     from redis import RedisError
 
     from crewel.pipeline.connection import patiently

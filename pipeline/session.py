@@ -1,6 +1,7 @@
 """Starts Spark, on this machine or as the user of a cluster, with the source registered.
 
-Spark comes with the extra `pipeline` and needs a Java of the machine. What is missing is told with the command that mends it.
+Spark comes with the extra `pipeline` and needs a Java of the machine. A missing part is reported with the command that installs
+it.
 """
 
 from __future__ import annotations
@@ -112,12 +113,12 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # Java is there before us, and only it knows what spark-submit was told. Otherwise it is started by what is said below.
+        # Java is there before us, and only it knows the options of spark-submit. Otherwise it is started by what is said below.
         SparkContext._ensure_initialized()  # noqa: SLF001
     submitted = SparkConf()
     master = master or submitted.get("spark.master", None) or "local[*]"
     ours = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {})}
-    if "SPARK_CONF_DIR" not in os.environ:  # whoever has that has a file of their own about logging
+    if "SPARK_CONF_DIR" not in os.environ:  # that directory has a logging file of its own
         ours["spark.driver.extraJavaOptions"] = java_options(log_level)
     builder = SparkSession.builder.master(master).appName("crewel-pipeline")
     # What spark-submit or spark-defaults.conf say comes before what is usual here.

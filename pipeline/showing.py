@@ -1,4 +1,4 @@
-"""How results are told to people: a name and a value a line, and of long lists the first few."""
+"""How results are printed for people: a name and a value a line, and of long lists the first few."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Writes what a job of Spark has found out into the store, each batch once.
 
 Spark repeats a batch after a crash, also one whose commands had been done. So the store keeps a ledger, the number of the
-newest batch by job, and a batch goes there in one atomic step with its number. Numbers begin anew with each checkpoint: a job
+newest batch by job, and a batch goes there in one atomic step with its number. Numbers begin again with each checkpoint: a job
 is to have another name then.
 """
 
@@ -26,7 +26,7 @@ COMMANDS: Final = frozenset({"DEL", "EXPIRE", "HDEL", "HINCRBY", "HSET", "INCRBY
 """What may be asked for: commands of one key, which is their second word."""
 
 MOST_COMMANDS: Final = 50_000
-"""Most commands of one batch: nobody else is served meanwhile. Figures, not messages, are written here."""
+"""Most commands of one batch: no one else is served meanwhile. Figures, not messages, are written here."""
 
 
 class Sink:

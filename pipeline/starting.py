@@ -1,4 +1,4 @@
-"""What Java is told when it is started, so that it says nothing that concerns nobody."""
+"""The options with which Java is started, so that it prints nothing that concerns no reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GREETINGS: Final = (
     b"Starting Streaming TransformWithState",
     b"Streaming TransformWithState",
 )
-"""How lines begin that Java writes by itself, and PySpark's workers at each look at timers, and that no option prevents."""
+"""How lines begin that Java writes on its own, and PySpark's workers at each look at timers, and that no option prevents."""
 
 _STDERR: Final = 2
 

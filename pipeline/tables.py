@@ -1,11 +1,11 @@
 """Where the tables lie, how they are read, and how a step of a job adds to them so that it may be done twice.
 
     <root>/<layer>/<name>/v<version>/date=2026-11-20/part=live.1.17/*.parquet     what jobs add to
-    <root>/<layer>/<name>/v<version>/generation=1790000000000/*.parquet           what is written anew as a whole
-    <root>/checkpoints/<job>/v<version>                                           where a stream goes on
+    <root>/<layer>/<name>/v<version>/generation=1790000000000/*.parquet           what is rewritten as a whole
+    <root>/checkpoints/<job>/v<version>                                           where a stream continues
     <root>/unfinished/<part>                                                      a backfill that is not done
 
-Tables are always read by the schema that they are documented with, never by what a file says of itself: so a column that was
+Tables are always read by the schema that they are documented with, never by what a file contains: so a column that was
 added is null in older files, and an empty day is a table all the same.
 """
 
@@ -94,18 +94,18 @@ class Tables:
         )
 
     def replace(self, table: Table, frame: DataFrame) -> None:
-        """Write a table anew as a whole. Readers see what was there before, or all of what is there now."""
+        """Write a table again as a whole. Readers see what was there before, or all of what is there now."""
         before = self._generations(table)
         number = max(time.time_ns() // 1_000_000, (before[-1] + 1) if before else 0)
         path = self._path(table)
         staged = f"{path}/.new-{number}"
         frame.select(*table.names).write.mode("overwrite").parquet(staged)
         self._files.rename(staged, f"{path}/generation={number}")
-        for old in before[:-1]:  # who reads the one before may go on
+        for old in before[:-1]:  # who reads the one before may continue
             self._files.delete(f"{path}/generation={old}")
 
     def written(self, table: Table) -> datetime | None:
-        """Return when a table that is written anew as a whole was written last; None if it never was."""
+        """Return when a table that is rewritten as a whole was written last; None if it never was."""
         found = self._generations(table)
         return datetime.fromtimestamp(found[-1] / 1000, UTC) if found else None
 
@@ -158,7 +158,7 @@ class Tables:
         return len(found)
 
     def begin(self, part: str) -> None:
-        """Note that a part is being written to several tables: nobody reads it until it is finished."""
+        """Note that a part is being written to several tables: no one reads it until it is finished."""
         self._files.create(f"{self.root}/unfinished/{part}")
 
     def finish(self, part: str) -> None:
@@ -177,7 +177,7 @@ class Tables:
         self.finish(part)
 
     def checkpoint(self, job: str, version: int = 1) -> str:
-        """Return where a stream notes how far it is. Another version begins anew: the old notes do not fit what it does."""
+        """Return where a stream notes how far it is. Another version begins again: the old notes do not fit what it does."""
         return f"{self.root}/checkpoints/{job}/v{version}"
 
     def begin_of(self, job: str, version: int) -> str | None:

@@ -1,12 +1,12 @@
 """The server half of the chat at /chat/, on the channels of CometD's own chat demo.
 
-Clients publish and subscribe /chat/<room> by themselves. This half keeps the members of each room
+Clients publish and subscribe /chat/<room> directly. This half keeps the members of each room
 (/service/members), broadcasts their names on /members/<room>, and carries private messages
 (/service/privatechat). What a client sends is checked here and refused whole if it is not as it
 should be; texts are passed on as they are, for it is the page that must not take them for markup.
 
 Members of rooms are in memory only. After a restart of the server the store brings sessions back, with their
-subscriptions, and the rooms are empty: each page joins again when its connection comes back, or when it hears
+subscriptions, and the rooms are empty: each page joins again when its connection comes back, or when it receives
 a list that it is not in. To join twice changes nothing.
 
 `Rooms` is the table of members and its bounds. It knows no session object and sends nothing: sessions are their ids.
@@ -140,11 +140,11 @@ class Chat:
         return True
 
     def authorize(self, operation: Operation, channel: Channel, session: Session, message: Message) -> Verdict | Deny:
-        """Let clients hear the lists of members, but not make them up."""
+        """Let clients receive the lists of members, but not make them up."""
         return Deny("members_are_told_by_the_server") if operation is Operation.PUBLISH else GRANT
 
     def gone(self, session: Session, expired: bool) -> None:
-        """Take a session that ended out of all its rooms; speak for one that could not say so."""
+        """Take a session that ended out of all its rooms, and announce it for one that could not."""
         for room in self._rooms.visited_by(session.id):
             name = self._leave(room, session.id)
             if expired and name is not None:
@@ -202,7 +202,7 @@ class Bounds:
 
 
 class Rooms:
-    """The members of each room, in the order they came. A room exists while somebody is in it."""
+    """The members of each room, in the order they came. A room exists while someone is in it."""
 
     def __init__(self, bounds: Bounds | None = None) -> None:
         self._bounds = bounds or Bounds()

@@ -24,7 +24,7 @@ class State(Enum):
     ALIVE = "ALIVE"
     """Configured, and referred to by messages or by subscriptions to its name."""
     UNREFERENCED = "UNREFERENCED"
-    """Configured, and nothing refers to it: it dies when its `destroyDelay` is over."""
+    """Configured, and nothing refers to it: it dies when its `destroyDelay` has ended."""
     SOFTERASED = "SOFTERASED"
     """Erased gently: it is gone, but queues still hold messages of it, which are delivered."""
     DEAD = "DEAD"
@@ -168,7 +168,7 @@ class TopicSettings:
     is_readonly: bool = DEFAULT.readonly
     """Whether it takes no second message."""
     destroy_delay_ms: int = DEFAULT.destroy_delay_ms
-    """How long it lives when nothing refers to it; -1: for ever."""
+    """How long it lives when nothing refers to it; -1: without limit."""
 
     @classmethod
     def of(cls, qos: PublishQos) -> TopicSettings:

@@ -62,7 +62,7 @@ class Result:
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
-    """Do the job, while the server goes on. Raises CrewelError."""
+    """Do the job, while the server continues. Raises CrewelError."""
     tables = Tables(spark, options.directory)
     extents = Extents(options.address, PATIENCE_S)
     try:

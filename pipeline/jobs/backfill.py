@@ -33,7 +33,7 @@ class Options:
     partitions: int = 32
     """In how many parts a stream is read."""
     gold: bool = True
-    """Whether the tables of gold that come from it are written anew."""
+    """Whether the tables of gold that come from it are written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Result:
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
-    """Do the job. Killed on its way it leaves nothing that a reader sees, and begins anew the next time.
+    """Do the job. Killed on its way it leaves nothing that a reader sees, and begins again the next time.
 
     Raises CrewelError; TablesBusy while the live job runs.
     """

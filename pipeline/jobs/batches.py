@@ -63,7 +63,7 @@ class Written:
 
 
 def quiet(_: str) -> None:
-    """Tell nobody."""
+    """Tell no one."""
 
 
 def found(raw: DataFrame) -> Found:

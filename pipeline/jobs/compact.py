@@ -1,6 +1,6 @@
 """Puts the many small parts of the live job together, so that a day of a table becomes few large files.
 
-The live job may go on meanwhile.
+The live job may continue meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FEWEST: Final = 8
 """So many single batches of a day that is not over are worth putting together."""
 
 _DEBRIS_MS: Final = 24 * 3600 * 1000
-"""What a killed step left behind is removed when it is as old as this, in milliseconds: nobody writes to it any more."""
+"""What a killed step left behind is removed when it is as old as this, in milliseconds: no one writes to it any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,9 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
 
 
 def tidy(tables: Tables, progress: Progress = quiet, today: date | None = None) -> Result:
-    """Put parts together in all tables: of days that are over all of them, of today the single batches.
+    """Put parts together in all tables: of days that have ended all of them, of today the single batches.
 
-    What an earlier time has put together is swept now, when nobody reads it any more.
+    What an earlier time has put together is swept now, when no one reads it any more.
     """
     result = Result()
     newest = tables.newest_batch()
@@ -77,8 +77,8 @@ def tidy(tables: Tables, progress: Progress = quiet, today: date | None = None) 
 
 
 def _groups(found: Iterable[Live], *, is_over: bool) -> list[list[Live]]:
-    """Return which parts are put together. Those of today that were put together once are let be until the day is over: the
-    same rows are written three times in all, not every ten minutes."""
+    """Return which parts are put together. Those of today that were put together once are left alone until the day has ended:
+    the same rows are written three times in all, not every ten minutes."""
     runs: dict[int, list[list[Live]]] = defaultdict(lambda: [[]])
     for part in found:
         if is_over or part.first == part.last:

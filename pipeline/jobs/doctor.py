@@ -206,7 +206,7 @@ def _counted(spark: Any) -> str:
 def _tried(step: Callable[[], str]) -> Finding:
     try:
         return Finding("spark", State.OK, step())
-    except Exception as error:  # noqa: BLE001 - whatever Spark raises is what is to be told
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises is what is to be reported
         return Finding(
             "spark",
             State.WRONG,

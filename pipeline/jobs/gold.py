@@ -1,4 +1,4 @@
-"""Writes those tables of gold anew that show how much there was and how long it took."""
+"""Writes those tables of gold again that show how much there was and how long it took."""
 
 from __future__ import annotations
 

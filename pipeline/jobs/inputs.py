@@ -50,7 +50,7 @@ def gather(
     streams: tuple[str, ...] = ("facts", "events"),
     until: Mapping[str, Extent] | None = None,
 ) -> Inputs:
-    """Return what there is of these streams, as far as they went `until` somebody looked, and the letters that are there
+    """Return what there is of these streams, as far as they went `until` someone looked, and the letters that are there
     now. Without `until` it is looked now. Raises StoreUnavailable."""
     until = _looked(address, streams) if until is None else until
     known = tables.read(RAW).where(f.col("key").isin(*streams))

@@ -38,7 +38,7 @@ from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze
 
 VERSION: Final = 1
-"""Version of the checkpoint. With another one the job goes on after what bronze holds."""
+"""Version of the checkpoint. With another one the job continues after what bronze holds."""
 
 _MINUTES: Final = TABLES["minutes"]
 _FIGURES_S: Final = 24 * 3600
@@ -64,11 +64,11 @@ class Options:
     once: bool = False
     """Whether it ends when it has read what is there."""
     upkeep_s: float = 600.0
-    """Seconds between two times at which parts are put together and the other tables of gold written anew; 0: never."""
+    """Seconds between two times at which parts are put together and the other tables of gold written again; 0: never."""
     hold_limit_s: float = 600.0
-    """Seconds for which a receiver may be held back before an alert is raised; 0: none is."""
+    """Seconds for which a receiver may be on hold before an alert is raised; 0: none is."""
     fails_on_loss: bool = False
-    """Whether it ends when entries were trimmed before it read them. Otherwise a row of bronze tells of the gap."""
+    """Whether it ends when entries were trimmed before it read them. Otherwise a row of bronze reports the gap."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Result:
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
-    """Do the job until it is told to stop by SIGTERM or SIGINT, or until it has read all if that was asked for.
+    """Do the job until it is stopped by SIGTERM or SIGINT, or until it has read all if that was asked for.
 
     A store that goes away is waited for, as long as it takes. Raises CrewelError.
     """
@@ -159,7 +159,7 @@ class _Job:
         return query
 
     def keep_up(self, *, is_due: bool = False) -> None:
-        """Put parts together and write gold anew, if it is time and there is anything new."""
+        """Put parts together and write gold again, if it is time and there is anything new."""
         options = self._options
         if not self._is_changed or not options.upkeep_s:
             return
@@ -170,7 +170,7 @@ class _Job:
                     compact.tidy(self._tables, self._progress)
                 gold.write(self._tables, self._progress)
             except (PySparkException, Py4JJavaError) as error:
-                # Nothing is lost by it: bronze and silver have all, and gold is made of them anew.
+                # Nothing is lost by it: bronze and silver have all, and gold is made of them again.
                 self._progress(
                     f"the upkeep has failed and is tried again in {options.upkeep_s:.0f} s: {in_one_line(error)}"
                 )
@@ -221,7 +221,7 @@ class _Job:
         return bronze.missing(raw, known)
 
     def _figures(self, part: str) -> Iterator[Command]:
-        """Yield what the store is told: how often each thing has happened by now in the minutes of a batch."""
+        """Yield what the store gets: how often each thing has happened by now in the minutes of a batch."""
         touched = self._tables.part(_MINUTES, part).select("minute").distinct()
         bounds = touched.agg(f.min("minute"), f.max("minute")).collect()[0]
         if bounds[0] is None:

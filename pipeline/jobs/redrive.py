@@ -2,7 +2,7 @@
 
 Spark chooses, the server sends: each letter is moved by one step of the store, which happens once or not at all, and only if
 the letter is still there. What was chosen is kept under the name of the job before the first letter is sent. The same name
-again goes on with the same letters, so that nothing is sent twice, and what has died anew meanwhile is not sent at all.
+again continues with the same letters, so that nothing is sent twice, and new dead letters are not sent at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows it by
+from pyspark.sql import functions as F  # noqa: N812 - the name that everyone knows it by
 
 from crewel.errors import CrewelError, SettingsError
 from crewel.pipeline.connection import Address
@@ -71,13 +71,13 @@ class Stayed:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of it."""
+    """What happened to it."""
 
     job: str
     chosen: int
     redriven: int
     gone: int
-    """Letters that were not there any more: sent before by this job, or by somebody else."""
+    """Letters that were not there any more: sent before by this job, or by someone else."""
     stayed: tuple[Stayed, ...] = ()
     by_code: tuple[tuple[str, int], ...] = ()
     """How many were chosen, by error code; of a dry run only."""

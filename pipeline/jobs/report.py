@@ -1,4 +1,5 @@
-"""Answers what died and why, what is poison, who is sick and how long things take: tables of gold, JSON, and a page to read."""
+"""Answers what died and why, what is poison, which receivers are failing and how long things take: tables of gold, JSON, and a
+page to read."""
 
 from __future__ import annotations
 
@@ -178,7 +179,7 @@ def _audited(tables: Tables) -> list[dict[str, Any]] | None:
 
 
 def _beside(directory: Path | str) -> Path | None:
-    """Where the JSON goes if nobody says where; on another file system than this machine's, nowhere."""
+    """Where the JSON goes if no one says where; on another file system than this machine's, nowhere."""
     return None if "://" in str(directory) else Path(directory) / "report.json"
 
 

@@ -1,4 +1,4 @@
-"""The holdback watch as a query beside the live job: receivers that are held back for too long are told to the server."""
+"""The holdback watch as a query beside the live job: receivers that are on hold for too long are reported to the server."""
 
 from __future__ import annotations
 

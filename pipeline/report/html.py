@@ -36,7 +36,7 @@ _PAUSE_S: Final = 600.0
 def page(told: Mapping[str, Any]) -> str:
     """Return the page. `told` has `since`, `until`, `totals`; the plots' rows `settling` and `hours`; `channels`, the rows of
     the table `latency` over all of the time; and those of the tables `triage`, `poison`, `receivers`, `backlog`, `capacity`
-    and `audit`, the last one None if nobody has, and `audited`, when that was."""
+    and `audit`, the last one None if no one has, and `audited`, when that was."""
     since, until = moment(told["since"]), moment(told["until"])
     parts = [
         f"<h1>What happened to the messages</h1><p class='time'>{since} to {until} (UTC)</p>",

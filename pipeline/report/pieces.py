@@ -98,7 +98,7 @@ def as_code(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return what somebody has said, as HTML."""
+    """Return what someone has said, as HTML."""
     return f"“{escape(text)}”" if text else ""
 
 

@@ -43,7 +43,7 @@ def lines(title: str, series: Mapping[str, Points], unit: str = "", pause_s: flo
         for run in _runs(points, pause_s):
             path = " ".join(f"{scale.x(at):.1f},{scale.y(value):.1f}" for at, value in run)
             drawn.append(f'<polyline class="line c{index % _MOST_COLOURS}" points="{path}"/>')
-            # With more of them, nobody could point at one; but what stands alone has no line.
+            # With more of them, no one could point at one; but what stands alone has no line.
             marks = run if len(times) < 120 or len(run) == 1 else ()
             drawn += [
                 f'<circle class="dot c{index % _MOST_COLOURS}" cx="{scale.x(at):.1f}" cy="{scale.y(value):.1f}" r="{radius}">'

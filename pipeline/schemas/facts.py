@@ -1,7 +1,7 @@
 """Silver, made from facts and dead letters: one table a type of fact, one row a message, pattern or receiver.
 
 A log id is microseconds since 1970 by the store's clock, the id that clients see. A receiver is the name of a session,
-`client/joe/1`, or where it says so of a shared queue, `client/joe` or `group:<pattern> <group>`.
+`client/joe/1`, or, for a shared queue, `client/joe` or `group:<pattern> <group>`.
 """
 
 from __future__ import annotations

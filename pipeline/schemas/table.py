@@ -47,7 +47,7 @@ class Table:
     key: tuple[str, ...]
     """The columns that no two rows share."""
     partitions: tuple[str, ...] = ("date",)
-    """The columns that name the directories; of a table that is written anew as a whole, none."""
+    """The columns that name the directories; of a table that is rewritten as a whole, none."""
     is_derived: bool = False
     """Whether it is computed from other tables as a whole, and not appended to."""
     version: int = 1
@@ -71,7 +71,7 @@ class Table:
 
     def struct(self, *, strict: bool = False) -> StructType:
         """Return the columns as Spark's type. Files and streams do not promise what is never null: only with `strict` it
-        says so."""
+        asks for it."""
         from pyspark.sql.types import StructField, StructType
 
         return StructType(

@@ -15,7 +15,7 @@ from crewel.pipeline.source.reading import Task, planned, read
 
 
 class BatchReader(DataSourceReader):
-    """A batch is what is there when Spark plans it. What is trimmed meanwhile leaves a row that tells of the gap."""
+    """A batch is what is there when Spark plans it. What is trimmed meanwhile leaves a row that reports the gap."""
 
     def __init__(self, address: Address, options: Options) -> None:
         self._address = address

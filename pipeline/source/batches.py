@@ -51,7 +51,7 @@ def batch_of(stream: str, entries: Sequence[Entry]) -> pa.RecordBatch:
 
 
 def gap_row(gap: Gap) -> pa.RecordBatch:
-    """Return the row that tells of a gap."""
+    """Return the row that reports a gap."""
     told = orjson.dumps({"before": None if gap.before is None else str(gap.before), "lost": gap.lost})
     sizes = pa.array([len(told)], pa.int32())
     return _rows(

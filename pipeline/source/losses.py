@@ -1,4 +1,4 @@
-"""Entries that were trimmed before they were read: an error with figures, or a row that tells of the gap. Pure.
+"""Entries that were trimmed before they were read: an error with figures, or a row that reports the gap. Pure.
 
 What is lost is never taken for what did not happen: the audit says of such a time that it does not know.
 """
@@ -21,7 +21,7 @@ class Gap:
     before: EntryId | None
     """The first entry after it; None if there is none."""
     lost: int | None
-    """How many; None if nobody knows."""
+    """How many; None if no one knows."""
 
     def __str__(self) -> str:
         lost = "an unknown number of entries" if self.lost is None else f"{self.lost} entries"

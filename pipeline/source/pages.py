@@ -79,7 +79,7 @@ def pages(
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """Keep Python from looking for garbage that does not go by itself: among millions of small lists that halves the speed,
+    """Keep Python from looking for garbage in circles: among millions of small lists that halves the speed,
     and there is none."""
     was_on = gc.isenabled()
     gc.disable()

@@ -81,7 +81,7 @@ class Extent:
         return Position(self.newest, self.added)
 
     def between(self, start: Position, end: Position) -> int | None:
-        """Return how many entries are there after one position up to another; None if nobody knows."""
+        """Return how many entries are there after one position up to another; None if no one knows."""
         if start.count is None or end.count is None or (end.id > start.id and end.count <= start.count):
             return None
         return max(end.count - max(start.count, self.trimmed), 0)
@@ -126,7 +126,7 @@ class Share:
 
 def shares(available: Mapping[str, int | None], most: int) -> dict[str, Share]:
     """Return how many entries each stream gives to a batch of `most`: all get the same, and what one does not need goes to the
-    others. None is a stream of which nobody knows how many it has. Each gives at least one."""
+    others. None is a stream of which no one knows how many it has. Each gives at least one."""
     given: dict[str, Share] = {}
     left = most
     known = sorted((count for count in available.items() if count[1] is not None), key=lambda each: each[1] or 0)

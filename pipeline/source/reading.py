@@ -21,7 +21,7 @@ _WORTH_A_TASK = 50_000  # entries; a task costs about as much as reading a third
 
 @dataclass(repr=False)
 class Task(InputPartition):
-    """What one task reads, or a gap that it tells of."""
+    """What one task reads, or a gap that it reports."""
 
     what: Part | Gap
 
@@ -40,7 +40,7 @@ def planned(stream: str, start: Position, until: EntryId, extent: Extent, number
     parts = slices(after, min(until, extent.newest), max(min(number, round(expected / _WORTH_A_TASK)), 1))
     trimmed = extent.trimmed if watched else None
     tasks = [Task(Part(stream, begin, end, watched, trimmed)) for begin, end in parts[1:]]
-    # Whoever wants the oldest that are there does not miss those that go before he comes.
+    # A reader of the oldest ones does not miss those that go before it comes.
     trimmed = None if start.id == BEGIN else trimmed
     return [Task(Part(stream, *parts[0], watched, trimmed, start.count if start.id == after else None)), *tasks]
 

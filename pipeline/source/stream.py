@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
-        """Return how far the streams go, for those who watch the query."""
+        """Return how far the streams go, for those that watch the query."""
         return offset_of({stream: extent.end for stream, extent in self._extents.look(self._options.streams).items()})
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:

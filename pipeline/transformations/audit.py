@@ -1,9 +1,9 @@
-"""Whether anything was lost: what receivers were owed, and what became of it.
+"""Whether anything was lost: what receivers were to get, and what happened to it.
 
 Facts are read up to a place, `upto`; then the records of the store, which takes a while; then facts again, up to what there is
 by then. What was owed before and has not ended after was open all the while: so the records have it, whenever they were read,
 unless the owner's cursor has not come to it yet. What had ended before and was not owed again after is in no record. So the
-audit is exact though the server goes on meanwhile.
+audit is exact though the server continues meanwhile.
 
 Where facts were trimmed unread, nothing is called lost: it is unknown.
 """
@@ -31,7 +31,7 @@ class Records:
     waiting: DataFrame
     """(receiver, log_id): open sets, inboxes and shared queues."""
     cursors: DataFrame
-    """(session, cursor): the log id up to which each session has been told of the log."""
+    """(session, cursor): the log id up to which each session has read the log."""
     subscriptions: DataFrame
     """(session, pattern, from_id, until_id, options); `from_id` is null of a pattern for which the log owes nothing."""
 

@@ -1,6 +1,6 @@
-"""The holdback watch: receivers that have been held back for longer than a limit.
+"""The holdback watch: receivers that have been on hold for longer than a limit.
 
-State is kept for each session that is held, and a timer wakes it when the limit is over, whether or not anything comes.
+State is kept for each session that is held, and a timer wakes it when the limit has ended, whether or not anything comes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def watch(found: DataFrame, limit_ms: int) -> DataFrame:
 
 
 class Watch(StatefulProcessor):
-    """One session: held since, and alarmed when the limit is over. A holdback raises one alert."""
+    """One session: held since, and alarmed when the limit has ended. A holdback raises one alert."""
 
     def __init__(self, limit_ms: int) -> None:
         self._limit_ms = limit_ms
@@ -62,7 +62,7 @@ class Watch(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Note what has begun and what is over. Rows of one trigger come in any order."""
+        """Note what has begun and what has ended. Rows of one trigger come in any order."""
         for row in sorted(rows, key=lambda each: (each["ms"], each["seq"])):
             if row["since_ms"] is None:
                 self._forget()

@@ -1,4 +1,4 @@
-"""Dead letters, typed: each is a message that one receiver will not get unless somebody sends it again."""
+"""Dead letters, typed: each is a message that one receiver will not get unless someone sends it again."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _REPLY: Final = r"^/ret/([A-Za-z0-9_\-]{1,64})/(?:[1-9][0-9]{6}|\*)$"
 
 def patterns_of(channel: Column) -> Column:
     """Return the array of all patterns that match a channel, its own name among them; an empty one for meta and service
-    channels, which nobody hears by subscription."""
+    channels, which no one receives by subscription."""
     segments = f.split(channel, "/")  # the first one is empty
     parents = f.transform(
         f.sequence(f.lit(1), f.size(segments) - 1), lambda count: f.array_join(f.slice(segments, 1, count), "/")
@@ -40,7 +40,7 @@ def patterns_of(channel: Column) -> Column:
 
 
 def with_channel(rows: DataFrame, silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Return rows with one column more, the `channel` of the message of each `log_id`; null if nobody tells."""
+    """Return rows with one column more, the `channel` of the message of each `log_id`; null if no one tells."""
     # Each join finds one row at most, and only what is asked for is grouped: messages are many.
     published = silver["fact_published"].where(f.col("channel") != "").select("log_id", "channel")
     addressed = silver["fact_addressed"].select("log_id", "channel").dropDuplicates(["log_id"])

@@ -25,7 +25,7 @@ def poison(silver: Mapping[str, DataFrame]) -> DataFrame:
     rejections = _original(
         _rejections(silver["event_failed"], silver["letters"], silver["fact_ended"]), origins(silver["fact_redriven"])
     )
-    # Three witnesses may tell of one rejection, so what counts is who tells of the most.
+    # Three witnesses may report one rejection, so what counts is the one that reports the most.
     by_witness = rejections.groupBy("message_id", "receiver", "id", "witness").agg(
         f.count("*").alias("times"),
         f.min("at").alias("first_at"),
@@ -79,7 +79,7 @@ def _together(times: Column) -> list[Column]:
 
 
 def _rejections(failed: DataFrame, letters: DataFrame, ended: DataFrame) -> DataFrame:
-    """What each witness tells of one id: (id, receiver, code, at, witness, channel, reason, body)."""
+    """What each witness reports of one id: (id, receiver, code, at, witness, channel, reason, body)."""
     nothing = f.lit(None).cast("string")
     return (
         failed.where(~_is_holdback("code"))
@@ -126,7 +126,7 @@ def _is_rejection(code: str) -> Column:
 
 
 def _is_holdback(code: str) -> Column:
-    # Who takes nothing for the time being says something of itself, and nothing of the message.
+    # A receiver that takes nothing for the time being says nothing of the message.
     return f.col(code).startswith("user.update.holdback")
 
 

@@ -1,7 +1,7 @@
-"""Sick receivers: those that fail, lag, are held back or away more than they used to, and more than their peers.
+"""Failing receivers: those that fail, lag, are on hold or away more than they used to, and more than their peers.
 
 A peer is who has a pattern in common. What is compared with peers and past is a receiver's failure rate and its lag; what
-makes it sick is in `LIMITS`. Time is halved at `since`: what was before is the past.
+makes a receiver failing is in `LIMITS`. Time is halved at `since`: what was before is the past.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Limits:
     times: float = 3.0
     """How many times as much as usual is too much."""
     away_share: float = 0.1
-    """Share of the time that it was held back or away."""
+    """Share of the time that it was on hold or away."""
 
 
 LIMITS: Final = Limits()
@@ -115,7 +115,7 @@ def _answers(silver: Mapping[str, DataFrame], start: Column, end: Column) -> Dat
 
 
 def held_times(held: DataFrame, released: DataFrame, sessions: DataFrame) -> DataFrame:
-    """Return (session, begin, end) of each time that a session was held back; the end is null while it is."""
+    """Return (session, begin, end) of each time that a session was on hold; the end is null while it is."""
     closed = sessions.where(f.col("what") == "closed")
     steps = held.select("session", "at", "ms", "seq", f.lit(True).alias("is_held"))
     for each in (released, closed):
@@ -164,7 +164,7 @@ def _clipped(times: DataFrame, start: Column, end: Column) -> DataFrame:
 
 
 def _with_peers(sessions: DataFrame, intervals: DataFrame, figures: tuple[str, ...]) -> DataFrame:
-    """Add `peers_<figure>`: the median of those who have a pattern in common, less the session itself."""
+    """Add `peers_<figure>`: the median of those that have a pattern in common, less the session itself."""
     patterns = intervals.select("session", "pattern").distinct()
     found = reduce(
         lambda rows, figure: rows.join(_peers_of(sessions, patterns, figure), "session", "left"), figures, sessions
@@ -179,7 +179,7 @@ def _peers_of(sessions: DataFrame, patterns: DataFrame, figure: str) -> DataFram
         f.row_number().over(Window.partitionBy("pattern").orderBy(figure, "session")).alias("rank"),
         f.count("*").over(Window.partitionBy("pattern")).alias("of"),
     )
-    # The middle of the others is at half their number; whoever stands before it has moved it by one.
+    # The middle of the others is at half their number; a session before it has moved it by one.
     middle = f.floor(f.col("of") / 2)
     pattern = Window.partitionBy("pattern")
     here = f.max(f.when(f.col("rank") == middle, f.col(figure))).over(pattern)

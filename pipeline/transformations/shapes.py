@@ -120,7 +120,7 @@ FACTS: Final = (
         "subscribed",
         "subscribed",
         _there("session", "patterns", "`from`"),
-        # What was asked for a pattern may change while its subscription goes on, and that of a group begins none.
+        # What was asked for a pattern may change while its subscription continues, and that of a group begins none.
         "transform(array_union(d.patterns, coalesce(map_keys(d.options), "
         + _NO_TEXTS
         + ")), p -> "
@@ -206,7 +206,7 @@ GROUP_DDL: Final = (
 """The fields of a group of events, and of all events in it."""
 
 RUN: Final = {"node": "d.node", "token": "d.token", "n": "d.n"}
-"""The columns that tell of the group."""
+"""The columns that describe the group."""
 
 _HAPPENED: Final = {"happened": "timestamp_millis(e.at)"}
 _TIMES: Final = {"since": "timestamp_millis(d.`from`)", "until": "timestamp_millis(d.until)"}

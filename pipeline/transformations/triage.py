@@ -84,7 +84,7 @@ def _from_letters(letters: DataFrame) -> DataFrame:
 
 
 def _from_facts(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """The deaths that no letter tells of."""
+    """The ends of messages that no dead letter reports."""
     dead = (
         silver["fact_ended"]
         .where(f.col("reason") == "dead")

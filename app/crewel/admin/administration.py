@@ -54,7 +54,7 @@ class Administration:
         return self.broker.names.find(name)
 
     def named(self) -> Iterator[Session]:
-        """All sessions that have a name. The others cannot be told apart."""
+        """All sessions that have a name. The others cannot be distinguished."""
         return (session for session in self.broker.sessions.values() if session.name)
 
     def subjects(self) -> list[str]:

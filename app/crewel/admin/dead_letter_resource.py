@@ -211,7 +211,8 @@ async def _discard(ask: Ask) -> dict[str, Any]:
 
 
 async def _chosen(ask: Ask) -> Chosen:
-    """What the body says. Dead letters that are made from now on are not part of it: what comes back would be sent for ever."""
+    """What the body says. Dead letters that are made from now on are not part of it: what comes back would
+    be sent again and again."""
     fields = ask.fields
     ids: Sequence[str] | None = fields.get("ids")
     if (ids is None) is ("all" not in fields):

@@ -135,7 +135,7 @@ def _of_operation(
 ) -> Route:
     async def handle(ask: Ask) -> dict[str, Any]:
         call = await found(ask)
-        ask.admin.note(ask.who, f"{operation.verb} {operation.level}", **{operation.level: call.name}, **ask.fields)
+        ask.admin.note(ask.who, f"{operation.verb} {operation.level}", **{operation.level.value: call.name}, **ask.fields)
         result = operation.effect(call)
         if isawaitable(result):
             result = await result

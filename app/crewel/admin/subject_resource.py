@@ -24,7 +24,7 @@ def _queued(call: Call) -> int:
 
 
 async def _peek(call: Call) -> list[dict[str, Any]]:
-    """The first so many of what waits, as a session would get them. Raises StoreError."""
+    """The first so many of the waiting messages, as a session would get them. Raises StoreError."""
     entries = await call.admin.broker.destinations.peek(call.subject, call.value)
     return [as_delivered(entry, with_origin=True) for entry in entries]
 

@@ -160,7 +160,7 @@ class Broker(Parts):
         return self.durability
 
     def sweep(self) -> None:
-        """End the sessions whose time is over, and forget unused channels."""
+        """End the sessions whose time has ended, and forget unused channels."""
         self.sweeper.sweep()
 
     @property

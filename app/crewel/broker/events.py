@@ -121,7 +121,7 @@ class Events:
         return bool(session.name)
 
     def judged(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
-        """A receiver has reported what became of messages, or their statuses did not come in time."""
+        """A receiver has reported what happened to messages, or their statuses did not come in time."""
         if judgement.settled:
             self.settled(judgement.settled)
         for each in judgement.dead_letters:
@@ -138,11 +138,11 @@ class Events:
         self._note("failed", session=session.name, channel=entry.channel, id=message_id, code=code, outcome=outcome)
 
     def held(self, session: Session, holdback: Holdback) -> None:
-        """A session is held back."""
+        """A session is put on hold."""
         self._note("held", session=session.name, who=holdback.who, code=holdback.code, id=holdback.message_id)
 
     def released(self, session: Session) -> None:
-        """A session is held back no more."""
+        """A session is activated."""
         self._note("released", session=session.name)
 
     def overflow(self, session: Session, policy: str) -> None:

@@ -1,5 +1,5 @@
 """Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. No policy is asked about the
-channels on which the server speaks of itself, `/__sys__*`: operators receive from them; nor about reply channels, `/ret/**`:
+the server's own channels, `/__sys__*`: operators receive from them; nor about reply channels, `/ret/**`:
 each has an owner, and all sessions may answer."""
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Guard:
 
 
 def _is_for(session: Session, channel: Channel, operation: Operation) -> bool:
-    """Whether the session may do this with a channel on which the server speaks of itself: an operator may subscribe to it by
+    """Whether the session may do this with one of the server's own channels: an operator may subscribe to it by
     its name, and no client publishes there. No policy can grant more."""
     return operation is not Operation.PUBLISH and "*" not in channel.name and _is_operator(session)
 

@@ -36,7 +36,7 @@ class Promise(Generic[T]):
     def resolve(self, result: T | Exception) -> None:
         """The result is there. It is never None."""
         self._result = result
-        function, self._function = self._function, None  # it mostly refers to what waits for this: a circle
+        function, self._function = self._function, None  # it mostly refers to this promise: a circle
         if function is not None:
             function(result)
 

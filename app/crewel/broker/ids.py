@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Keys(Generic[T]):
-    """What became of the publish with which key. `clock` tells seconds, and never goes back."""
+    """What happened to the publish with which key. `clock` tells seconds, and never goes back."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -31,7 +31,7 @@ class Keys(Generic[T]):
         return len(self._known)
 
     def first_of(self, key: str) -> T | None:
-        """What became of the publish with this key, if that was not long ago."""
+        """What happened to the publish with this key, if that was not long ago."""
         now = self._clock()
         known = self._known.get(key)
         return known[1] if known is not None and known[0] > now - KEY_LIFETIME else None

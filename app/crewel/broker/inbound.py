@@ -50,7 +50,7 @@ _Pending = tuple[Message, Steps[Reply], Awaitable[Any]]
 
 
 class _TurnOver:
-    """The turn is over: others go first, and then the elements that have no reply yet."""
+    """The turn has ended: others go first, and then the elements that have no reply yet."""
 
 
 _TURN_OVER: Final = _TurnOver()
@@ -99,7 +99,7 @@ class Inbound:
         return self._spawn(self._process_later(exchange, pending))
 
     async def _process_relieved(self, exchange: Exchange, relief: Awaitable[None]) -> None:
-        """Process it when its publishes may go on. It has waited as a whole, so that its messages keep their order, and what
+        """Process it when its publishes may continue. It has waited as a whole, so that its messages keep their order, and what
         follows on a socket comes behind them."""
         try:
             await relief
@@ -352,7 +352,7 @@ class MetaHandlers:
         return replies.ok(message)
 
     def unknown_session(self, exchange: Exchange, message: Message) -> Reply:
-        """The reply to a message whose session is unknown or gone. Only a connect is advised: to shake hands again, or, if
+        """The reply to a message whose session is unknown or gone. Only a connect is advised: to handshake again, or, if
         the session was disconnected just now or another client has taken it over, to stop."""
         if message.channel.name != CONNECT:
             return replies.failed(message, BayeuxCode.SESSION_UNKNOWN)

@@ -26,7 +26,7 @@ _NEEDS_RESUME: Final = "a name with a number of the server's comes back with its
 COPY_S: Final = 60.0
 """How long after a login a copy of its handshake may arrive: the life of a request on its way through proxies."""
 REMEMBERED: Final = 10_000
-"""Most answered logins that are remembered; the oldest give way, and a copy of theirs is a handshake like any other."""
+"""Most answered logins that are remembered; the oldest are dropped, and a copy of theirs is a handshake like any other."""
 
 
 class AnsweredLogin(NamedTuple):

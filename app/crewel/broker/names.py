@@ -17,7 +17,7 @@ DENIED: Final = "communication.noConnection.serverDeny"
 BEYOND_STORED: Final = -1_000_000_001
 """First number of sessions that are not stored, where others are: those count upwards from 1."""
 REMEMBERED: Final = 10_000
-"""Most clientIds that are remembered as taken over; the oldest give way."""
+"""Most clientIds that are remembered as taken over; the oldest are dropped."""
 REMEMBERED_S: Final = 3600.0
 """How long one is remembered: a client that has been away for longer learns that its session is unknown."""
 

@@ -71,7 +71,7 @@ class Pipe:
         """Whether an extension wants to see connects that say nothing but what they must, or the replies to them."""
 
     def require_encodable(self, fields: Fields) -> None:
-        """Raise TypeError if the server was given a message to send that JSON cannot say: its receivers would hear null for
+        """Raise TypeError if the server was given a message to send that JSON cannot say: its receivers would get null for
         what is no number. `data` that an extension encodes is left to it."""
         if isinstance(fields["data"], self._encodes):
             fields = {**fields, "data": None}

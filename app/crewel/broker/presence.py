@@ -1,4 +1,4 @@
-"""Who comes and goes: what operators hear on `/__sys__Login`, `/__sys__Logout` and `/__sys__UserList`.
+"""Who comes and goes: what operators receive on `/__sys__Login`, `/__sys__Logout` and `/__sys__UserList`.
 
 Only sessions with a name of their own appear. A client that comes back to its session has not been away.
 """
@@ -70,7 +70,7 @@ class Presence:
             self._publish(listening, USER_LIST, present, {})
 
     def _listening(self, channel: str, about: Session) -> list[Session]:
-        """The operators that hear the channel and have room: no queue overflows for this."""
+        """The operators that receive the channel and have room: no queue overflows for this."""
         most = self._runtime.settings.bayeux.max_queue_messages
         return [
             session

@@ -373,8 +373,8 @@ class BackendPublisher:
         return None
 
     async def _begin(self, session: Session, element: Any, overload: Refused | None) -> Reply | asyncio.Task[Reply]:
-        """The reply; or, once the message is on its way to the store, what waits for that. Whatever else must be waited for
-        comes first, so that messages that follow do not overtake this one."""
+        """The reply; or, once the message is on its way to the store, a promise of it. Whatever else must be
+        waited for comes first, so that messages that follow do not overtake this one."""
         message: Message | None = None
         try:
             if type(element) is not dict:

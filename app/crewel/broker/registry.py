@@ -35,7 +35,7 @@ class Registry:
         self.dead_letter: list[Callable[[DeadLetter], Any]] = []
 
     def call_subscribed(self, channel: Channel, fields: Fields, sender: str = "") -> None:
-        """Call the functions of services that hear this channel."""
+        """Call the functions of services that receive this channel."""
         message = Accepted(fields, channel, sender)
         for pattern in channel.patterns:
             for function in self.subscribed.get(pattern, ()):

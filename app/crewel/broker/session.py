@@ -1,4 +1,5 @@
-"""Sessions: their states, who they belong to, and the connect that they hold. What waits for them is in `outbox.queue`.
+"""Sessions: their states, who they belong to, and the connect that they hold. The messages that wait for them are in
+`outbox.queue`.
 
 Owns what is true of one session. What a message or a meta channel does to it is decided in `broker` and `meta`.
 """
@@ -274,7 +275,7 @@ class Session(Outbox):
         return self._broker.deliver(self, channel, data, ext=ext, lazy=lazy)
 
     def disconnect(self) -> None:
-        """End the session: the client learns it and does not come back by itself."""
+        """End the session: the client learns it and does not come back without a new login."""
         self._broker.disconnect(self)
 
     def advise(self, *, timeout_ms: int | None = None, interval_ms: int | None = None) -> None:
@@ -298,7 +299,7 @@ class Session(Outbox):
         self.added_at = now
 
     def hand_over(self, newcomer: Session, peer: Peer, *, connect_only: bool) -> None:
-        """The client that shook hands as `newcomer` has this session now: its clientId, its browser, its token."""
+        """The client with the handshake `newcomer` has this session now: its clientId, its browser, its token."""
         self.leave_socket()
         self.id, self.browser = newcomer.id, newcomer.browser
         self.authenticate(newcomer.grants)
@@ -313,7 +314,7 @@ class Session(Outbox):
         self.peer = peer
 
     def refuse(self, verdict: Verdict) -> None:
-        """Its client has to log in again: no connect succeeds until then, and nothing but their replies may say so."""
+        """Its client has to log in again: no connect succeeds until then, and nothing but the replies may say why."""
         self.verdict = verdict
         self.connect_only = True
         self.advised_on = None
@@ -331,7 +332,7 @@ class Session(Outbox):
         self.socket = None
 
     def forget_peer(self, peer: Peer) -> None:
-        """This request, or socket, is over."""
+        """This request, or socket, has ended."""
         if self.peer is peer:
             self.peer = None
 
@@ -369,14 +370,14 @@ class Session(Outbox):
     # The store
 
     def join_store(self, durable: DurableSession) -> None:
-        """The store has it, and owes it what this says."""
+        """The store has it, and this says what it is to receive."""
         self.durable = durable
         self.name = durable.name
         if self.batches is not NO_BATCHES:
             self.batches.number = durable.batch - BATCH_BLOCK + 1
 
     def leave_store(self) -> None:
-        """The store owes it nothing any more."""
+        """It is to receive nothing of the store any more."""
         self.durable = None
 
     def recover_to(self, entry: Entry) -> None:
@@ -438,7 +439,7 @@ class SessionPart:
         return True
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
-        """These entries leave for the client in one response: the ones that shall, in their order. An entry is shared by
+        """These entries leave for the client in one response: the ones that should, in their order. An entry is shared by
         all its receivers: replace, never change."""
         return entries
 

@@ -58,7 +58,7 @@ class SessionTable:
             self._registry.call(added, session)
 
     def hand_over(self, session: Session, newcomer: Session, peer: Peer) -> None:
-        """Let the client that shook hands as `newcomer` have this session: its clientId, its browser, its token."""
+        """Let the client with the handshake `newcomer` have this session: its clientId, its browser, its token."""
         del self._sessions[session.id]
         self._limits.session_ended(session)
         session.hand_over(newcomer, peer, connect_only=self._runtime.settings.bayeux.meta_connect_deliver_only)
@@ -114,7 +114,7 @@ class SessionTable:
             self._registry.call(added, session)
 
     def set_aside(self, session: Session) -> None:
-        """Take a session out without ending it: the store will bring it back, or its client shakes hands again."""
+        """Take a session out without ending it: the store will bring it back, or its client sends a handshake again."""
         self._limits.session_ended(session)
         self._channels.unsubscribe_all(session)
         self._options.forget(session)

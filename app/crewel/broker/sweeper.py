@@ -1,4 +1,4 @@
-"""Ends sessions whose time is over, and lets all parts forget what is unused, every `bayeux.sweep_ms`.
+"""Ends sessions whose time has ended, and lets all parts forget what is unused, every `bayeux.sweep_ms`.
 
 A sweep that fails is logged, and the next one comes all the same. After a stall of the loop it waits a little: sessions that
 seem silent may have sent what has not been read yet.
@@ -65,7 +65,7 @@ class Sweeper:
                 log.exception("a sweep failed; the next one comes in time")
 
     def sweep(self) -> None:
-        """End the sessions whose time is over, and forget unused channels."""
+        """End the sessions whose time has ended, and forget unused channels."""
         self._sweep_sessions(iter(list(self._sessions.values())))
         self._expiry.sweep()
         self._shared_queues.sweep()

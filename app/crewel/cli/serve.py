@@ -115,7 +115,7 @@ def _ready(settings: "Settings", url: str) -> None:
 
 
 def _refuse_open_to_all(settings: "Settings") -> None:
-    """Raise SettingsError if everybody could reach a server that believes every name."""
+    """Raise SettingsError if everyone could reach a server that believes every name."""
     if settings.security.policy != "open" or settings.security.allow_open:
         return
     if not _is_loopback(settings.http.host):

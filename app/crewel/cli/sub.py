@@ -151,7 +151,7 @@ class Reader:
         self._subscriptions: list[Subscription] = []
 
     async def prepare(self, *, with_addressed: bool) -> None:
-        """Subscribe before the first connect, which brings what waits."""
+        """Subscribe before the first connect, which brings the waiting messages."""
         self._subscriptions = [await self.client.subscribe(channel, **self._options) for channel in self._channels]
         self._listeners = [self.client.listen("/**", unclaimed=True)] if with_addressed else []
 

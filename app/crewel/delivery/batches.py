@@ -78,7 +78,7 @@ class Batches:
 
     def expire(self, now: int, queue: list[Entry], *, is_away: bool) -> tuple[list[Entry], list[Entry]]:
         """The session's queue without the entries that have to go out of all queues by now (microseconds since 1970), and
-        these. What was sent stays while its client is there, for that may still say how it fared."""
+        these. What was sent stays while its client is there, for that may still report its status."""
         gone = [entry for entry in queue if entry.is_over(now)]
         if is_away or self.must_resend:
             gone += [entry for entry in self.unacknowledged if entry.is_over(now)]

@@ -32,7 +32,7 @@ class Rules:
     ack_wait: float = inf
     """How long a sent message waits for its status."""
     retries: int = 0
-    """How often in a row the client may fail before it is given up; -1: for ever."""
+    """How often in a row the client may fail before it is given up; -1: without limit."""
     delay: float = 60.0
     """Seconds between the first failure and the first retry."""
     factor: float = 1.0
@@ -40,7 +40,7 @@ class Rules:
     max_delay: float = inf
     on_user_error: OnUserError = OnUserError.CONTINUE
     gives_up: float = inf
-    """How long the client may be gone before it is given up, if its login said so."""
+    """How long the client may be gone before it is given up, if its login sets that."""
 
     def pause(self, failures: int) -> float:
         """Seconds until the next retry, after so many failures in a row (1, 2, ...)."""
@@ -73,11 +73,11 @@ class Judgement:
     put_back: list[Entry] = field(default_factory=list)
     """They wait again, in their place."""
     unclaimed: list[Entry] = field(default_factory=list)
-    """No listener of the client takes them, and it had not said so before."""
+    """No listener of the client takes them, and it had not reported that before."""
     rejected: list[dict[str, Any]] = field(default_factory=list)
     """Statuses that did not count, as sent plus `reason`."""
     holdback: Holdback | None = None
-    """The client has just been held back; None also if it had been before."""
+    """The client has just been on hold; None also if it had been before."""
 
 
 class Dispatcher:
@@ -105,7 +105,7 @@ class Dispatcher:
         self.sink: tuple[str, str] | None = None
         """Code and reason, if all that comes becomes dead letters."""
         self.waits_until = 0.0
-        """When the delay after a failure is over; 0 if there is none."""
+        """When the delay after a failure has ended; 0 if there is none."""
         self.failures = 0
         """Failures in a row."""
         self.last_failure: tuple[str, str] | None = None
@@ -122,7 +122,7 @@ class Dispatcher:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is sent: it is held back, or waits after a failure."""
+        """Whether nothing is sent: it is on hold, or waits after a failure."""
         return self.holdback is not None or self.waits_until > 0
 
     def observe(self, *, is_gone: bool) -> DispatcherState:
@@ -132,7 +132,7 @@ class Dispatcher:
         return self.state
 
     def revive(self, rules: Rules) -> None:
-        """The client shook hands again. A holdback stays."""
+        """The client has sent a handshake again. A holdback stays."""
         self.rules = rules
         self.move(DispatcherEvent.REVIVED)
         self.sink, self.waits_until, self.failures = None, 0.0, 0
@@ -155,7 +155,7 @@ class Dispatcher:
         return self.tries.get(message_id, 0) if self.tries else 0
 
     def acknowledge(self, entries: Iterable[Entry]) -> list[Entry]:
-        """The client has got these; returns those that are settled by that. Of a message that it was not told the id of, there
+        """The client has got these; returns those that are settled by that. Of a message whose id it did not get, there
         will be no status."""
         if self.rules.settle is Settle.MESSAGE:
             return [entry for entry in entries if entry.origin is None and _id(entry) not in self.open]
@@ -181,7 +181,7 @@ class Dispatcher:
         self.open = {message_id: (entry.drop_body(), inf) for message_id, (entry, _) in self.open.items()}
 
     def restart_wait(self, now: float) -> None:
-        """The client is there again, and has time to say how its messages fared."""
+        """The client is there again, and has time to report the statuses of its messages."""
         self.open = {message_id: (entry, now) for message_id, (entry, _) in self.open.items()}
 
     def close(self, entry: Entry) -> None:
@@ -229,7 +229,7 @@ class Dispatcher:
             if outcome is Outcome.SINK:
                 self.sink = (code, reason)
                 self.move(DispatcherEvent.DIED)
-            elif outcome is Outcome.RETRY and not has_failed:  # several reports of one request tell of the same trouble
+            elif outcome is Outcome.RETRY and not has_failed:  # several reports of one request report the same trouble
                 has_failed = True
                 is_fatal = self._fail(now)
             if is_fatal:
@@ -272,7 +272,7 @@ class Dispatcher:
         judgement.put_back.append(entry)
 
     def _fail(self, now: float) -> bool:
-        """One more failure in a row, unless it tells of the same trouble as the last one. Whether that is one too many."""
+        """One more failure in a row, unless it reports the same trouble as the last one. Whether that is one too many."""
         if self.waits_until > now:
             return False
         self.failures += 1
@@ -293,7 +293,7 @@ class Dispatcher:
         return due
 
     def resume(self, now: float) -> bool:
-        """Whether the delay after a failure is over by now."""
+        """Whether the delay after a failure has ended by now."""
         if not 0 < self.waits_until <= now:
             return False
         self.waits_until = 0.0

@@ -79,7 +79,7 @@ class DurableSession(PendingDeliveries):
         """Batch numbers up to this one are reserved, or will be with the next commit."""
         self.is_dirty = False
         self.needs_touch = False
-        """Whether the next commit must be told of what it acknowledges: the message may be older than the last commit."""
+        """Whether the next commit must contain what it acknowledges: the message may be older than the last commit."""
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
         self._stored: dict[LogId, PendingMessage] = {}
@@ -414,7 +414,7 @@ class DurableSession(PendingDeliveries):
         return self.dead_letters is not None and self.dead_letters.withheld > 0
 
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
-        """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
+        """The change for the store, if any, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
         self.apply_pending()
         has_more = self.applied or self._stored or self._stored_inbox or self.closing or self.was_adopted
@@ -485,7 +485,7 @@ class DurableSession(PendingDeliveries):
 
     @property
     def has_ended_above_cursor(self) -> bool:
-        """Whether something has ended that the store was not told of yet, less the dead letters that are withheld."""
+        """Whether something has ended that the store does not know yet, less the dead letters that are withheld."""
         return bool(self._ended or (self.dead_letters is not None and len(self.dead_letters)))
 
 

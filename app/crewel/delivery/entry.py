@@ -49,7 +49,7 @@ class Entry:
         to: str = "",
         origin: Origin | None = None,
     ) -> None:
-        """Raises TypeError for fields that JSON cannot say: for who sends them, and not when a response is made."""
+        """Raises TypeError for fields that JSON cannot say: for the sender, and not when a response is made."""
         self.channel: str = fields["channel"]
         """The channel that it is delivered on."""
         self.lazy = lazy
@@ -58,7 +58,7 @@ class Entry:
         self.position = LogId(0)
         """Its place in the log; 0 if it is not stored."""
         self.weight: object | None = None
-        """What counts its body among all that waits in memory; None until a queue takes it."""
+        """What counts its body among all waiting messages in memory; None until a queue takes it."""
         self.fan_out_record: FanOutRecord | None = None
         """What the engine has recorded of it, if it was taken for all receivers at once."""
         self.origin = origin
@@ -106,7 +106,7 @@ class Entry:
 
     @classmethod
     def with_origin(cls, fields: Fields, origin: Origin) -> Entry:
-        """A message whose receivers are all told its origin, whether or not they asked for that."""
+        """A message whose receivers all get its origin, whether or not they asked for that."""
         entry = cls(fields, origin=origin)
         entry.wire = entry.updated()
         return entry
@@ -131,9 +131,9 @@ class Entry:
 
     @classmethod
     def remembered(cls, logged: Logged, *, is_initial: bool) -> Entry:
-        """A message of a history, for one receiver who has asked for it. It has no place in the log, for the log does not owe
-        it: its id and its origin tell where it lies. `is_initial`: it comes because of a subscribe, and not because the
-        receiver says what it has missed."""
+        """A message of a history, for one receiver who has asked for it. It has no place in the log, for it is not delivered
+        from the log: its id and its origin tell where it lies. `is_initial`: it comes because of a subscribe, and not because
+        the receiver says what it has missed."""
         entry = cls.read_back(logged)
         assert entry.origin is not None
         entry.position, entry.origin = LogId(0), entry.origin._replace(is_initial=is_initial)
@@ -198,7 +198,7 @@ class Entry:
 
     @property
     def is_notice(self) -> bool:
-        """Whether it tells what has become of a topic or subscription: it is no message of it, and never makes a dead
+        """Whether it reports what has happened to a topic or subscription: it is no message of it, and never makes a dead
         letter."""
         return self.origin is not None and bool(self.origin.state)
 
@@ -281,8 +281,8 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def least(queue: list[Entry], front: int) -> int | None:
-    """Where the entry lies that gives way first, beyond the `front` ones: the oldest of the lowest priority. None if there is
-    none."""
+    """The position of the entry that is dropped first, beyond the `front` ones: the oldest of the lowest priority. None if
+    there is none."""
     if len(queue) <= front:
         return None
     return bisect_left(queue, _descending(queue[-1]), front, key=_descending)

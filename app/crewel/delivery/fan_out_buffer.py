@@ -178,13 +178,13 @@ class PendingDeliveries:
 
     @property
     def open(self) -> dict[LogId, PendingMessage]:
-        """What waits for it in the log."""
+        """The messages that wait for it in the log."""
         self.apply_pending()
         return self.applied
 
     @property
     def inbox(self) -> dict[LogId, PendingMessage]:
-        """What waits for it in the inbox, outside the log."""
+        """The messages that wait for it in the inbox, outside the log."""
         self.apply_pending()
         return self.applied_inbox
 

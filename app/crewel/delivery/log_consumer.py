@@ -1,4 +1,4 @@
-"""The log consumer of a node: it takes entries strictly in order, and says in commits what has become of them.
+"""The log consumer of a node: it takes entries strictly in order, and says in commits what has happened to them.
 
 What it refuses to know: how entries are read, where bodies are, who is connected. `take` gets the sessions that receive an
 entry by their subscriptions; it adds those that an index does not show: subscribes that are not answered yet, intervals that
@@ -36,7 +36,7 @@ _MAX_APPLIED: Final = 10_000
 """Pending deliveries that one step applies: about as long."""
 
 _Found = tuple[list[Change], list[Disposition], list[PendingDeadLetter]]
-"""What is to be told of some sessions."""
+"""What a commit says of some sessions."""
 
 
 class LogConsumer(PendingSubscriptions):
@@ -272,7 +272,7 @@ class LogConsumer(PendingSubscriptions):
 
     def commit(self) -> Commit | None:
         """The next commit; None if there is nothing to say. It must be applied before the next one is asked for: repeat it
-        while its outcome is unknown, and when it is applied say so with `committed`.
+        while its outcome is unknown, and when it is applied, call `committed`.
 
         A large one is divided. Where the cursor is to be is fixed first; then some parts tell what is open up to there, and
         what is at hand otherwise, and the last one moves the cursor. Many dead letters are withheld, and follow in turn with
@@ -295,7 +295,7 @@ class LogConsumer(PendingSubscriptions):
 
     @property
     def is_divided(self) -> bool:
-        """Whether some parts of a commit are made, and others not: what ends now is not told by these."""
+        """Whether some parts of a commit are made, and others not: what ends now is not in these."""
         return self._target is not None
 
     def _next_part(self) -> Commit | None:
@@ -326,12 +326,12 @@ class LogConsumer(PendingSubscriptions):
         return True
 
     def _in_step(self, cursor: LogId) -> Iterable[DurableSession]:
-        """Sessions of which more is to be told than they know, when the cursor is there."""
+        """Sessions of which a commit has more to say than they know, when the cursor is there."""
         yield from (durable for durable in self._lagging if cursor >= durable.floor)
         yield from (durable for durable in self._closing if _has_passed(durable, self._committed))
 
     def _is_small(self, durables: Collection[DurableSession]) -> bool:
-        """Whether one commit has room for what is to be told of these sessions."""
+        """Whether one commit has room for what there is to say of these sessions."""
         return len(durables) <= self.max_changes and sum(each.news for each in durables) <= self.max_opened
 
     def _part(self) -> Commit | None:

@@ -32,7 +32,7 @@ class OnUserError(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What becomes of a message that its receiver could not take."""
+    """What happens to a message that its receiver could not take."""
 
     LETTER = "letter"
     HOLDBACK = "holdback"

@@ -148,8 +148,8 @@ class SessionRecord:
     """Code and reason, if its end was begun because its receiver failed for good."""
 
     def share(self, same: dict[Any, Any]) -> None:
-        """Let what is equal to something in `same` be that very thing, and put the rest there: what waits for many sessions is
-        in memory once."""
+        """Let what is equal to something in `same` be that very thing, and put the rest there: what waits for many
+        sessions is in memory once."""
         share = same.setdefault
         self.open = {share(each, each): share(waiting, waiting) for each, waiting in self.open.items()}
         self.inbox = {share(each, each): share(waiting, waiting) for each, waiting in self.inbox.items()}
@@ -220,4 +220,4 @@ class Commit:
     ended: tuple[Disposition, ...]
     dead_letters: tuple[PendingDeadLetter, ...]
     settled: tuple[Settled, ...] = ()
-    """Of sessions of which nothing else is to be told; it is not in `ended`."""
+    """Of sessions of which nothing else is said; it is not in `ended`."""

@@ -1,6 +1,6 @@
 """The states of a dispatcher, which delivers to one session, as a table (design, section 3.5; xmlBlaster's dispatch framework).
 
-Apart from its state a dispatcher is active or held back: `Holdback` says by whom and why.
+Apart from its state a dispatcher is active or on hold: `Holdback` says by whom and why.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Holdback(NamedTuple):
     """Milliseconds since 1970."""
     code: str = ""
     message_id: str = ""
-    """The message that was held back; empty if an operator did it."""
+    """The message that was on hold; empty if an operator did it."""
     reason: str = ""
 
     def as_json(self) -> dict[str, Any]:

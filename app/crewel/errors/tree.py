@@ -61,7 +61,8 @@ class IllegalArgument(Refused):
 
 class Limited(Refused):
     """A limit is reached. `limit` is the name of its setting, `wait_ms` the milliseconds after which to try again, and
-    `message` says so in words. `code` tells a rate, which passes by itself, from a cap, below which something must end."""
+    `message` says which in words. `code` distinguishes a rate, which recovers with time, from a cap, below which something must
+    end."""
 
     RATE = "resource.temporary.unavailable"
     CAP = "resource.exhaust"

@@ -101,7 +101,7 @@ def flag(value: object) -> bool:
 
 
 def whole(low: int, high: int = MAX_NUMBER, *, or_else: int | None = None) -> Check:
-    """A whole number within these bounds, or the one that stands for "for ever"."""
+    """A whole number within these bounds, or the one that stands for "without limit"."""
     span = f"{low} or more" if high == MAX_NUMBER else f"from {low} to {high}"
     expected = f"a whole number, {span}" + ("" if or_else is None else f", or {or_else}")
 

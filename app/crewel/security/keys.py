@@ -153,7 +153,7 @@ def _one_key(text: bytes, chosen: list[str]) -> Keys:
         return Keys(lambda _: text, algorithms)
     algorithms = chosen or list(_ASYMMETRIC)
     if any(name.startswith("HS") for name in algorithms):
-        # Everybody knows a public key: as a secret it would let everybody sign.
+        # Everyone knows a public key: as a secret it would let anyone sign.
         raise ValueError("it holds a public key, and jwt_algorithms has one for secrets")
     key = _public_key(text)
     return Keys(lambda _: key, algorithms)

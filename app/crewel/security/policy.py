@@ -70,7 +70,7 @@ class OpenPolicy:
     """The policy `open`: everything but what belongs to the server itself, `/meta/**` and `/__sys__*`."""
 
     def can_handshake(self, session: Session, message: Message) -> Answer:
-        """Everybody may."""
+        """Everyone may."""
         return GRANTED
 
     def can_create(self, session: Session, channel: Channel, message: Message) -> Answer:

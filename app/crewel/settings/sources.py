@@ -186,7 +186,7 @@ def _variable(name: str) -> str:
 
 
 def change(settings: Settings, asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Set these values, by dotted name: typed, or a text as after `--set NAME=`. Returns what was and what is now, as everybody
+    """Set these values, by dotted name: typed, or a text as after `--set NAME=`. Returns what was and what is now, as everyone
     may see it, of those that differ. They hold until the server ends. Raises SettingsError, and then nothing has changed."""
     groups: dict[str, Group] = {}
     for name, value in asked.items():

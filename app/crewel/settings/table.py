@@ -83,7 +83,7 @@ def value_of(settings: Settings, name: str) -> Any:
 
 
 def shown(settings: Settings, name: str) -> Any:
-    """Return the value of a setting as everybody may see it: a password in it is replaced by ***. Of a web address, whose path
+    """Return the value of a setting as everyone may see it: a password in it is replaced by ***. Of a web address, whose path
     may be all the secret that there is, the server is left."""
     value = value_of(settings, name)
     if not value or not declared()[name].secret:

@@ -40,7 +40,7 @@ class AdminConnection:
         check_server(await self.info())
 
     async def info(self) -> StoreInfo:
-        """Return what the store says of itself."""
+        """Return the store's own report."""
         # Not through the library, which makes numbers of some values.
         return StoreInfo(await self.ask("INFO"))
 

@@ -150,7 +150,7 @@ def check_format(found: bytes | None, *, is_empty: bool) -> int:
 
 
 def why_not(error: Exception) -> SettingsError | StoreUnavailable:
-    """Return why no connection could be made: what an operator must mend, or what may pass."""
+    """Return why no connection could be made: what an operator must fix, or what may pass."""
     while isinstance(error.__cause__, RedisError):  # the library wraps what the store answered
         error = error.__cause__
     if isinstance(error, BusyLoadingError):

@@ -1,7 +1,7 @@
 """The connections to the store: one that writes, and several that read.
 
 All steps go through the `Writer`, in the order in which they were asked for, so that what one part of the server asked first is
-done first. Nothing is ever sent twice by itself: a repeated append would be a second message. What was not sent is
+done first. Nothing is ever repeated here: a repeated append would be a second message. What was not sent is
 StoreUnavailable, what was sent and not answered StoreUncertain. Steps that are asked for while others are under way are sent
 together with the next write: under load the store syncs its file once for many.
 
@@ -264,7 +264,7 @@ class Writer:
             connection.close(reason)
 
     def give_up(self, reason: str) -> None:
-        """The connection is of no use any more: say so, before the callers get their answers."""
+        """The connection is of no use any more: say that before the callers get their answers."""
         if self._connection is not None:
             self._lost(reason)
             self.disconnect(reason)

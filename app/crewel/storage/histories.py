@@ -60,7 +60,7 @@ class History:
 
 
 class Shortened(NamedTuple):
-    """A history or a shared queue that has lost messages because their life was over."""
+    """A history or a shared queue that has lost messages because their life had ended."""
 
     name: str
     """Of the channel or the queue; only a channel's begins with a slash."""
@@ -134,7 +134,7 @@ def _all_keys(k: Keys, token: str, channel: str) -> tuple[str, ...]:
 
 
 def expire(k: Keys, token: str, now_ms: int, count: int, facts_max: int = _FACTS_MAX) -> Step[list[Shortened]]:
-    """Remove messages from histories, and from shared queues, whose time is over at `now_ms` (since 1970), at most so many.
+    """Remove messages from histories, and from shared queues, whose time has ended at `now_ms` (since 1970), at most so many.
     Returns the channels and queues that have lost some."""
     return Step("expire", (k.node(token), k.expiry, k.facts), (k.base, now_ms, count, facts_max), _shortened)
 

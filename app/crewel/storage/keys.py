@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 FORMAT = 2
 """The version of this layout, which the store keeps under `format`. A server refuses a newer one. It takes an older one as it
-is, and from then on it is of this version: 1 says less of what waits."""
+is, and from then on it is of this version: 1 has less of each waiting message."""
 
 _TAG = "{crewel}:"
 
@@ -48,7 +48,7 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         self.base = prefix + _TAG
-        """What all names begin with; scripts that find further keys by themselves build them from it."""
+        """What all names begin with; scripts that find further keys build them from it."""
         self.format = self.base + "format"
         self.log = self.base + "log"
         self.last = self.base + "last"

@@ -44,7 +44,7 @@ _SHORT: Final = 32  # bytes: there is nothing to be gained below
 
 
 class PublishOutcome(StrEnum):
-    """What became of one publish."""
+    """What happened to one publish."""
 
     NEW = "new"
     """It lies in the log."""
@@ -57,7 +57,7 @@ class PublishOutcome(StrEnum):
 
 
 class Appended(NamedTuple):
-    """What became of a group of publishes."""
+    """What happened to a group of publishes."""
 
     prev: LogId
     """The newest id before this group. A reader whose cursor it is has missed nothing."""
@@ -75,7 +75,7 @@ def append(
     once_ms: int = 120_000,
     history_max_bytes: int = 0,
 ) -> Step[Appended]:
-    """Put messages into the log, all or none, with a fact that says so; and in the same step into the histories of their
+    """Put messages into the log, all or none, with a fact of that; and in the same step into the histories of their
     topics and the queues of groups, as far as they ask for that. A key is remembered for `once_ms` milliseconds. The oldest
     messages of a history go when it has more than `history_max_bytes`; 0: it may have any number.
 
@@ -135,7 +135,7 @@ def _outcome(answer: int | bytes) -> PublishOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of a commit, or of a part of it."""
+    """What happened to a commit, or of a part of it."""
 
     fenced: list[SessionName]
     """Sessions that another server owns; nothing of theirs was applied."""

@@ -85,7 +85,7 @@ def unsubscribe(
     """End subscriptions of a session; returns for each the ids after which and up to which it held. A repeated call answers the
     same, as long as the interval is kept; subscriptions of which nothing is known are left out. Raises Fenced.
 
-    A membership of a group is left out as well. When the last member goes, what waits for the group lapses.
+    A membership of a group is left out as well. When the last member goes, the messages that wait for the group expire.
     """
 
     def parse(answer: Any) -> dict[str, tuple[LogId, LogId]]:
@@ -116,7 +116,7 @@ def erased(
     """Note that the topic of this channel was erased; or, with `why` (JSON), that the server ends the subscription to this
     pattern. `ends`: the session's subscription to it ends, as `unsubscribe` has it, but not for a group for which something
     waits. `notifies`: the session gets the notice, which waits in its record behind all that came before; one that waits
-    there gives way to it. Raises Fenced."""
+    there is dropped for it. Raises Fenced."""
 
     def parse(answer: Any) -> Erased:
         ids = [LogId(each) for each in answer]
@@ -152,7 +152,7 @@ def spill(k: Keys, token: str, name: str, ids: Sequence[LogId]) -> Step[list[Log
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """What became of the messages of a session that has left the store."""
+    """What happened to the messages of a session that has left the store."""
 
     letters: list[str]
     """The dead ids of the dead letters in their order, less those of messages that have not died; and then those of what had

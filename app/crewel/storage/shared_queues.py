@@ -63,7 +63,7 @@ class Delivery(NamedTuple):
 
 
 class SendOutcome(StrEnum):
-    """What became of one delivery."""
+    """What happened to one delivery."""
 
     OK = "ok"
     GONE = "gone"
@@ -73,7 +73,7 @@ class SendOutcome(StrEnum):
 
 
 class Sent(NamedTuple):
-    """What became of a message."""
+    """What happened to a message."""
 
     prev: LogId
     """The newest id before it. A reader whose cursor it is has missed nothing, and can continue at `id`."""
@@ -114,7 +114,7 @@ class Lease(NamedTuple):
     left: int
     """How many messages still wait in it."""
     expired: int
-    """How many have gone because their life was over."""
+    """How many have gone because their life had ended."""
 
 
 class StoredQueue(NamedTuple):

@@ -66,7 +66,7 @@ class Store:
     async def open(self) -> None:
         """Reach the store, starting one of our own if `storage.url` is not set, and check that it can be trusted.
 
-        Raises SettingsError for what an operator must mend, StoreUnavailable if it cannot be reached in 10 s. A store that is
+        Raises SettingsError for what an operator must fix, StoreUnavailable if it cannot be reached in 10 s. A store that is
         still reading its file is waited for as long as that takes.
         """
         await asyncio.to_thread(scripts)  # which reads files, once

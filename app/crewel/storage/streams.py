@@ -210,7 +210,7 @@ def _progress(answer: Any) -> list[Progress]:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A receiver that has been held back for too long, as the pipeline says."""
+    """A receiver that has been on hold for too long, as the pipeline says."""
 
     session: str
     fields: dict[str, Any]

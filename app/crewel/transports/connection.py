@@ -211,7 +211,7 @@ class Connection(RequestHandler):
             self.force_close()
 
     def _watch_reader(self) -> None:
-        # A socket that is not read has limits of its own, in what waits for it and in time.
+        # A socket that is not read has limits of its own, in the messages that wait for it and in time.
         if self._reader_timer is None and self._wire is not None and not self._upgraded:
             self._unread = self._wire.get_write_buffer_size()
             if self._unread:

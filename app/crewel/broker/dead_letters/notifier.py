@@ -1,9 +1,9 @@
-"""Tells of dead letters as they are made: operators on the live channel, functions of services, and the webhook.
+"""Reports dead letters as they are made: operators on the live channel, functions of services, and the webhook.
 
 The store has the letters. Each follower keeps no more than their ids, up to a bound, and a task of its own reads them when it
 has time; what is beyond the bound is counted, and only not shown. So a flood of dead letters costs nothing else. The webhook
 (`delivery.dead_letter_webhook`) gets them as JSON, at least once what it takes in time. After some attempts they are left to
-the store, so that a receiver that is broken holds nothing up for ever.
+the store, so that a receiver that is broken holds nothing up.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ class DeadLetterNotifier:
         self._runtime.metrics.letters_shown += len(letters)
 
     def _listening(self) -> list[Session]:
-        """The operators that hear the channel and have room. Who was one when it subscribed need not be one any more; and
-        no queue overflows for dead letters, or they would make others."""
+        """The operators that receive the channel and have room. One that was an operator when it subscribed may be none now;
+        and no queue overflows for dead letters, or they would make others."""
         listening = []
         for session in self._channels.subscribers(self._channel):
             if not session.is_operator:

@@ -1,4 +1,4 @@
-"""Dead letters sent again, or thrown away, because an operator says so.
+"""Dead letters that are redriven or discarded because an operator asks for it.
 
 Each dead letter is moved by one step of the store: whenever this ends, a dead letter is in exactly one place, and what is left
 is what is not done. A call works on so many dead letters, or for so long, and answers where to continue."""
@@ -76,7 +76,7 @@ class Report:
 
 @dataclass(slots=True)
 class _Room:
-    """The bounds of one receiver, and what waits for it."""
+    """The bounds of one receiver, and the messages that wait for it."""
 
     bounds: Bounds
     waiting: int

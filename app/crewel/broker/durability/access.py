@@ -151,9 +151,9 @@ class PendingPublish(Promise[Published]):
         self.channel = channel
         self.submission = submission
         self.excluded = excluded
-        """The session that does not hear it, if any."""
+        """The session that does not receive it, if any."""
         self.for_services = for_services
-        """The message as the services of this server hear it, if any do."""
+        """The message as the services of this server receive it, if any do."""
         self.qos = qos
         self.lazy = lazy
 
@@ -203,7 +203,7 @@ class Publishes(Generic[T]):
         return self.append(self.submissions)
 
     def answered(self, answer: Appended | StoreError) -> Awaitable[None] | None:
-        """Tell all publishers; what is returned must be waited for, and then all have been told."""
+        """Tell all publishers; what is returned must be waited for, and then all have their answer."""
         return self.done(self.waiting, answer)
 
 
@@ -231,7 +231,7 @@ class WriteQueue(Generic[T]):
         append: Callable[[list[Submission]], Step[Appended]],
         published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
     ) -> None:
-        """Let `append` make the step of a group of publishes, and tell `published(waiting, answer)` what became of it: that
+        """Let `append` make the step of a group of publishes, and tell `published(waiting, answer)` what happened to it: that
         returns something only if the answers that follow have to wait for it."""
         self._append, self._published = append, published
 

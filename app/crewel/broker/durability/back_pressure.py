@@ -1,7 +1,7 @@
 """Publishers wait when their messages make work faster than it is done: dead letters that the store does not have yet, and
 messages that are still being handed to their receivers.
 
-Only publishes on the channels of that work wait, each for a few seconds at most; all others go on as ever.
+Only publishes on the channels of that work wait, each for a few seconds at most; all others continue as ever.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BackPressure:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
     def look(self) -> None:
-        """Look how much is pending, and let publishes go on."""
+        """Look how much is pending, and let publishes continue."""
         size = self._access.node.fan_out.dead_letters.size
         self.is_on = size > self.max_dead_letters or self._fan_outs.count > _MOST_FAN_OUTS
         for channel in [each for each in self._waiting if not self.delays(each)]:
@@ -55,8 +55,8 @@ class BackPressure:
         return self._fan_outs.count > _MOST_FAN_OUTS and channel in self._fan_outs.waiting
 
     def relief(self, channels: Iterable[object]) -> asyncio.Future[None] | None:
-        """Done when a request that publishes on these channels may go on; None if it need not wait. Raises StoreUnavailable if
-        far too much is still pending by then."""
+        """Done when a request that publishes on these channels may continue; None if it need not wait. Raises StoreUnavailable
+        if far too much is still pending by then."""
         channel = next((each for each in channels if isinstance(each, str) and self.delays(each)), None)
         if channel is None:
             return None

@@ -1,8 +1,8 @@
 """Brings bodies back into memory: of messages that waited while their receiver was away, or while the server was down.
 
 Memory keeps only the ids of such messages (`DurableSession.evicted`). They are read a burst at a time, when the client is
-there, and stay evicted until they lie in the queue: what arrives meanwhile is evicted too, unless it goes first. Only a few
-sessions are read for at a time, in the order in which they asked; a read that fails is tried again after a pause.
+there, and stay evicted until they lie in the queue: a message that comes meanwhile is evicted too, unless it goes first. Only a
+few sessions are read for at a time, in the order in which they asked; a read that fails is tried again after a pause.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class BacklogLoader:
         async with self._turns:
             ids = durable.first_evicted(_BURST)
             found = await self._found(durable, ids)
-        if durable.holder is not session or session.is_paused:  # it may have been held back meanwhile
+        if durable.holder is not session or session.is_paused:  # it may have been on hold meanwhile
             return True
         queued = durable.load(set(ids))
         self._queue(session, durable, queued, found)
@@ -147,7 +147,7 @@ class BacklogLoader:
                 log.error("a message that waits for a client is not in the store any more")
         self._access.node.touch(durable)
 
-    # What arrives past the log
+    # A message that comes past the log
 
     def on_notice(self, session: Session, durable: DurableSession, channel: str, place: LogId, why: str) -> None:
         """The store has put the notice that a topic was erased, or with `why` that a subscription has failed, into the

@@ -1,8 +1,9 @@
-"""What makes the broker's promise hold: persistent messages are in the store before they are answered, and what waits for a
-reliable session survives this process.
+"""What makes the broker's promise hold: persistent messages are in the store before they are answered, and the messages
+that wait for a reliable session survive this process.
 
-Owns the sessions that the store has, and the commits. The engine decides what waits for whom; this module asks the store, reads
-its clock, and moves bodies. What all parts of the broker share of the store is `StoreAccess`, which this opens and renews."""
+Owns the sessions that the store has, and the commits. The engine decides which messages wait for which receiver; this module
+asks the store, reads its clock, and moves bodies. What all parts of the broker share of the store is `StoreAccess`, which this
+opens and renews."""
 
 from __future__ import annotations
 
@@ -227,7 +228,7 @@ class Durability:
         return patterns
 
     def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
-        """A session whose subscriptions the store has not as its client knows it: it has to shake hands again, or it would
+        """A session whose subscriptions the store has not as its client knows it: it has to handshake again, or it would
         wait for messages that never come."""
         for name, patterns in before.items():
             durable = self._access.node.sessions.get(name)
@@ -306,7 +307,8 @@ class Durability:
     # Who is away
 
     def on_connect(self, session: Session, durable: DurableSession) -> asyncio.Future[None] | None:
-        """A connect has come. What waits for it and is not in memory is on its way; the future says when it is there."""
+        """A connect has come. The messages that wait for it and are not in memory are on their way; the future
+        says when they are there."""
         if session.is_absent:
             for log_id in session.come_back():
                 durable.evict(log_id)

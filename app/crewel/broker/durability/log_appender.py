@@ -199,7 +199,7 @@ class LogAppender:
         self._loop = self._runtime.loop
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
-        self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
+        self._heard = LogId(0)  # what is not beyond it has reached those that do not acknowledge
         self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliver)
         self._access.writing.serve(self._append, self._appended)
 

@@ -1,4 +1,4 @@
-"""Keeps the log within its bounds: what no session needs is trimmed, and when few receivers hold back much, what is open for
+"""Keeps the log within its bounds: what no session needs is trimmed, and when few receivers keep much, what is open for
 them is copied to their inboxes, so that the log can be trimmed.
 
 The streams for the data pipeline keep to their hard bounds, with or without a reader: what the store can hold comes before the
@@ -38,7 +38,7 @@ _LOOKS_PER_COUNT: Final = 5  # a flood of dead letters is not to flood the log
 
 @dataclass(eq=False)
 class FactsTrimmer:
-    """Keeps the facts within their bound in bytes, and says when facts or dead letters had to give way.
+    """Keeps the facts within their bound in bytes, and says when facts or dead letters had to be dropped.
 
     The scripts that write them keep the bounds in entries, and those of the dead letters in bytes. To measure the facts takes
     the store a little: that is done here, about once a second."""

@@ -1,4 +1,5 @@
-"""Subscriptions of sessions that the store has, and the end of such sessions: what the log owes them, from where and to where.
+"""Subscriptions of sessions that the store has, and the end of such sessions: what they are to receive of the log, from where
+and to where.
 
 The store decides in its own order. Until it has answered, the engine remembers what is taken meanwhile, and keeps its cursor.
 """
@@ -53,9 +54,9 @@ class SubscriptionStore:
         wanted: Mapping[str, Choices],
         begin: Callable[[Mapping[str, LogId]], None] | None = None,
     ) -> asyncio.Future[Any]:
-        """Subscribe where the store can see it, and let the session want this of which pattern; the log owes it nothing for
-        those of a group. `begin` is called with the ids after which the others hold, before the session receives anything by
-        them. The future raises StoreError, and then nothing has changed."""
+        """Subscribe where the store can see it, and let the session want this of which pattern; it receives nothing of the log
+        for those of a group. `begin` is called with the ids after which the others hold, before the session receives anything
+        by them. The future raises StoreError, and then nothing has changed."""
         if (refused := self._refused(durable)) is not None:
             return refused
         node = self._access.node
@@ -189,7 +190,7 @@ class SubscriptionStore:
             self._backlog.load_if_waiting(durable.holder)
 
     def end(self, durable: DurableSession) -> None:
-        """The session is over. What is open for it ends with it, once the log has been read as far as the session receives
+        """The session has ended. What is open for it ends with it, once the log has been read as far as the session receives
         it."""
         durable.holder = None
         node = self._access.node
@@ -251,7 +252,7 @@ class SubscriptionStore:
         """Count how those messages of a session have ended about which the store has decided, and show the letters."""
         gone = {*left.returned, *left.lapsed}
         made = [letter for letter in letters if letter.id not in gone]
-        # What was sent again and had not reached this server, the store has made dead letters of by itself.
+        # What was sent again and had not reached this server, the store has made dead letters of.
         beyond = max(len(left.letters) - len(made), 0)
         ended = self._runtime.metrics.ended
         ended[EndReason.DEAD] += beyond + sum(letter.id in returning for letter in made)

@@ -29,7 +29,7 @@ _SPARE = 500  # batch numbers that are reserved ahead of need
 
 @dataclass(eq=False)
 class Acknowledgements:
-    """What sessions that acknowledge were sent, and what becomes of it."""
+    """What sessions that acknowledge were sent, and what happens to that."""
 
     _runtime: Runtime
     _access: StoreAccess

@@ -1,4 +1,4 @@
-"""The way of a connect: held until something comes or its time is over, and answered then.
+"""The way of a connect: held until something comes or its time has ended, and answered then.
 
 Most connects are those of a client that waits: `hold_plain` takes them by an early return, for they say nothing that has to be
 looked at. All others go through `begin_connect` and `_hold`, between which the extensions and the login have their say.

@@ -252,13 +252,13 @@ class Dispatchers:
         self.on_room(session)
 
     def _end_failed(self, session: Session, code: str, reason: str) -> None:
-        """The client has failed for good: what waits for it becomes dead letters, and it has to shake hands again."""
+        """The client has failed for good: the messages that wait for it become dead letters, and it has to handshake again."""
         if session.durable is not None:
             session.durable.death = (code, reason)
         self.end_session(session, Event.FAILED)
 
     def _reject_all(self, session: Session) -> None:
-        """What waits and what arrives becomes dead letters."""
+        """Waiting and new messages become dead letters."""
         session.rejects_all = True
         assert session.dispatcher.sink is not None
         self.open_messages.dead_letter_all(session, *session.dispatcher.sink)
@@ -280,7 +280,7 @@ class Dispatchers:
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
         session.is_paused = is_paused
-        # At the end of a pause too: what a connect has put back meanwhile may be younger than what waits in the store.
+        # At the end of a pause too: what a connect has put back meanwhile may be younger than the messages in the store.
         self.open_messages.recall(session)
         if session.queue and not is_paused:
             self._outbound.make_ready(session)
@@ -355,7 +355,7 @@ class Dispatchers:
         return self.open_messages.size(session)
 
     async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
-        """Let the session's messages wait until it is activated. One that is held back already stays as it is."""
+        """Let the session's messages wait until it is activated. A session that is on hold already stays as it is."""
         dispatcher = self.of(session)
         if dispatcher.holdback is None:
             dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
@@ -388,30 +388,30 @@ class Dispatchers:
             await stored
 
     async def skip(self, session: Session) -> int:
-        """Make a dead letter of the message that is held back, or else of the first that waits; returns how many."""
+        """Make a dead letter of the message that is on hold, or else of the first that waits; returns how many."""
         code, reason, held = self._cause(session)
         return int(self.open_messages.dead_letter_one(session, held, code, reason))
 
     async def drain(self, session: Session) -> int:
-        """Make dead letters of all that waits; returns how many."""
+        """Make dead letters of all waiting messages; returns how many."""
         code, reason, _ = self._cause(session)
         return self.open_messages.dead_letter_all(session, code, reason)
 
     def _cause(self, session: Session) -> tuple[str, str, str]:
-        """Why messages are taken out of the queue: code, reason, and the id of the one that is held back."""
+        """Why messages are taken out of the queue: code, reason, and the id of the one that is on hold."""
         held = self.holdback(session)
         return (_HELD, _SKIPPED, "") if held is None else (held.code or _HELD, held.reason or _SKIPPED, held.message_id)
 
     async def clear(self, session: Session) -> int:
-        """Drop all that waits; returns how many."""
+        """Drop all waiting messages; returns how many."""
         return self.open_messages.drop(session, self.open_messages.count(session))
 
     async def remove(self, session: Session, count: int) -> int:
-        """Drop the first so many of what waits, the stored ones first; returns how many."""
+        """Drop the first so many of the waiting messages, the stored ones first; returns how many."""
         return self.open_messages.drop(session, count)
 
     async def peek(self, session: Session, count: int) -> list[Entry]:
-        """The first so many of what waits, the stored ones first. Raises StoreError."""
+        """The first so many of the waiting messages, the stored ones first. Raises StoreError."""
         places = self.open_messages.stored(session)[:count]
         durable = session.durable
         stored: list[Entry] = []
@@ -462,7 +462,7 @@ class Pings:
                 answer.set_result((self._runtime.loop.time() - started) * 1000)
 
     def ended(self, session: Session) -> None:
-        """The session is over: no answer will come."""
+        """The session has ended: no answer will come."""
         for answer in self._waiting.pop(session, {}):
             if not answer.done():
                 answer.set_exception(NotReached(f"{session.name} has ended"))

@@ -136,7 +136,7 @@ class Exchange:
     handshake: Reply | None = None
     """The successful handshake reply among them."""
     login: Fields | None = None
-    """What the handshake reply tells of the session, in `ext.session`, if it was asked."""
+    """What the handshake reply reports of the session, in `ext.session`, if it was asked."""
     was_connected = False
     """Whether the session had connected before: the first connect is answered at once."""
     advise = False
@@ -183,7 +183,7 @@ class Exchange:
         return session.connect_id not in (None, connect_id, self.connect_then)
 
     def carries_messages(self, session: Session, settings: Bayeux) -> bool:
-        """Whether what waits for the session goes out with the answer."""
+        """Whether the messages that wait for the session go out with the answer."""
         if self.peer.is_gone:
             return False  # it went while its request waited for something
         if self.handshake is not None:

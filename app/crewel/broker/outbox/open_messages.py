@@ -79,7 +79,7 @@ class OpenMessages:
             )
 
     def notices_after(self, session: Session, entries: Iterable[Entry]) -> list[Entry]:
-        """What was sent to tell what has become of the topics or subscriptions of these, which wait again: it comes after
+        """What was sent to tell what has happened to the topics or subscriptions of these, which wait again: it comes after
         them, so it waits again too. Nothing waits for its status any more."""
         durable, dispatcher = session.durable, session.dispatcher
         if durable is None or not durable.notices:
@@ -267,7 +267,7 @@ class OpenMessages:
         return False
 
     def dead_letter_all(self, session: Session, code: str, reason: str) -> int:
-        """Make dead letters of all that waits; returns how many."""
+        """Make dead letters of all waiting messages; returns how many."""
         self._expiry.look(session)
         count = self.count(session)
         self.renew(session)
@@ -281,7 +281,7 @@ class OpenMessages:
         return count
 
     def drop(self, session: Session, count: int) -> int:
-        """Drop the first so many of what waits, the stored ones first; returns how many."""
+        """Drop the first so many of the waiting messages, the stored ones first; returns how many."""
         places = self.stored(session)[:count]
         entries = session.transients()[: count - len(places)]
         self._take_out_stored(session, places, entries)
@@ -293,7 +293,8 @@ class OpenMessages:
 
     @staticmethod
     def _take_out_stored(session: Session, places: Iterable[LogId], others: Iterable[Entry] = ()) -> None:
-        """Memory has the messages at these places and these entries no more, at the cost of one look at what waits."""
+        """Memory has the messages at these places and these entries no more, at the cost of one look at the waiting
+        messages."""
         wanted = set(places)
         gone = dict.fromkeys((*others, *(each for each in session.in_memory() if each.position in wanted)))
         session.take_out_many(gone)

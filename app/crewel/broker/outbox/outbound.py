@@ -128,7 +128,7 @@ class Outbound(Connects):
     ) -> None:
         super().__init__(loop, settings, metrics, browsers, times, sessions)
         self.backlog = Backlog(settings.limits)
-        """What waits in all queues."""
+        """The messages in all queues."""
         self.fan_outs = FanOuts(loop)
         self._ready: list[Session] = []
         self._end = end
@@ -149,8 +149,9 @@ class Outbound(Connects):
         self, entry: Entry, sessions: Iterable[Session], publisher: Session | None, *, in_turn: bool = False
     ) -> None:
         """Put the entry into the queue of each session but the publisher's; or, where nothing waits before it, hand it to the
-        session's socket at once, for the transport collects by itself what is written in one turn of the loop. Many sessions,
-        and those for which an older message of the channel is on its way, have it in later turns, unless this is one."""
+        session's socket at once, for the transport collects what is written in one turn of the loop. Many
+        sessions, and those for which an older message of the channel is on its way, have it in later turns, unless this is
+        one."""
         fan_outs = self.fan_outs
         if fan_outs.waiting and not in_turn and entry.channel in fan_outs.waiting:
             fan_outs.add(entry.channel, self._fan_out_in_turns(entry, list(sessions), publisher))
@@ -288,7 +289,7 @@ class Outbound(Connects):
 
     @staticmethod
     def _drop_oldest(session: Session, entry: Entry) -> bool:
-        """Drop what gives way first, so that there is room for this entry. False: that is the entry itself."""
+        """Drop the first in the order of dropping, so that there is room for this entry. False: that is the entry itself."""
         queue = session.queue
         position = least(queue, 0)
         if position is None or queue[position].priority > entry.priority:

@@ -32,7 +32,7 @@ OVERHEAD: Final = 400
 
 
 class Backlog:
-    """What waits in the queues of all sessions, each body once however many queues have it; `size` in bytes.
+    """The messages in the queues of all sessions, each body once however many queues have it; `size` in bytes.
 
     A body is weighed when the first queue takes it, and counts until the last reference to its entry is gone; so nothing
     has to be said when an entry leaves a queue, which happens in many places.
@@ -58,7 +58,7 @@ class Backlog:
         self.is_full = 0 < self._limits.max_queued_bytes < self.size
 
     def share(self, most: int) -> int:
-        """The bytes that one queue may have which may have `most` by itself: less, if all together have too much. So those
+        """The bytes that one queue may have whose own limit is `most`: less, if all together have too much. So those
         with little still accept messages, and those that have filled the memory make room."""
         if not self.is_full:
             return most
@@ -116,7 +116,7 @@ class Overflow:
                 return self._apply(session, durable, entry, bounds.policy, SIZE)
             code = self._exceeded(session, durable, entry, bounds)
             if entry.position and durable.find(entry.position) is None:
-                return False  # its own life was over
+                return False  # its own life had ended
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
         self._open_messages.dead_letter_new(session, entry, *sink)
         return False

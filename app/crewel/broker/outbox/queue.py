@@ -25,7 +25,7 @@ _ANY_BURST = Burst()
 
 
 class Outbox:
-    """What waits for a session in memory."""
+    """The messages that wait for a session in memory."""
 
     __slots__ = (
         "answered",
@@ -57,7 +57,7 @@ class Outbox:
     """What its last connect or handshake was answered, for a copy of that; None if a newer connect has come, or where a copy
     gets no messages."""
     queue: list[Entry]
-    """What waits, in the order in which it leaves."""
+    """The waiting messages, in the order in which they leave."""
     urgent: bool
     """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
     lazy_at: float
@@ -67,7 +67,7 @@ class Outbox:
     requests: int
     """Requests of its client that wait for something. What comes meanwhile leaves with their answer and wakes nothing."""
     is_paused: bool
-    """Whether nothing is sent to it: it is held back, or waits after a failure."""
+    """Whether nothing is sent to it: it is on hold, or waits after a failure."""
     is_absent: bool
     """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
     is_reliable: bool
@@ -77,7 +77,7 @@ class Outbox:
     retained: int
     """How many sent messages are kept until they are acknowledged; they count against the queue's bound."""
     durable: DurableSession | None
-    """What the log owes it; None unless the store has the session."""
+    """What it is to receive of the log; None unless the store has the session."""
     dispatcher: Dispatcher
     """What decides about its failures; NO_DISPATCHER while nothing needs one."""
     bounds: Bounds | None
@@ -231,7 +231,7 @@ class Outbox:
         self.queue = self.batches.take_out(entry, self.queue)
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
-        """The same of all of these, at the cost of one look at what waits."""
+        """The same of all of these, at the cost of one look at the waiting messages."""
         self.queue = self.batches.take_out_many(gone, self.queue)
         for entry in gone:
             self.dispatcher.close(entry)

@@ -1,4 +1,4 @@
-"""When something has to happen for a session: deadlines, how long its client may be away, and what becomes of it then."""
+"""When something has to happen for a session: deadlines, how long its client may be away, and what happens to it then."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class SessionTimes:
             reply["successful"] = False
 
     def tell_released(self, session: Session, reply: Reply, transport: str) -> None:
-        """Put the advice into the reply to a connect that was held, or what has become of the session meanwhile."""
+        """Put the advice into the reply to a connect that was held, or what has happened to the session meanwhile."""
         if session.verdict is not None:
             reply.update(successful=False, error=session.verdict.error, advice=session.verdict.advice)
         elif session.state is State.EXPIRED:

@@ -1,4 +1,4 @@
-"""Groups of consumers: of each message that its members hear, one member gets it, and another one when that fails.
+"""Groups of consumers: of each message that its members receive, one member gets it, and another one when that fails.
 
 A group is the members that have subscribed to one pattern under one name. A message for a group is stored in the group's
 queue by the step that publishes it; the shared queues lease it to a member. The group ends with its last member.
@@ -46,7 +46,7 @@ class ConsumerGroups:
         registry.session_removed.append(self._removed)
 
     def on(self, channel: Channel) -> tuple[str, ...]:
-        """The queues of the groups that hear this channel."""
+        """The queues of the groups that receive this channel."""
         known = self._by_pattern
         if not known:
             return ()

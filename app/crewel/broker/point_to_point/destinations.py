@@ -1,7 +1,7 @@
 """Messages to receivers by name (design, 3.7; seed 001): to a session, or to a subject and all its sessions, or one of them.
 
 All destinations of a publish are tried, and the message has one id for all. A transient one goes straight into the queues of
-those who are there. What is persistent, or may have to wait or go to another session, is stored in one step: in the inboxes of
+those that are there. What is persistent, or may have to wait or go to another session, is stored in one step: in the inboxes of
 sessions, and in the queues of subjects without a session.
 """
 
@@ -45,7 +45,7 @@ _NO_STORE: Final = "resource.unavailable"
 
 
 class DestinationState(NamedTuple):
-    """What became of a message for one of its destinations."""
+    """What happened to a message for one of its destinations."""
 
     to: str
     """The name, without a node."""
@@ -55,7 +55,7 @@ class DestinationState(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """What became of a message for all of them."""
+    """What happened to a message for all of them."""
 
     id: str
     states: list[DestinationState]
@@ -131,7 +131,7 @@ class Destinations:
         wanted = zip(routes, qos.destinations, strict=True)
         return any(each.queue or (each.source and destination.force_queuing) for each, destination in wanted)
 
-    # Those who are there
+    # Those that are there
 
     def _send_now(self, outgoing: _Outgoing, key: str) -> Sending:
         ids = self._ids
@@ -189,7 +189,7 @@ class Destinations:
             outgoing.qos.priority,
             outgoing.qos.expires(outgoing.accepted),
         )
-        # Each has a key, so that it can be asked again what became of it.
+        # Each has a key, so that it can be asked again what happened to it.
         step = shared_queues.send(
             access.keys,
             access.token,
@@ -301,7 +301,7 @@ class Destinations:
         return entries
 
     async def clear(self, subject: str) -> int:
-        """Drop what waits for the subject; returns how many messages. Raises StoreError."""
+        """Drop the messages that wait for the subject; returns how many. Raises StoreError."""
         shared, count = self._shared_queues, 0
         for queue in _queues(subject):
             count += await shared.drop(queue)
@@ -324,7 +324,7 @@ def _state(one: Route) -> DestinationState:
 
 
 def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationState:
-    """What became of a message for one destination, from what the store says of each place where it was to lie."""
+    """What happened to a message for one destination, from what the store says of each place where it was to lie."""
     if one.code:
         return _state(one)
     if outcomes.get(one.queue) is SendOutcome.FULL:

@@ -154,7 +154,7 @@ class Requeue:
 
 
 MOST: Final = 10_000
-"""Messages of which it is remembered; the oldest give way, and are tried once more by all."""
+"""Messages of which it is remembered; the oldest are forgotten, and are tried once more by all."""
 
 
 class Failure(NamedTuple):

@@ -158,7 +158,7 @@ class SharedQueues:
                 self.dead_letter(name, [log_id], FULL, f"more than {most} messages wait for the group")
 
     def expired(self, name: str, removed: int, left: int) -> None:
-        """The store has taken so many messages out of the queue because their life was over, and so many are left."""
+        """The store has taken so many messages out of the queue because their life had ended, and so many are left."""
         self._queue(name).count = left
         self._metrics.ended[EndReason.EXPIRED] += removed
 
@@ -170,7 +170,7 @@ class SharedQueues:
         return [Entry.read_back(logged) for logged in found]
 
     async def drop(self, name: str) -> int:
-        """Drop what waits in the queue; returns how many messages. Raises StoreError."""
+        """Drop the messages in the queue; returns how many. Raises StoreError."""
         dropped = 0
         while self.waiting(name) and (count := await self.discard(name, None, EndReason.DROPPED)):
             dropped += count
@@ -226,7 +226,7 @@ class SharedQueues:
     # Leases
 
     def on_connect(self, session: Session) -> None:
-        """The session is there, or there again, or takes messages again: let it have what waits for it."""
+        """The session is there, or there again, or takes messages again: let it have the messages that wait for it."""
         if self._known and session.name:
             for name in self._names_for(session):
                 self.schedule_lease(name)
@@ -250,7 +250,7 @@ class SharedQueues:
                 self.schedule_lease(name)
 
     def schedule_lease(self, name: str) -> None:
-        """Let the store lease what waits in the queue to those who have room."""
+        """Let the store lease the messages in the queue to those that have room."""
         queue, access = self._known.get(name), self._access
         if queue is None or not queue.count or not access.has_store or access.is_superseded:
             return
@@ -326,7 +326,7 @@ class SharedQueues:
             self.failures.note(place, failure._replace(by=leased.failed))
 
     async def _hand_over(self, queue: SharedQueue) -> None:
-        """Send what waits to sessions that acknowledge nothing; it has ended by that."""
+        """Send the waiting messages to sessions that acknowledge nothing; they have ended by that."""
         try:
             while (candidates := [each for each in self.members(queue.name) if _can_receive(each)]) and queue.count:
                 entries = await self.peek(queue.name, _AHEAD)
@@ -358,8 +358,8 @@ class SharedQueues:
     # What no session will have
 
     def _end_queue(self, name: str) -> None:
-        """The last member of the group is gone, and so is what waits for it: by the same step of the store, unless it came
-        later."""
+        """The last member of the group is gone, and so are the messages that wait for it: by the same step of the store, unless
+        it came later."""
         access = self._access
         step = shared_queues.discard(access.keys, access.token, name, None, access.facts_max, reason=EndReason.LAPSED)
 

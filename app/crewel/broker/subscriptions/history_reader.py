@@ -1,4 +1,4 @@
-"""What the history of a topic has, for who asks without subscribing: the remote call `/service/get`, and operators."""
+"""The history of a topic, for reads without a subscription: the remote call `/service/get`, and operators."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ class SubscriptionOptions:
     def filter_subscribers(
         self, channel: Channel, entry: Entry, subscribers: Collection[Session], sender: str, qos: bytes
     ) -> list[Session]:
-        """The subscribers less those who have said that they do not want this message, and those to whom it has gone now
+        """The subscribers less those that have said that they do not want this message, and those to whom it has gone now
         because they do not answer it."""
         hearing = []
         for session in subscribers:
@@ -239,7 +239,7 @@ class SubscriptionOptions:
         return question
 
     def is_local(self, session: Session, channel: Channel) -> bool:
-        """Whether the session wants to hear what it publishes on this channel itself."""
+        """Whether the session wants to receive what it publishes on this channel itself."""
         wants = self.filtered.get(session, {})
         wanted = [wants.get(pattern) for pattern in channel.patterns if pattern in session.subscriptions]
         return not wanted or any(choices is None or any(each.local for each in choices) for choices in wanted)

@@ -165,7 +165,7 @@ class SubscribeHandler:
         return list(starts.values())
 
     def _replay(self, message: Message, channel: Channel) -> int | None:
-        """The number after which events of this channel shall come again, or ALL; None: only new ones. Raises Refused."""
+        """The number after which events of this channel should come again, or ALL; None: only new ones. Raises Refused."""
         numbers = message.ext.get("replay")
         if not isinstance(numbers, dict) or self._options.numbers is None or not self._topics.is_replayed(channel):
             return None
@@ -175,7 +175,7 @@ class SubscribeHandler:
     def _begin(
         self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
-        """Let the session hear these channels, after what their histories have for it. Raises StoreError and Refused."""
+        """Let the session receive these channels, after what their histories have for it. Raises StoreError and Refused."""
         if session.durable is not None and wanted:
             yield from self._begin_stored(session, wanted, starts, result)
             return
@@ -257,7 +257,7 @@ def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None
         raise IllegalArgument("since", "must be left out with a pattern: only a channel has a history")
     if qos.persistent and not is_stored:
         raise IllegalArgument(
-            "persistent", "must be false: the store does not have the session; shake hands with ext.ack"
+            "persistent", "must be false: the store does not have the session; handshake with ext.ack"
         )
     if qos.choice.group:
         if not is_stored:
@@ -290,7 +290,7 @@ class Permissions:
     def grant(
         self, session: Session, message: Message, channels: list[Channel]
     ) -> Steps[tuple[list[Channel], str | None]]:
-        """The channels that the session may subscribe to, up to the first that it may not, and the error of that. Nobody
+        """The channels that the session may subscribe to, up to the first that it may not, and the error of that. No one
         subscribes to service channels: they are granted, and left out."""
         granted: list[Channel] = []
         for channel in channels:

@@ -141,8 +141,8 @@ class Endings:
                 self._end(topic)
 
     def _end(self, topic: Topic) -> None:
-        """End a topic whose time is over. Where there may be a history, the store says whether it is empty: a publish of which
-        the answer was lost is not counted here."""
+        """End a topic whose time has ended. Where there may be a history, the store says whether it is empty: a publish of
+        which the answer was lost is not counted here."""
         access = self._access
         if not access.has_store or not (topic.is_stored or topic.epoch or topic.settings.history_max):
             after(State.UNREFERENCED, Event.DELAY_EXPIRED, Facts())
@@ -164,7 +164,7 @@ class Endings:
             self.forget(topic)
 
     def dies_in_ms(self, topic: Topic) -> int | None:
-        """How long a topic that nothing refers to will live; None: for ever."""
+        """How long a topic that nothing refers to will live; None: without limit."""
         delay = topic.settings.destroy_delay_ms
         if delay < 0:
             return None
@@ -202,7 +202,7 @@ class Endings:
 
     async def erase(self, name: str, *, force: bool) -> bool:
         """Erase a topic, False if there is none: its history goes, subscribers that asked for it receive a notice, and
-        subscriptions to its very name end. What waits in queues is delivered, unless `force`: then it ends as well. Raises
+        subscriptions to its very name end. The messages in queues are delivered, unless `force`: then it ends as well. Raises
         StoreError: if the store could not be asked at all, nothing was done."""
         if await self._topics.views.state(name) is State.DEAD:
             return False
@@ -234,7 +234,7 @@ class Endings:
             self.forget(topic)
 
     async def _part_from_groups(self, name: str) -> None:
-        """Let the groups that hear the topic know that it was erased, when nothing of it waits for them any more."""
+        """Let the groups that receive the topic know that it was erased, when nothing of it waits for them any more."""
         for queue in list(self._parting.get(name, ())):
             if await self._queued.waits_in(queue, name):
                 continue

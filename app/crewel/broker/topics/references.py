@@ -57,8 +57,8 @@ class QueuedTopics:
         return _of_topics(counts)
 
     async def queued_anywhere(self) -> Counter[str]:
-        """The same with what waits in shared queues, in the first thousands of each: the store has them. Others have their turn
-        meanwhile. Raises StoreError."""
+        """The same with the messages in shared queues, in the first thousands of each: the store has them. Others have their
+        turn meanwhile. Raises StoreError."""
         counts: Counter[str] = Counter()
         turns = Turns()
         for queue in self._shared_queues.names():
@@ -116,7 +116,7 @@ class QueuedTopics:
         return await self.is_in_queue(queue, name)
 
     async def _portions(self, queue: str) -> AsyncIterator[list[Entry]]:
-        """What waits in the shared queue, in portions. Raises StoreError."""
+        """The messages in the shared queue, in portions. Raises StoreError."""
         for start in range(0, _MOST_SHARED, _AT_ONCE):
             entries = await self._shared_queues.peek(queue, _AT_ONCE, start)
             if entries:
@@ -125,7 +125,7 @@ class QueuedTopics:
                 return
 
     def in_memory(self, session: Session) -> Iterable[Entry]:
-        """What waits for this session and is not known by its place in the store."""
+        """The messages that wait for this session and are not known by a place in the store."""
         if session.batches is not NO_BATCHES or session.dispatcher is not NO_DISPATCHER:
             return session.transients()
         return session.queue

@@ -82,7 +82,7 @@ class TopicView:
     subscribers: int
     """Sessions that are subscribed to its very name."""
     dies_in_ms: int | None = None
-    """How long it will live if nothing happens; None: for ever, or something refers to it."""
+    """How long it will live if nothing happens; None: without limit, or something refers to it."""
 
 
 _CALLED: Final = {"history.max_entries": "history_max"}
