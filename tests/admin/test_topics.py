@@ -174,7 +174,7 @@ def test_a_history_is_read_and_emptied(desk: Desk, topic: str) -> None:
     assert (read["channel"], read["entries"], data(read["messages"])) == (topic, 3, [4, 3, 2])
     assert data(desk.get(f"/history{topic}?count=2&newestFirst=false")["messages"]) == [3, 4]
     assert all(message["id"] for message in read["messages"])
-    assert desk.ask("DELETE", f"/history{topic}").json() == {"channel": topic, "cleared": 3}
+    assert desk.ask("DELETE", f"/history{topic}").json() == {"channel": topic, "state": "UNREFERENCED", "cleared": 3}
     assert desk.get(f"/history{topic}")["messages"] == []
 
 
@@ -345,4 +345,4 @@ def test_the_audit_names_what_was_done_to_topics(desk: Desk, server: Server, top
         ]
         return found if len(found) == 3 else None
 
-    assert until(entries) == ["operator: clear history", "operator: clear subject queue", "operator: erase topic"]
+    assert until(entries) == ["operator: clear topic", "operator: clear subject", "operator: erase topic"]

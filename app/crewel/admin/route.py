@@ -135,7 +135,8 @@ def _of_operation(
 ) -> Route:
     async def handle(ask: Ask) -> dict[str, Any]:
         call = await found(ask)
-        ask.admin.note(ask.who, f"{operation.verb} {operation.level}", **{operation.level.value: call.name}, **ask.fields)
+        about = "channel" if operation.level is Level.TOPIC else operation.level.value
+        ask.admin.note(ask.who, f"{operation.verb} {operation.level}", **{about: call.name}, **ask.fields)
         result = operation.effect(call)
         if isawaitable(result):
             result = await result
