@@ -29,6 +29,7 @@ from crewel.broker.session import new_secret
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
 from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.router import Router
 from crewel.pages import STATIC, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy, Tokens
 from crewel.security.tokens import keep_token
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 BROKER = web.AppKey("BROKER", Broker)
 ADMIN = web.AppKey("ADMIN", Administration)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
+NODES = web.AppKey("NODES", NodeRegistry)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
 _TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
 
@@ -111,6 +113,8 @@ def attach(
     endpoint = Endpoint(broker)
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
+    if settings.cluster.enabled:
+        app[NODES] = _share_store(broker, endpoint)
     app[BROKER] = broker
     app.cleanup_ctx.append(_access)
     app.cleanup_ctx.append(_life_of_broker)
@@ -166,19 +170,23 @@ async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
     await store.open()
     try:
         durability = await broker.make_durable(store)
-        if broker.settings.cluster.enabled:
-            _join_nodes(broker)
+        if NODES in app:
+            broker.supervisor.start("watch over the nodes", app[NODES].run_forever)
         yield
         await durability.close()
     finally:
         await store.close()
 
 
-def _join_nodes(broker: Broker) -> None:
-    """Be one of the servers that share the store."""
-    registry = NodeRegistry(broker.access, broker.durability, broker.metrics, broker.settings.cluster.lease_ms / 1000)
+def _share_store(broker: Broker, endpoint: Endpoint) -> NodeRegistry:
+    """Make of this server one of several that share the store; returns what it will know of the others."""
+    durability = broker.durability
+    registry = NodeRegistry(broker.access, durability, broker.metrics, broker.settings.cluster.lease_ms / 1000)
+    router = Router(broker.runtime, broker.inbound, broker.sessions.__contains__, durability.lease, registry)
+    durability.inheritance.on_arrival = router.look_again
     broker.inbound.new_id = lambda: tagged(new_secret(), tag_of(broker.access.token))
-    broker.supervisor.start("watch over the nodes", registry.run_forever)
+    endpoint.receive = router.receive
+    return registry
 
 
 async def _drain(app: web.Application) -> None:

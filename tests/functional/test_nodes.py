@@ -166,6 +166,35 @@ def test_the_sessions_of_a_killed_node_live_on_at_another(nodes: list[Server], t
     until(lambda: list(listed(second, tmp_path)) == ["b"])
 
 
+@pytest.mark.parametrize("lane", ["true", "false"])
+def test_a_connect_that_comes_before_its_session_waits_for_it(start_server: StartServer, lane: str) -> None:
+    fast = f"http.fast_lane={lane}"
+    first = start_server(NODE, LONG, fast)
+    second = start_server(*first.store_sets, NODE, LONG, fast)
+    person = Person(first).be()
+    person.subscribe("/a")
+    publish(first, 1)
+    first.kill()
+    move(person, second)
+    assert values(wait_for(person, 1)) == [1]
+    assert inherited(second) == 1
+
+
+def test_a_session_of_a_node_that_lives_is_unknown_to_others(pair: list[Server]) -> None:
+    person = Person(pair[0]).be()
+    move(person, pair[1])
+    (reply,) = person.connect()
+    assert (reply["error"], reply["advice"]["reconnect"]) == ("402::session_unknown", "handshake")
+
+
+def test_a_session_without_acknowledgements_ends_with_its_node(nodes: list[Server]) -> None:
+    client = Client(nodes[0]).start()
+    nodes[0].kill()
+    client.server, client._command, client._polling = nodes[1], None, None
+    (reply,) = client.connect()
+    assert (reply["error"], reply["advice"]["reconnect"]) == ("402::session_unknown", "handshake")
+
+
 def test_the_sessions_of_many_clients_come_in_slices(nodes: list[Server]) -> None:
     first, second = nodes
     people = [Person(first).be() for _ in range(250)]
@@ -190,12 +219,15 @@ def test_a_node_that_was_stopped_for_longer_than_its_lease_begins_again(start_se
     person.subscribe("/a")
     publish(first, 1)
     os.kill(first.pid, signal.SIGSTOP)
+    late = person.ask_connect(advice={"timeout": 0}, ext={"ack": 0})
     publish(second, 2)
     until(lambda: inherited(second) == 1)
     os.kill(first.pid, signal.SIGCONT)
     until(lambda: "taken this one for dead" in first.stderr)
     until(lambda: Connection(first).get("/health/ready").status == 200)
-    assert values(wait_for(person, 0)) == []
+    # It does not deliver what it still had in memory to a client that another node serves by now.
+    (reply,) = late.response().messages
+    assert reply["error"] == "402::session_unknown"
     move(person, second)
     assert values(wait_for(person, 2)) == [1, 2]
     # It serves again, under another token, and so its heir may die in turn.

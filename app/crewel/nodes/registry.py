@@ -9,10 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from math import inf
 from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.durability import Durability
+from crewel.broker.ids import elapsed
 from crewel.errors import StoreError
 from crewel.metrics import Metrics
 from crewel.storage import nodes
@@ -32,6 +34,8 @@ class NodeRegistry:
         self._durability = durability
         self._metrics = metrics
         metrics.gauge("nodes", lambda: len(self.others()) + 1)
+        self._lease_s = lease_s
+        self._alive_at: dict[str, float] = {}  # token: when the node lived for certain, by `elapsed`
         self._pause_s = min(lease_s / _LOOKS, _LONGEST_PAUSE_S)
         self._hurry = asyncio.Event()
         self._told: set[str] = set()
@@ -52,6 +56,10 @@ class NodeRegistry:
         """The other nodes that live."""
         return [each for each in self.members.nodes.values() if each.lives and each.token != self.own]
 
+    def has_renewed(self, node: Node, since: float) -> bool:
+        """Whether the node lives, and is known to have lived after this moment: so it did not die just before."""
+        return node.lives and self._alive_at.get(node.token, -inf) > since
+
     def hurry(self) -> None:
         """Look at once: a node may have died."""
         self._hurry.set()
@@ -71,13 +79,19 @@ class NodeRegistry:
         access, durability = self._access, self._durability
         if access.is_reloading:
             return
+        asked = elapsed()
         self.members = await access.writing.ask(nodes.members(access.keys))
         self._tell()
         if self.others():
             durability.tail.is_wanted.set()
         else:
             durability.tail.is_wanted.clear()
-        dead = await asyncio.to_thread(_dead, self.others())
+        others = self.others()
+        dead = await asyncio.to_thread(_dead, others)
+        for each in others:
+            # Nodes have the same lease, so what is left of it says when it was renewed.
+            is_seen = each.process is not None and each.process.is_here and each.token not in dead
+            self._alive_at[each.token] = asked if is_seen else asked + each.lasts - self._lease_s
         if dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values()):
             count = await durability.inheritance.look(dead)
             if count:

@@ -48,9 +48,14 @@ class Owner:
         return f"{self.node}, process {self.pid} on {self.host}"
 
     @property
+    def is_here(self) -> bool:
+        """Whether its process runs, or ran, on this machine: then it is known whether it lives."""
+        return bool(self.machine) and self.machine == _machine()
+
+    @property
     def is_dead(self) -> bool:
         """Whether its process has ended for certain. False if it lives, and if nothing can be known from here."""
-        return bool(self.machine) and self.machine == _machine() and not _lives(self.pid, self.started)
+        return self.is_here and not _lives(self.pid, self.started)
 
 
 class Membership(NamedTuple):

@@ -33,6 +33,8 @@ class Endpoint:
         self.cookie = BrowserCookie(broker.settings)
         self.frames = websocket.Frames()
         self.sockets: set[websocket.Socket] = set()
+        self.receive = broker.inbound.receive
+        """Takes what a peer sends."""
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
         broker.metrics.gauge("connections", lambda: len(self.caps))
         broker.metrics.gauge("sockets", lambda: len(self.sockets))

@@ -132,7 +132,7 @@ async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) 
     except PayloadError as error:
         return endpoint.refused_payload(error)
     peer = RequestPeer(endpoint, request, client)
-    endpoint.broker.inbound.receive(peer, elements)
+    endpoint.receive(peer, elements)
     return await peer.answered()
 
 
@@ -171,7 +171,7 @@ async def answer_callback(endpoint: Endpoint, request: web.Request, client: Clie
     except PayloadError as error:
         return endpoint.refused_payload(error)
     peer = CallbackPeer(endpoint, request, client, function)
-    endpoint.broker.inbound.receive(peer, elements)
+    endpoint.receive(peer, elements)
     return await peer.answered()
 
 

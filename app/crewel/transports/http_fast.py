@@ -59,7 +59,7 @@ class FastLane:
         self.body_timeout = http.body_timeout_ms / 1000
         self.keepalive = http.keepalive_ms / 1000
         # At hand, because each request needs them.
-        self.receive = endpoint.broker.inbound.receive
+        self.receive = endpoint.receive
         self.max_messages = self.settings.bayeux.max_batch_messages
         self.max_depth = self.settings.bayeux.max_depth
         self._target = f"POST {self.settings.bayeux.path}".encode()

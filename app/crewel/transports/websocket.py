@@ -251,7 +251,7 @@ class Socket(ParsedPeer):
                     continue
                 await self.close(error.fault.close_code, str(error))
                 return
-            task = broker.inbound.receive(self, elements)
+            task = self._endpoint.receive(self, elements)
             busy += perf_counter() - began
             if task is not None:
                 await task  # frames of one socket are answered in their order

@@ -48,6 +48,8 @@ class Inheritance:
     """Called with a session to give it to the engine and to the broker."""
     _committed: Callable[[], Awaitable[None]]
     """Waits for the commit of all that has happened before."""
+    on_arrival: Callable[[], None] = field(default=lambda: None, init=False)
+    """Called when sessions have come."""
     finished: list[str] = field(default_factory=list, init=False)
     """Dead nodes of which no session is left, whose records still keep the log."""
 
@@ -76,6 +78,7 @@ class Inheritance:
             if self._access.node is not node:
                 return count  # begun from the store meanwhile, with these sessions too
             self._bring_in(gap, records)
+            self.on_arrival()
             count += len(records)
         if self.finished:
             await self.release()
