@@ -389,9 +389,15 @@ class Run:
         while server.node is None:
             self._adopt_slice(server, 2)
         self._read_all(server)
+        self._account(server)
+
+    def _account(self, server: Server) -> None:
+        """This server has everything: what was owed is accounted for, and can be settled."""
         self._calm_down(server)
         for name, account in self.ledger.accounts.items():
-            durable = server.serving.sessions[name]
+            durable = server.serving.sessions.get(name)
+            if durable is None:
+                raise Broken(f"{name} has not come to the last server")
             if account.waiting != (found := {*durable.open, *durable.inbox}):
                 raise Broken(f"{sorted(account.waiting)} wait for {name}, and {sorted(found)} are open")
             for log_id in found:

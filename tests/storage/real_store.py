@@ -137,7 +137,7 @@ class RealStore:
     def sessions(self) -> dict[SessionName, tuple[str, SessionRecord]]:
         """What all of it is like now; `cursor` and `has_body` tell of the same moment."""
         tokens = [token.decode() for token in self._client.smembers(self.keys.nodes)]
-        owned = self._asked([("hget", self.keys.node(token), "cursor") for token in tokens])
+        owned = self._asked([("hget", self._record_of(token), "cursor") for token in tokens])
         self._cursors = {token: LogId(int(cursor)) for token, cursor in zip(tokens, owned, strict=True)}
         found = self._asked([("smembers", self.keys.own(token)) for token in tokens])
         names = [SessionName(name.decode()) for group in found for name in sorted(group)]
@@ -146,6 +146,10 @@ class RealStore:
         self._in_inbox = {name: {LogId(int(each)) for each in box} for name, box in zip(names, boxes, strict=True)}
         self._in_log = {_id(place) for place, _ in self._client.xrange(self.keys.log)}
         return {name: _record(name, fields) for name, fields in zip(names, records, strict=True)}
+
+    def _record_of(self, token: str) -> str:
+        """The key of what the store knows of a server."""
+        return self.keys.node(token)
 
     def _asked(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
