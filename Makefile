@@ -21,6 +21,7 @@ PAGES_READY    := $(STAMPS)/pages
 INTEROP_READY  := $(STAMPS)/interop
 CHROMIUM_READY := $(STAMPS)/chromium
 POSTGRES_READY := $(STAMPS)/postgres
+PACKAGE_READY  := $(STAMPS)/package
 PIPELINE_READY := $(STAMPS)/pipeline
 DOCS_READY     := $(STAMPS)/docs
 
@@ -53,7 +54,7 @@ test-store: $(PYTHON_READY)  ## Run the tests of the store
 test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(POSTGRES_READY)  ## Run the tests of whole servers, also with other clients
 	$(BIN)/pytest $(PARALLEL) $(TRIES) -m server $(LONG:%=--ignore %)
 
-test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Run the tests in a browser
+test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(PACKAGE_READY)  ## Run the tests in a browser
 	$(BIN)/pytest $(PARALLEL) $(TRIES) -m browser
 
 test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipeline, and run its tests
@@ -96,7 +97,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(LOCK) --extra pipeline --constraint requirements.lock --no-annotate --output-file requirements-pipeline.lock
 
 clean:  ## Remove everything that make made
-	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules
+	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules browser/example/node_modules
 
 $(STAMPS):
 	@mkdir -p $@
@@ -104,6 +105,12 @@ $(STAMPS):
 $(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
 	@tools/need $(PYTHON) "everything" python3 python3-venv
 	tools/venv $(VENV) $(PYTHON)
+	@touch $@
+
+# React, Vite and TypeScript: what the example of @crewel/client is built with.
+$(PACKAGE_READY): browser/example/package.json browser/example/package-lock.json | $(STAMPS)
+	@tools/need npm "the test of the browser package" nodejs npm
+	$(NPM) browser/example
 	@touch $@
 
 # Debian keeps the server out of the path; the test knows where.

@@ -1,0 +1,4 @@
+export * from "./outbox.js";
+export * from "./request.js";
+export * from "./session.js";
+export * from "./update.js";

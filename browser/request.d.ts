@@ -1,0 +1,50 @@
+import type {CometD, Extension, Message, SubscriptionHandle} from "cometd";
+
+/** The answer says that its responder failed. A responder throws it. */
+export class ErrorAnswer extends Error {
+    constructor(errorCode: string, message?: string, data?: unknown);
+    readonly errorCode: string;
+    readonly data: unknown;
+}
+
+/** No answer came in time. */
+export class AnswerTimeoutError extends Error {
+    constructor(channel: string, timeout: number);
+}
+
+/** The request was refused, or it is unknown whether it was accepted. */
+export class RequestError extends Error {
+    constructor(message: string, reply?: Message | null);
+    readonly reply: Message | null;
+}
+
+/** The channel on which an answer to this message is awaited, or null. */
+export function replyChannel(message: Message): string | null;
+
+/** The answer to a request, for `cometd.publish(channel, data, {ext})`. */
+export function createResponse(
+    message: Message,
+    ...data: unknown[]
+): {channel: string; data: unknown; ext: Record<string, unknown>};
+
+/** Sends requests and answers them. */
+export class RequestExtension implements Extension {
+    constructor(options?: {timeout?: number});
+    readonly replyId: string | null;
+    readonly pending: number;
+    duplicates: number;
+    late: number;
+    /** Publishes a request; resolves with the first answer. `timeout` is in milliseconds. */
+    request(channel: string, data: unknown, options?: {timeout?: number; ext?: Record<string, unknown>}): Promise<Message>;
+    /** Answers the requests on a channel with what the function returns, or its promise. */
+    reply(
+        channel: string,
+        answer: (message: Message) => unknown,
+        props?: Record<string, unknown>,
+        callback?: (reply: Message) => void
+    ): SubscriptionHandle;
+    registered(name: string, cometd: CometD): void;
+    unregistered(): void;
+    incoming(message: Message): Message | null;
+    outgoing(message: Message): Message | null;
+}

@@ -1,0 +1,41 @@
+import type {CometD, Extension, Message} from "cometd";
+
+/** The delivery status of a message that the server did not accept. */
+export interface RejectedStatus {
+    id: string;
+    state?: string;
+    errorCode?: string;
+    message?: string;
+    reason: string;
+}
+
+/** A subscription that the server has ended. */
+export interface EndedSubscription {
+    subscription: string;
+    errorCode: string;
+    message: string;
+}
+
+export interface UpdateOptions {
+    onRejected?: (status: RejectedStatus) => void;
+    onEnded?: (ended: EndedSubscription) => void;
+    /** How many ids of acknowledged messages are kept, to drop duplicates. Default: 10000. */
+    remembered?: number;
+    /** After how many milliseconds a message without a listener becomes a dead letter; -1: never. */
+    unclaimedMs?: number;
+}
+
+/** Acknowledges or rejects each message by what its listeners return or throw. */
+export class UpdateExtension implements Extension {
+    constructor(asked?: Record<string, unknown>, options?: UpdateOptions);
+    /** Whether the server accepts delivery statuses from this session. */
+    readonly isGranted: boolean;
+    /** How many messages wait for a listener. */
+    readonly unclaimed: number;
+    /** Restarts the time in which the message must be acknowledged. */
+    working(message: Message): void;
+    registered(name: string, cometd: CometD): void;
+    unregistered(): void;
+    incoming(message: Message): Message | null;
+    outgoing(message: Message): Message | null;
+}

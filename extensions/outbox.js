@@ -1,0 +1,276 @@
+/**
+ * Publishes that wait for the server in IndexedDB, so that they survive a lost connection, a reload and a closed tab.
+ *
+ *     import {Outbox} from "/extensions/outbox.js";
+ *     const outbox = new Outbox({onRefused: (publish) => console.warn(publish)});
+ *     cometd.registerExtension("outbox", outbox);
+ *     await outbox.publish("/orders/today", {pizza: 2});
+ *
+ * A publish is in the database when the promise resolves, and leaves it when the server has answered. Each has an idempotency
+ * key, which the server remembers for two minutes: within that time a publish whose answer was lost is still one message. All
+ * tabs of an origin share the database, and one of them sends at a time. Refused publishes stay, with the reason, until
+ * `forgetRefused`.
+ */
+
+const STORE = "publishes";
+const TOGETHER = 50; // publishes in one batch
+const RETRY_MS = 1000;
+const UNKNOWN_SESSION = /^40[12]:/;
+const TEMPORARY = /^resource\.(temporary\.)?unavailable$|^resource\.noMoreSpace$/;
+
+/** The outbox has as many publishes as it may. */
+export class OutboxFullError extends Error {
+    constructor(most) {
+        super(`the outbox is full: ${most} publishes wait for the server`);
+        this.name = "OutboxFullError";
+    }
+}
+
+export class Outbox {
+    #name;
+    #most;
+    #onRefused;
+    #onChange;
+    #database = null; // a promise
+    #cometd = null;
+    #isConnected = false;
+    #isSending = false;
+    #timer = null;
+    #waiting = 0;
+
+    /**
+     * @param name of the database; each name is an outbox of its own
+     * @param maxMessages how many publishes wait at most
+     * @param onRefused called with each publish that the server refuses for good: {key, channel, data, errorCode, message}
+     * @param onChange called with this outbox when `waiting` may have changed
+     */
+    constructor({name = "crewel.outbox", maxMessages = 1000, onRefused = () => {}, onChange = () => {}} = {}) {
+        if (!Number.isInteger(maxMessages) || maxMessages < 1) {
+            throw new RangeError(`maxMessages is a whole number from 1, not ${maxMessages}`);
+        }
+        this.#name = name;
+        this.#most = maxMessages;
+        this.#onRefused = onRefused;
+        this.#onChange = onChange;
+    }
+
+    /** How many publishes of all tabs waited for the server when this page looked last. */
+    get waiting() {
+        return this.#waiting;
+    }
+
+    /**
+     * Keeps a publish until the server has it; resolves to its key. `ext` is for its other fields, such as
+     * {publish: {priority: 9}}. A key that waits already is not added again. Rejects with an OutboxFullError, or with the
+     * DOMException of IndexedDB.
+     */
+    async publish(channel, data, {key = newKey(), ext = {}} = {}) {
+        const row = {key, channel, data, ext, refusal: null};
+        await this.#transaction("readwrite", (rows) => this.#add(rows, row));
+        await this.#look();
+        this.#send();
+        return key;
+    }
+
+    /** Those that the server has refused, oldest first: {key, channel, data, errorCode, message}. */
+    async refused() {
+        const rows = await this.#transaction("readonly", (store) => request(store.getAll()));
+        return rows.filter((row) => row.refusal).map(refusedPublish);
+    }
+
+    /** Deletes those. */
+    async forgetRefused() {
+        await this.#transaction("readwrite", async (store) => {
+            const rows = await request(store.getAll());
+            rows.filter((row) => row.refusal).forEach((row) => store.delete(row.position));
+        });
+    }
+
+    registered(name, cometd) {
+        this.#cometd = cometd;
+        this.#look().catch((error) => cometd._info?.("outbox", error));
+    }
+
+    unregistered() {
+        this.#isConnected = false;
+        clearTimeout(this.#timer);
+        this.#cometd = null;
+    }
+
+    incoming(message) {
+        if (message.channel === "/meta/connect" || message.channel === "/meta/handshake") {
+            const was = this.#isConnected;
+            this.#isConnected = message.successful === true && message.channel === "/meta/connect";
+            if (this.#isConnected && !was) {
+                // After the client has taken the reply.
+                setTimeout(() => this.#send());
+            }
+        }
+        return message;
+    }
+
+    async #add(store, row) {
+        const [count, known] = [await request(store.index("open").count()), await request(store.index("key").getKey(row.key))];
+        if (known !== undefined) {
+            return;
+        }
+        if (count >= this.#most) {
+            throw new OutboxFullError(this.#most);
+        }
+        store.add({...row, isOpen: 1});
+    }
+
+    async #look() {
+        const count = await this.#transaction("readonly", (store) => request(store.index("open").count()));
+        if (count !== this.#waiting) {
+            this.#waiting = count;
+            this.#onChange(this);
+        }
+    }
+
+    async #send() {
+        if (this.#isSending || !this.#isConnected) {
+            return;
+        }
+        this.#isSending = true;
+        try {
+            await locked(this.#name, () => this.#sendAll());
+        } catch (error) {
+            console.error("the outbox cannot send", error);
+            this.#retry();
+        } finally {
+            this.#isSending = false;
+        }
+        if (this.#waiting && this.#isConnected && this.#timer === null) {
+            this.#send(); // added while the last ones were on their way
+        }
+    }
+
+    async #sendAll() {
+        while (this.#isConnected && this.#cometd) {
+            const rows = await this.#transaction("readonly", (store) => request(store.index("open").getAll(null, TOGETHER)));
+            if (rows.length === 0) {
+                break;
+            }
+            const left = await this.#sendTogether(rows);
+            await this.#look();
+            if (left) {
+                this.#retry();
+                break;
+            }
+        }
+        await this.#look();
+    }
+
+    /** Publishes these in one batch; how many of them have to be sent again. */
+    async #sendTogether(rows) {
+        let replies = [];
+        this.#cometd.batch(() => {
+            replies = rows.map((row) => this.#publish(row));
+        });
+        let left = 0;
+        for (const [index, reply] of (await Promise.all(replies)).entries()) {
+            const row = rows[index];
+            if (reply.successful) {
+                await this.#transaction("readwrite", (store) => request(store.delete(row.position)));
+            } else if (isTemporary(reply)) {
+                left += 1;
+            } else {
+                await this.#refuse(row, reply);
+            }
+        }
+        return left;
+    }
+
+    #publish(row) {
+        const publish = {persistent: true, ...row.ext.publish, key: row.key};
+        publish.clientProperties = {...publish.clientProperties, idempotencyKey: row.key};
+        const fields = {ext: {...row.ext, publish}};
+        return new Promise((resolve) => {
+            this.#cometd.publish(row.channel, row.data, fields, resolve);
+        });
+    }
+
+    async #refuse(row, reply) {
+        const told = reply.ext?.publish;
+        const refusal = {errorCode: told?.errorCode ?? "", message: told?.message ?? reply.error ?? ""};
+        const {isOpen, ...rest} = row;
+        await this.#transaction("readwrite", (store) => request(store.put({...rest, refusal})));
+        this.#onRefused(refusedPublish({...row, refusal}));
+    }
+
+    #retry() {
+        clearTimeout(this.#timer);
+        this.#timer = setTimeout(() => {
+            this.#timer = null;
+            this.#send();
+        }, RETRY_MS);
+    }
+
+    /** What `work` returns, once its transaction is on disk. */
+    async #transaction(mode, work) {
+        this.#database ??= opened(this.#name);
+        let database;
+        try {
+            database = await this.#database;
+        } catch (error) {
+            this.#database = null; // the next call tries again
+            throw error;
+        }
+        const transaction = database.transaction(STORE, mode, {durability: "strict"});
+        const done = new Promise((resolve, reject) => {
+            transaction.oncomplete = resolve;
+            transaction.onabort = () => reject(transaction.error);
+        });
+        try {
+            const result = await work(transaction.objectStore(STORE));
+            await done;
+            return result;
+        } catch (error) {
+            done.catch(() => {});
+            try {
+                transaction.abort();
+            } catch {
+                // It has ended already.
+            }
+            throw error;
+        }
+    }
+}
+
+function refusedPublish({key, channel, data, refusal}) {
+    return {key, channel, data, ...refusal};
+}
+
+/** Whether it may succeed later: nothing came back, the session was lost, or the server is short of something. */
+function isTemporary(reply) {
+    const code = reply.ext?.publish?.errorCode ?? "";
+    return !reply.error || UNKNOWN_SESSION.test(reply.error) || TEMPORARY.test(code);
+}
+
+/** Runs `work` in one tab at a time. (Locks are for secure origins only; without them the keys keep copies apart.) */
+function locked(name, work) {
+    return globalThis.navigator?.locks ? navigator.locks.request(name, work) : work();
+}
+
+function newKey() {
+    const bytes = globalThis.crypto.getRandomValues(new Uint8Array(16));
+    return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function request(asked) {
+    return new Promise((resolve, reject) => {
+        asked.onsuccess = () => resolve(asked.result);
+        asked.onerror = () => reject(asked.error);
+    });
+}
+
+function opened(name) {
+    const asked = indexedDB.open(name, 1);
+    asked.onupgradeneeded = () => {
+        const store = asked.result.createObjectStore(STORE, {keyPath: "position", autoIncrement: true});
+        store.createIndex("key", "key", {unique: true});
+        store.createIndex("open", "isOpen"); // rows without the field, which are refused, are not in it
+    };
+    return request(asked);
+}
