@@ -21,6 +21,7 @@ from redis.retry import Retry
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.storage.keys import Keys
+from crewel.storage.locating import client_at
 
 LIMIT_S: Final = 20.0
 """Seconds that the store has to answer."""
@@ -65,16 +66,16 @@ class Address:
 
     def client(self) -> redis.Redis:
         """Return a client, which has not connected yet. Raises SettingsError for an address that is none."""
+        options: dict[str, Any] = {
+            "protocol": 2,
+            "socket_timeout": LIMIT_S,
+            "socket_connect_timeout": LIMIT_S,
+            "socket_read_size": _READ_BYTES,
+            "retry": Retry(NoBackoff(), 0),
+            "client_name": "crewel-pipeline",
+        }
         try:
-            return redis.Redis.from_url(
-                self.url,
-                protocol=2,
-                socket_timeout=LIMIT_S,
-                socket_connect_timeout=LIMIT_S,
-                socket_read_size=_READ_BYTES,
-                retry=Retry(NoBackoff(), 0),
-                client_name="crewel-pipeline",
-            )
+            return client_at(self.url, self.keys.base, options)
         except (ValueError, TypeError) as error:
             raise SettingsError(f"storage.url {self!r}: it is no address of a store") from error
 
@@ -86,7 +87,7 @@ class Address:
 
     def __repr__(self) -> str:
         parts = urlsplit(self.url)
-        place = parts.path if parts.scheme == "unix" else f"//{parts.hostname or ''}:{parts.port or 6379}"
+        place = parts.path if parts.scheme == "unix" else f"//{parts.netloc.rpartition('@')[2]}"
         return f"{parts.scheme}:{place}"
 
 

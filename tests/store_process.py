@@ -49,7 +49,10 @@ class StoreProcess:
 
     def start(self) -> None:
         """Start it, also again after it has ended, and wait until it answers."""
-        words = [word for name, value in self._options.items() for word in (f"--{name}", value)]
+        self.launch([word for name, value in self._options.items() for word in (f"--{name}", value)])
+
+    def launch(self, words: list[str]) -> None:
+        """Start the program with these arguments, and wait until it answers."""
         with (self.directory / "log").open("ab") as log:
             command = [_BINARY, *words]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_die_with_owner())  # noqa: PLW1509

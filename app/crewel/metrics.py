@@ -80,6 +80,14 @@ DECLARED = (
     Declared("crewel_unhandled_total", "counter", "Publishes to service channels that nothing on the server handles."),
     Declared("crewel_stored_publishes_total", "counter", "Publishes stored in the log."),
     Declared(
+        "crewel_store_losses_total",
+        "counter",
+        "How often the store was found without messages that it had answered, as after a fail-over.",
+    ),
+    Declared(
+        "crewel_lost_messages_total", "counter", "Messages of this server that the store had answered and has lost."
+    ),
+    Declared(
         "crewel_publishes_delayed_total",
         "counter",
         "Publishes that waited because dead letters or deliveries of their channel were pending.",
@@ -149,6 +157,8 @@ class Metrics(Collector):
         self.filters_over_budget = 0
         self.unhandled = 0
         self.stored_publishes = 0
+        self.store_losses = 0
+        self.lost_messages = 0
         self.publishes_delayed = 0
         self.letters: Counter[str] = Counter()
         self.letters_redriven: Counter[str] = Counter()

@@ -62,6 +62,9 @@ _AUDIT: Final = {
     "twice": "A message ended more than once. Nothing is lost; the facts are the evidence of a defect of the server.",
     "surplus": "A receiver got a message that was not for it. The facts are the evidence of a defect of the server.",
     "both": "A message ended and still waits: its receiver may get it once more. The facts are evidence of a defect.",
+    "rolled back": "The store came back with less than it had answered: from a replica, a backup or a shortened file. The"
+    " messages named in the fact `lost` are gone; the publisher can publish them again. `storage.replicas` and"
+    " `min-replicas-to-write` prevent this.",
     "unknown": "Facts of that time were trimmed before they were read, so the result is unknown. Run `crewel pipeline live`"
     " all the time, or raise `storage.facts_max_entries`.",
     "not auditable": "A filter or a group selects the receivers, which the facts do not record. This is not an error.",

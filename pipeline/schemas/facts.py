@@ -138,6 +138,18 @@ _HELD = _fact(
     Column("sink", "boolean", "True if they become dead letters instead."),
 )
 _RELEASED = _fact("released", "Receivers to which delivery continues.", _SESSION)
+_LOST = _fact(
+    "lost",
+    "What a server found the store without that it had answered, one row each time.",
+    Column("node", "string", "Name of the server."),
+    Column("from_id", "bigint", "Newest log id that the store has kept.", "us"),
+    Column("until_id", "bigint", "Newest log id that the server had seen.", "us"),
+    Column("messages", "bigint", "How many messages it had been answered that are missing.", "messages"),
+    Column("kept", "string", "Place of the newest fact that the store has kept; later ones no longer hold, up to `met_ms`."),
+    Column("met_ms", "bigint", "When a server first found the store so, since 1970.", "ms"),
+    Column("firsts", "array<bigint>", "Log ids of the missing messages: the first of each range."),
+    Column("lasts", "array<bigint>", "The last of each range."),
+)
 
 INTERVALS: Final = Table(
     Layer.SILVER,
@@ -237,6 +249,7 @@ FACTS: Final = (
     _DISCARDED,
     _HELD,
     _RELEASED,
+    _LOST,
     INTERVALS,
     LETTERS,
     GAPS,

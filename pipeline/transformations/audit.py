@@ -5,19 +5,21 @@ by then. What was owed before and has not ended after was open all the while: so
 unless the owner's cursor has not come to it yet. What had ended before and was not owed again after is in no record. So the
 audit is exact though the server continues meanwhile.
 
-Where facts were trimmed unread, nothing is called lost: it is unknown.
+Where facts were trimmed unread, nothing is called lost: it is unknown. Where the store has lost its end, as a fail-over may, the
+servers say so in a fact: what happened in the lost time did not happen for the store, and each such loss is a finding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from crewel.pipeline.lazily import Lazily
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.owing import FOR_EVER, given, held_by, is_choosy, taken
 
@@ -44,6 +46,8 @@ def audit(
     `silver` has the facts of the second reading, `upto` is the place up to which the first one went, (ms, seq).
     `unread_until_ms` is when the last gap in the facts ended; None if all were read.
     """
+    losses = silver["fact_lost"]
+    silver = Lazily({name: partial(_holding, silver, name, losses) for name in silver})
     found = ledger(silver, records, upto, unread_until_ms)
     said = found.withColumn("finding", _finding(unread_until_ms)).where(f.col("finding").isNotNull())
     exact = said.where(f.col("finding") != "unknown").select(
@@ -76,7 +80,40 @@ def audit(
             ).alias("words"),
         )
     )
-    return exact.unionByName(unknown).unionByName(_not_auditable(silver, records)).select(TABLES["audit"].names)
+    further = (unknown, _rolled_back(losses), _not_auditable(silver, records))
+    return reduce(DataFrame.unionByName, further, exact).select(TABLES["audit"].names)
+
+
+def _holding(silver: Mapping[str, DataFrame], name: str, losses: DataFrame) -> DataFrame:
+    """Return the rows of a table that the store still has the facts of."""
+    rows = silver[name]
+    if name != "intervals" and not name.startswith("fact_"):
+        return rows
+    place = f.split("subscribed" if name == "intervals" else "place", "-")
+    kept = f.split("kept", "-")
+    windows = losses.select(
+        kept[0].cast("bigint").alias("kept_ms"), kept[1].cast("bigint").alias("kept_seq"), f.col("met_ms").alias("until_ms")
+    ).distinct()
+    ms, seq = place[0].cast("bigint"), place[1].cast("bigint")
+    is_after = (ms > f.col("kept_ms")) | ((ms == f.col("kept_ms")) & (seq > f.col("kept_seq")))
+    return rows.join(f.broadcast(windows), is_after & (ms < f.col("until_ms")), "left_anti")
+
+
+def _rolled_back(losses: DataFrame) -> DataFrame:
+    return losses.select(
+        f.lit("rolled back").alias("finding"),
+        f.col("from_id").alias("log_id"),
+        f.lit(None).cast("string").alias("channel"),
+        f.col("node").alias("receiver"),
+        f.lit(None).cast("string").alias("pattern"),
+        f.array("place").alias("evidence"),
+        f.format_string(
+            "The store lost what came after %d, up to %d; %d messages of that had been answered to this server",
+            "from_id",
+            "until_id",
+            "messages",
+        ).alias("words"),
+    )
 
 
 def ledger(

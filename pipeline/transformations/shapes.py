@@ -191,6 +191,21 @@ FACTS: Final = (
         ),
     ),
     _fact("released", "released", _there("session"), _one(session="d.session")),
+    _fact(
+        "lost",
+        "lost",
+        _there("node", "`from`", "until", "messages", "fact", "met"),
+        _one(
+            node="d.node",
+            from_id="d.`from`",
+            until_id="d.until",
+            messages="d.messages",
+            kept="d.fact",
+            met_ms="d.met",
+            firsts="coalesce(d.first, CAST(array() AS array<bigint>))",
+            lasts="coalesce(d.last, CAST(array() AS array<bigint>))",
+        ),
+    ),
 )
 """How facts are typed."""
 

@@ -13,7 +13,8 @@ import pytest
 
 from tests.cli.command import Ended, crewel
 from tests.conftest import StartServer
-from tests.store_process import StoreProcess, shared_store
+from tests.store_group import WatchedStore
+from tests.store_process import StoreProcess, own_prefix, shared_store
 
 CHECKS = ["store", "durability", "fsync", "memory", "format", "clock", "descriptors", "data directory"]
 
@@ -137,3 +138,40 @@ def test_few_descriptors_are_a_finding(tmp_path: Path, limit: int, state: str) -
     found = examined(Ended(ended.returncode, ended.stdout, ended.stderr))["descriptors"]
     assert (found["state"], found["found"]) == (state, f"{limit:,}")
     assert state == "ok" or f"at most {hard:,} here" in found["advice"]
+
+
+def test_a_managed_store_is_not_called_durable(bad_store: StoreProcess, tmp_path: Path) -> None:
+    with bad_store.client() as client:
+        client.config_set("maxmemory-policy", "noeviction")
+    found = examined(doctor(tmp_path, f"storage.url={bad_store.url}", "storage.durability=managed"))
+    assert found["durability"]["state"] == "unknown"
+    assert "has no append-only file" in found["durability"]["found"]
+
+
+def test_a_store_that_can_fail_over_is_shown_with_all_that_could_be_lost(tmp_path: Path) -> None:
+    place = tmp_path / "stores"
+    place.mkdir()
+    stores = WatchedStore(place)
+    prefix = own_prefix()
+    sets = (f"storage.url={stores.url}", f"storage.prefix={prefix}")
+    try:
+        fact = json.dumps({"node": "heron", "from": 1_000_000, "until": 2_000_000})
+        with stores.primary.client() as client:
+            client.hset(f"{prefix}{{crewel}}:losses", mapping={"times": 1, "messages": 7, "newest": fact})
+        found = examined(doctor(tmp_path, *sets, "storage.replicas=1"))
+        assert (found["durability"]["state"], found["sentinels"]["state"]) == ("ok", "ok")
+        assert found["sentinels"]["found"].startswith("3 of 3 sentinels name 127.0.0.1:")
+        assert found["fail-over"]["state"] == "warning"
+        assert "2 replicas, 1 of them awaited" in found["fail-over"]["found"]
+        assert "7 messages in all" in found["losses"]["found"]
+        for sentinel in stores.sentinels[1:]:
+            sentinel.kill()
+        for server in stores.servers.values():
+            with server.client() as client:
+                client.config_set("min-replicas-to-write", 0)
+        found = examined(doctor(tmp_path, *sets, "storage.replicas=2"))
+        assert found["sentinels"]["state"] == "wrong"
+        assert "fail-over" not in found
+        assert "min-replicas-to-write 1" in found["durability"]["found"]
+    finally:
+        stores.close()

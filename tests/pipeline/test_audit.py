@@ -176,3 +176,26 @@ def test_filters_and_groups_are_listed_and_not_audited(ledger: Ledger) -> None:
         ("not auditable", None, ANN, []),
         ("not auditable", None, JOE, ["1-0"]),
     ]
+
+
+def test_what_the_store_lost_is_one_finding_and_no_defect(ledger: Ledger) -> None:
+    """Facts of the lost time were read, and the store has neither the messages nor what happened to others then."""
+    kept, gone = 1_000_000, 2_000_000
+    ledger.waiting = [(JOE, kept)]  # its end was lost with the rest
+    found = ledger.findings(
+        intervals=[_holds(), _holds(ANN, subscribed="2500-0", since=gone)],
+        fact_published=[_published(kept), _published(gone), _published(3_100_000)],
+        fact_ended=[_ended(kept, ms=2000), _ended(3_100_000)],
+        fact_lost=[
+            {
+                "ms": 3050,
+                "node": "heron",
+                "from_id": kept,
+                "until_id": gone,
+                "messages": 1,
+                "kept": "1000-0",
+                "met_ms": 3000,
+            }
+        ],
+    )
+    assert found == [("rolled back", kept, "heron", ["3050-0"])]

@@ -124,6 +124,21 @@ FACTS_AND_ROWS = [
     ),
     ("discarded", {"letters": ["1-0", "2-0"]}, "fact_discarded", [("1-0", None), ("2-0", None)]),
     ("released", {"session": JOE}, "fact_released", [(JOE,)]),
+    (
+        "lost",
+        {
+            "node": "heron",
+            "from": 5,
+            "until": 9,
+            "messages": 3,
+            "fact": "7-0",
+            "met": 8,
+            "first": [6, 9],
+            "last": [7, 9],
+        },
+        "fact_lost",
+        [("heron", 5, 9, 3, "7-0", 8, [6, 9], [7, 9])],
+    ),
 ]
 
 

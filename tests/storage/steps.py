@@ -30,9 +30,9 @@ def known() -> Iterator[None]:
         del table[name]
 
 
-def count(key: str, parse: Callable[[Any], Any] = int, *, appends: bool = False) -> Step[Any]:
+def count(key: str, parse: Callable[[Any], Any] = int) -> Step[Any]:
     """Count one up and return the count."""
-    return Step("test_count", (key,), (), parse, appends)
+    return Step("test_count", (key,), (), parse)
 
 
 def fill(key: str, size: int, *, relieving: bool = False) -> Step[int]:

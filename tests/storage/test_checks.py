@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
+from crewel.settings.storage import Storage
 from crewel.storage.checks import StoreInfo, check_format, check_server
 from crewel.storage.keys import FORMAT
 
@@ -27,10 +28,10 @@ def facts(**other: str) -> StoreInfo:
 
 
 def test_a_good_store_is_trusted() -> None:
-    check_server(facts())
-    check_server(facts(valkey_version="7.2.0"))
-    check_server(facts(valkey_version="", redis_version="7.0.0"))
-    check_server(facts(valkey_version="", redis_version="8.2-rc1"))
+    check_server(facts(), Storage())
+    check_server(facts(valkey_version="7.2.0"), Storage())
+    check_server(facts(valkey_version="", redis_version="7.0.0"), Storage())
+    check_server(facts(valkey_version="", redis_version="8.2-rc1"), Storage())
 
 
 @pytest.mark.parametrize(
@@ -45,12 +46,12 @@ def test_a_good_store_is_trusted() -> None:
 )
 def test_an_operator_is_told_what_to_mend(changed: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
-        check_server(facts(**changed))
+        check_server(facts(**changed), Storage())
 
 
 def test_a_replica_may_become_a_master() -> None:
     with pytest.raises(StoreUnavailable, match="replica"):
-        check_server(facts(role="slave"))
+        check_server(facts(role="slave"), Storage())
 
 
 def test_memory_counts_without_what_is_never_evicted() -> None:

@@ -1,7 +1,7 @@
 """The schema of the facts, and reading them."""
 
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
-from crewel.storage import dead_letters, facts, histories, shared_queues
+from crewel.storage import dead_letters, facts, histories, losses, shared_queues
 from crewel.storage.store import Store
 from tests.storage.buried import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
@@ -20,6 +20,9 @@ async def do_everything(owner: Owner) -> None:
         await owner.hold(dispatch.encode() or None)
     await do_all_with_letters(owner)
     await owner.close()
+    await owner.do(losses.meet(owner.keys, "second"))
+    loss = losses.Loss("heron", losses.Met(log_id, "1-0", 5), log_id, [(log_id, log_id)])
+    await owner.do(losses.note(owner.keys, owner.token, "second", loss, FACTS_MAX))
     ended = [Disposition(JOE, EndReason.DEAD, (log_id,))]
     await owner.end(ended, [PendingDeadLetter(JOE, log_id, "user.x", "why")])
 
@@ -99,6 +102,7 @@ async def test_facts_are_in_the_order_of_what_happened(store: Store) -> None:
         "redriven",
         "discarded",
         "unsubscribed",
+        "lost",
         "ended",
         "closed-session",
     ]

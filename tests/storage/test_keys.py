@@ -31,6 +31,7 @@ def all_names(keys: Keys) -> dict[str, str]:
             "expiry",
             "queues",
             "alerts",
+            "losses",
         )
     } | {"dead:dropped": keys.dropped, "dead:returned": keys.returned}
     plain |= {"dead:texts": keys.letter_texts, "dead:uses": keys.letter_uses, "dead:bytes": keys.letter_bytes}
@@ -43,6 +44,7 @@ def all_names(keys: Keys) -> dict[str, str]:
     families = {
         "node:<token>": keys.node("abc"),
         "left:<token>": keys.left("abc"),
+        "met:<generation>": keys.met("abc"),
         "lease:<token>": keys.lease("abc"),
         "own:<token>": keys.own("abc"),
         "s:<session>": keys.session("client/joe/1"),

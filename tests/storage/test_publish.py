@@ -9,7 +9,7 @@ from crewel.errors import Fenced
 from crewel.storage import log
 from crewel.storage.log import PublishOutcome
 from crewel.storage.store import Store
-from tests.storage.owner import FACTS_MAX, Owner, started
+from tests.storage.owner import Owner, started
 from tests.storage.reading import last_id
 
 HOUR = 3_600_000_000  # microseconds
@@ -138,8 +138,3 @@ async def test_facts_are_bounded(store: Store) -> None:
     assert 50 <= await store.reader.xlen(store.keys.facts) < 200
     newest = (await owner.facts("published"))[-1]
     assert newest["first"] == await last_id(store)
-
-
-async def test_only_a_publish_is_waited_for_by_replicas(store: Store) -> None:
-    assert log.append(store.keys, "a", [], FACTS_MAX).appends
-    assert not log.trim(store.keys, "a").appends

@@ -24,11 +24,14 @@ from crewel.errors import CrewelError, StoreError
 from crewel.security.tokens import token_file
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
+from crewel.settings.store_location import StoreKind, StoreLocation
 from crewel.settings.table import shown
 from crewel.storage.admin_connection import AdminConnection, admin_connection
 from crewel.storage.checks import FREE_DISK, StoreInfo, check_format, check_server
 from crewel.storage.embedded import holds_store, without_store
-from crewel.storage.store_files import Damaged, StoreFiles, Tail, cut_off
+from crewel.storage.locating import ask_sentinels, newest_primary
+from crewel.storage.losses import losses_of
+from crewel.storage.store_files import Damaged, StoreFiles, Tail, cut_off, moment
 from crewel.storage.store_files import examine as examine_tail
 
 _FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
@@ -96,19 +99,27 @@ def _without_traces(storage: Storage) -> tuple[Storage, str | None]:
 
 async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[Finding]:
     return [
-        _fitness(info),
+        _fitness(info, connection.storage),
         await _fsync(connection),
+        *await _fail_over(connection, info),
+        *await _losses(connection),
         _memory(info),
         await _format(connection),
         await _clock(connection),
     ]
 
 
-def _fitness(info: StoreInfo) -> Finding:
+def _fitness(info: StoreInfo, storage: Storage) -> Finding:
     try:
-        check_server(info)
+        check_server(info, storage)
     except CrewelError as error:
         return Finding("durability", State.WRONG, str(error))
+    if storage.durability == "managed":
+        file = "has" if info.appends else "has no"
+        found = f"storage.durability=managed: it {file} append-only file; what a crash or a fail-over loses is not known here"
+        return Finding(
+            "durability", State.UNKNOWN, found, "ask whoever runs the store whether it keeps all that it has answered"
+        )
     return Finding("durability", State.OK, f"appends to a file, evicts nothing ({info.policy})")
 
 
@@ -124,6 +135,61 @@ async def _fsync(connection: AdminConnection) -> Finding:
         meant = connection.storage.url is None and connection.storage.fsync == "everysec"
         return Finding("fsync", State.OK if meant else State.WARNING, "everysec: a crash may lose two seconds")
     return Finding("fsync", State.WRONG, f"{found}: a crash may lose half a minute", "set `appendfsync always`")
+
+
+async def _fail_over(connection: AdminConnection, info: StoreInfo) -> list[Finding]:
+    """Who may take the place of the store, and with what."""
+    storage, location = connection.storage, connection.storage.location
+    awaited = f"{info.replicas} replicas, {storage.replicas} of them awaited"
+    lacking = Finding(
+        "fail-over",
+        State.WARNING,
+        f"{awaited}: one of the others may lack what was answered when it is promoted",
+        f"storage.replicas={info.replicas} awaits all, and then each of them is needed",
+    )
+    if location is None or not (location.can_fail_over or info.replicas):
+        return []
+    if location.kind is StoreKind.SENTINEL:
+        return [await _sentinels(location), *([lacking] if storage.replicas < info.replicas else [])]
+    found = [lacking if storage.replicas < info.replicas else Finding("fail-over", State.OK, awaited)]
+    if location.kind is StoreKind.CLUSTER:
+        found.append(await _slot(connection))
+    return found
+
+
+async def _sentinels(location: StoreLocation) -> Finding:
+    answers = await ask_sentinels(location)
+    states = [each for each in answers if not isinstance(each, Exception)]
+    host, port = newest_primary(answers, location)
+    agreeing = sum((str(each["ip"]), int(each["port"])) == (host, port) for each in states)
+    found = f"{agreeing} of {len(answers)} sentinels name {host}:{port} as the primary of {location.service}"
+    quorum = max(int(each["quorum"]) for each in states)
+    if agreeing < max(quorum, len(answers) // 2 + 1):
+        return Finding("sentinels", State.WRONG, found, "without a majority of them nothing is promoted")
+    return Finding("sentinels", State.OK if agreeing == len(answers) else State.WARNING, found)
+
+
+async def _slot(connection: AdminConnection) -> Finding:
+    slot = int(await connection.ask("CLUSTER", "KEYSLOT", connection.keys.base))
+    nodes = (await connection.ask("CLUSTER", "NODES")).decode()
+    if f"[{slot}-" in nodes:
+        advice = "move it as a whole (CLUSTER MIGRATESLOTS of Valkey 9), or with all servers stopped"
+        return Finding("slot", State.WRONG, f"slot {slot}, which has all keys, is being moved key by key", advice)
+    return Finding("slot", State.OK, f"slot {slot} has all keys")
+
+
+async def _losses(connection: AdminConnection) -> list[Finding]:
+    flat = await connection.ask("HGETALL", connection.keys.losses)
+    lost = losses_of(dict(zip(flat[::2], flat[1::2], strict=True)))
+    if lost is None:
+        return []
+    since, until = moment(lost.newest["from"]), moment(lost.newest["until"])
+    found = f"the store was found {lost.times} times without what it had answered, {lost.messages} messages in all"
+    return [
+        Finding(
+            "losses", State.WARNING, found, f"the last time from {since} to {until}; `crewel pipeline audit` has more"
+        )
+    ]
 
 
 def _memory(info: StoreInfo) -> Finding:

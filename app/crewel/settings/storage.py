@@ -4,8 +4,9 @@ import re
 import socket
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
+from crewel.settings.store_location import StoreLocation, parse_store_address
 from crewel.settings.types import (
     FileName,
     Group,
@@ -26,9 +27,17 @@ class Storage(Group):
     )
     url: StoreAddress = setting(
         None,
-        "Address of the store. Not set: the server starts an embedded one in storage.data_dir.",
+        "Address of the store: one server, the service of several sentinels, or a cluster. Not set: the server starts an"
+        " embedded one in storage.data_dir.",
         secret=True,
-        expected="an address such as redis://host:6379/0, rediss://user:password@host:6379, or unix:///run/valkey.sock",
+        expected="an address such as redis://host:6379/0, rediss://user:password@host:6379, unix:///run/valkey.sock,"
+        " redis+sentinel://one:26379,two:26379/service, or redis+cluster://one:6379,two:6379",
+    )
+    durability: Literal["file", "managed"] = setting(
+        "file",
+        "What makes the store keep what it has answered. file: its append-only file, and with Sentinel or a cluster its"
+        " replicas; the server checks both and refuses a store without them. managed: whatever the service does that runs"
+        " the store; the server checks nothing, and cannot say what a crash or a fail-over of the store loses.",
     )
     data_dir: FileName = setting(
         "./data",
@@ -59,7 +68,8 @@ class Storage(Group):
     )
     replicas: Number = setting(
         0,
-        "Replicas that must have a persistent publish before it is answered; 0 waits for none.",
+        "Replicas that must have each step, such as a persistent publish, before it counts as done; 0 waits for none. At"
+        " least 1 with Sentinel or a cluster, unless storage.durability=managed.",
         unit="replicas",
         live=True,
         ge=0,
@@ -95,6 +105,25 @@ class Storage(Group):
         live=True,
         ge=1048576,
     )
+
+    @property
+    def location(self) -> StoreLocation | None:
+        """What `storage.url` says; None for an embedded store."""
+        return None if self.url is None else parse_store_address(self.url)
+
+    @property
+    def may_lose_by_fail_over(self) -> bool:
+        """Whether a replica may take the place of the primary, and nobody else answers for what it has."""
+        return self.durability == "file" and self.location is not None and self.location.can_fail_over
+
+    @model_validator(mode="after")
+    def _copies_before_a_fail_over(self) -> "Storage":
+        if self.may_lose_by_fail_over and self.replicas < 1:
+            raise ValueError(
+                "storage.replicas must be 1 or more with a store that can fail over: a replica that lacks what was answered"
+                " would take its place"
+            )
+        return self
 
 
 class Delivery(Group):

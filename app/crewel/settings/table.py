@@ -13,7 +13,7 @@ from crewel.settings.server import Settings
 from crewel.settings.topics import TOPICS, TopicRule, fields_set, rule_name, split_rule_name
 from crewel.settings.types import Expected, Group
 
-_PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^@/?]*(?=@)|([?&]password=)[^&]*")
+_PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^@/?]*(?=@)|([?&](?:sentinel_)?password=)[^&]*")
 _NUMBERS = {"ms": "milliseconds", "s": "seconds"}
 _UNIT = re.compile(r"_(ms|bytes)(?:_per_\w+)?$")
 

@@ -17,6 +17,8 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
+from crewel.settings.store_location import parse_store_address
+
 
 class Group(BaseModel):
     """One table of crewel.toml; unknown names in it are errors."""
@@ -118,8 +120,7 @@ def _hook_address(given: str) -> str:
 
 
 def _store_address(given: str) -> str:
-    if not (given.startswith("unix:") and urlsplit(given).path):
-        _address(given, "redis", "rediss")
+    parse_store_address(given)
     return given
 
 

@@ -37,7 +37,7 @@ class AdminConnection:
 
     async def require_fit(self) -> None:
         """Raise SettingsError or StoreUnavailable for a store that a server would not trust."""
-        check_server(await self.info())
+        check_server(await self.info(), self.storage)
 
     async def info(self) -> StoreInfo:
         """Return the store's own report."""

@@ -20,7 +20,9 @@ from redis.exceptions import (
 )
 
 from crewel.errors import SettingsError, StoreUnavailable
+from crewel.settings.storage import Storage
 from crewel.storage.keys import FORMAT
+from crewel.storage.locating import ServiceUnknown
 
 _OLDEST: Final = {"valkey": (7, 2), "redis": (7, 0)}
 
@@ -57,6 +59,26 @@ class StoreInfo:
     def run_id(self) -> str:
         """Differs between two runs of a store."""
         return self._rows.get("run_id", "")
+
+    @property
+    def history(self) -> str:
+        """Names the sequence of writes that this server and its replicas share; a promoted replica begins another one."""
+        return self._rows.get("master_replid", "")
+
+    @property
+    def has_changed_role(self) -> bool:
+        """Whether it was a replica before its history began, or has been promoted since."""
+        return bool(self._rows.get("master_replid2", "").strip("0"))
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas are connected."""
+        return int(self._rows.get("connected_slaves", 0))
+
+    @property
+    def requires_replicas(self) -> bool:
+        """Whether it takes no write without a replica that has confirmed lately (`min-replicas-to-write`)."""
+        return "min_slaves_good_slaves" in self._rows
 
     @property
     def is_loading(self) -> bool:
@@ -109,23 +131,28 @@ class StoreInfo:
         return int(self._rows.get("aof_current_size", 0))
 
 
-def check_server(info: StoreInfo) -> None:
-    """Raise SettingsError for a store that is too old or would lose keys, StoreUnavailable for a replica."""
+def check_server(info: StoreInfo, storage: Storage) -> None:
+    """Raise SettingsError for a store that is too old or would lose what `storage` promises, StoreUnavailable for a replica."""
     numbers = tuple(int(part) for part in info.version.split(".")[:2] if part.isdigit())
     if numbers < _OLDEST[info.kind]:
         needed = ".".join(map(str, _OLDEST[info.kind]))
         raise SettingsError(f"the store is {info.kind} {info.version}: {needed} or newer is needed")
     if info.is_replica:
         raise StoreUnavailable("the store is a replica, which takes no writes")
-    if not info.appends:
+    if not info.appends and storage.durability == "file":
         raise SettingsError(
             "the store keeps no append-only file, so that it would forget what was answered:"
-            " set `appendonly yes` in its configuration"
+            " set `appendonly yes` in its configuration, or storage.durability=managed for a service that keeps it otherwise"
         )
     if info.policy != "noeviction":
         raise SettingsError(
             f"the store may evict keys when its memory is full (maxmemory-policy {info.policy}):"
             " set `maxmemory-policy noeviction` in its configuration"
+        )
+    if storage.may_lose_by_fail_over and not info.requires_replicas:
+        raise SettingsError(
+            "the store can fail over and takes writes without a replica, so that one that was cut off would answer what"
+            " nothing else has: set `min-replicas-to-write 1` in the configuration of all its servers"
         )
 
 
@@ -157,6 +184,8 @@ def why_not(error: Exception) -> SettingsError | StoreUnavailable:
         return Loading("the store reads its file")
     if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
         return SettingsError(f"storage.url: the store does not accept the user or the password: {error}")
+    if isinstance(error, ServiceUnknown):
+        return SettingsError(f"storage.url: {error}")
     if isinstance(error, ResponseError):
         return SettingsError(f"storage.url: the store answered: {error}")
     return StoreUnavailable(f"the store cannot be reached: {error or 'no answer in time'}")

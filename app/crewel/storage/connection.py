@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import hiredis
-from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.client import Pipeline
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
@@ -26,6 +26,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.event_loop import has_stalled
+from crewel.storage.keys import Keys
+from crewel.storage.locating import pool_at
 from crewel.storage.scripts import scripts
 
 T = TypeVar("T")
@@ -35,7 +37,7 @@ LIMIT_S = 2.0
 
 _MOST_CONNECTIONS: Final = 16
 _POOL_WAIT_S: Final = 20.0  # that a read waits for one of them
-_REPLICAS_MS: Final = 1000  # that replicas have for a publish
+_REPLICAS_MS: Final = 1000  # that replicas have for what was sent together
 _MOST_TOGETHER: Final = 1000  # commands in one write
 _NOT_YET: Final = object()
 _CLOSED: Final = "the store has closed the connection"
@@ -52,6 +54,8 @@ _NOT_NOW: Final = (
     "ASK",
     "NOAUTH",
 )
+_ELSEWHERE: Final = ("READONLY", "MOVED")
+"""Codes by which a server says that another one is the primary."""
 
 Command = tuple[bytes | str | int, ...]
 Done = Callable[[list[Any]], None]
@@ -60,8 +64,8 @@ Done = Callable[[list[Any]], None]
 # tuples of one only.
 pack: Callable[[Any], bytes] = hiredis.pack_command
 
-_Call = tuple[list[bytes], Sequence[int], Done]
-"""Commands of one caller as they are sent, the places of publishes among them, and the callback for the answers."""
+_Call = tuple[list[bytes], bool, Done]
+"""Commands of one caller as they are sent, whether replicas must have what they do, and the callback for the answers."""
 
 
 def store_error(error: Exception) -> StoreError:
@@ -85,8 +89,9 @@ def client_name(prefix: str) -> str:
 def pool_of(url: str, prefix: str) -> ConnectionPool:
     """Return where connections to the store are made. A caller that finds all of them in use waits for one.
     They retry nothing: a repeated write is a second one."""
-    return BlockingConnectionPool.from_url(
+    return pool_at(
         url,
+        Keys(prefix).base,
         max_connections=_MOST_CONNECTIONS,
         timeout=_POOL_WAIT_S,
         client_name=client_name(prefix),
@@ -224,7 +229,7 @@ class Writer:
     to the one before it."""
 
     def __init__(self, replicas: Callable[[], int], lost: Callable[[str], None]) -> None:
-        """`replicas` says how many must have a publish; `lost` is called with the reason when the connection is gone."""
+        """`replicas` says how many must have a step; `lost` is called with the reason when the connection is gone."""
         self._replicas = replicas
         self._lost = lost
         self._connection: Connection | None = None
@@ -269,14 +274,15 @@ class Writer:
             self._lost(reason)
             self.disconnect(reason)
 
-    def submit(self, commands: Sequence[Command], done: Done, appends: Sequence[int] = ()) -> None:
+    def submit(self, commands: Sequence[Command], done: Done, *, is_copied: bool = False) -> None:
         """Send the commands, and call `done` with the store's answers, one a command: a value, or a StoreError; at once, if
-        the store is away. It must not raise. `appends` are the places of the publishes. TypeError: one cannot be sent."""
+        the store is away. It must not raise. `is_copied`: the answers count only if replicas have what was done. TypeError: a
+        command cannot be sent."""
         if not commands or self._connection is None or self._is_ending:
             done(_unavailable(commands))
             return
         # Packed here, so that one that cannot be is its caller's trouble alone.
-        self._calls.append(([*map(pack, commands)], appends, done))
+        self._calls.append(([*map(pack, commands)], is_copied, done))
         if not self._is_busy:
             self._send_next()
 
@@ -291,16 +297,14 @@ class Writer:
         self._is_busy = True
         calls: list[_Call] = []
         commands: list[bytes] = []
-        appends: list[int] = []
         while self._calls and (not calls or len(commands) + len(self._calls[0][0]) <= _MOST_TOGETHER):
             call = self._calls.popleft()
-            appends += [len(commands) + number for number in call[1]] if commands else call[1]
             commands += call[0]
             calls.append(call)
-        needed = self._replicas() if appends else 0
+        needed = self._replicas() if any(is_copied for _, is_copied, _ in calls) else 0
         if needed:
             commands.append(pack(("WAIT", needed, _REPLICAS_MS)))
-        self._exchange(commands, partial(self._answered, calls, commands, appends, needed))
+        self._exchange(commands, partial(self._answered, calls, commands, needed))
 
     def _exchange(self, commands: Sequence[bytes], done: Done) -> None:
         if self._connection is None:
@@ -308,15 +312,15 @@ class Writer:
         else:
             self._connection.exchange(commands, done)
 
-    def _answered(
-        self, calls: Sequence[_Call], commands: Sequence[bytes], appends: Sequence[int], needed: int, answers: list[Any]
-    ) -> None:
+    def _answered(self, calls: Sequence[_Call], commands: Sequence[bytes], needed: int, answers: list[Any]) -> None:
         if hiredis.ReplyError in map(type, answers):
-            unknown = [number for number, answer in enumerate(answers) if _is_unknown(answer)]
+            unknown = [number for number, answer in enumerate(answers) if _has_code(answer, "NOSCRIPT")]
             if unknown:
-                self._repeat(unknown, commands, answers, partial(self._call_back, calls, appends, needed))
+                if needed:
+                    unknown.append(len(commands) - 1)  # the replicas had nothing of these to wait for
+                self._repeat(unknown, commands, answers, partial(self._call_back, calls, needed))
                 return
-        self._call_back(calls, appends, needed, answers)
+        self._call_back(calls, needed, answers)
 
     def _repeat(self, unknown: Sequence[int], commands: Sequence[bytes], answers: list[Any], done: Done) -> None:
         """Load the scripts again, for the store has forgotten them, and send what it did not know: nothing of that was
@@ -330,15 +334,18 @@ class Writer:
 
         self._exchange([*load, *(commands[number] for number in unknown)], answered)
 
-    def _call_back(self, calls: Sequence[_Call], appends: Sequence[int], needed: int, answers: list[Any]) -> None:
-        if needed:
-            _require_copies(answers, appends, needed)
+    def _call_back(self, calls: Sequence[_Call], needed: int, answers: list[Any]) -> None:
+        copies = answers.pop() if needed else 0
         if hiredis.ReplyError in map(type, answers):
+            elsewhere = next((answer for answer in answers if _has_code(answer, *_ELSEWHERE)), None)
+            if elsewhere is not None:
+                self.give_up(f"it is not the primary: {elsewhere}")
             answers = [store_error(answer) if isinstance(answer, hiredis.ReplyError) else answer for answer in answers]
         start = 0
-        for commands, _, done in calls:
+        for commands, is_copied, done in calls:
             end = start + len(commands)
-            done(answers[start:end])
+            own = answers[start:end]
+            done(_if_copied(own, copies, needed) if needed and is_copied else own)
             start = end
         self._is_busy = False
         if self._calls:
@@ -351,15 +358,16 @@ def _unavailable(commands: Sequence[object]) -> list[Any]:
     return [StoreUnavailable("the store is away") for _ in commands]
 
 
-def _is_unknown(answer: Any) -> bool:
-    return isinstance(answer, hiredis.ReplyError) and str(answer).startswith("NOSCRIPT")
+def _has_code(answer: Any, *codes: str) -> bool:
+    return isinstance(answer, hiredis.ReplyError) and str(answer).startswith(codes)
 
 
-def _require_copies(answers: list[Any], appends: Sequence[int], needed: int) -> None:
-    copies = answers.pop()
+def _if_copied(answers: list[Any], copies: Any, needed: int) -> list[Any]:
+    """What these answers are worth when so many replicas had it in time: what was refused stays refused."""
     if isinstance(copies, int) and copies >= needed:
-        return
+        return answers
     had = copies if isinstance(copies, int) else "an unknown number"
-    for number in appends:
-        if not isinstance(answers[number], Exception):
-            answers[number] = StoreUncertain(f"{had} of {needed} replicas have it in time")
+    return [
+        answer if isinstance(answer, Exception) else StoreUncertain(f"{had} of {needed} replicas have it in time")
+        for answer in answers
+    ]

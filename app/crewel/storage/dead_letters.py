@@ -239,7 +239,7 @@ def redrive(
     keys = (k.node(token), k.last, k.log, k.dead, k.facts, once)
     where = (_TO_DESTINATION if letter.to else _TO_CHANNEL) if to_channel else _TO_RECEIVER
     arguments = (k.base, letter.dead_id, facts_max, _REMEMBERED_MS, where, max_entries, max_bytes, letter.to)
-    return Step("redrive", keys, arguments, _redriven, appends=where == _TO_CHANNEL)
+    return Step("redrive", keys, arguments, _redriven)
 
 
 def _redriven(answer: Any) -> Redriven:

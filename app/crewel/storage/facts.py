@@ -186,6 +186,22 @@ FACTS: Final[tuple[FactType, ...]] = (
         "when the end of a session is complete, after the ends of its messages",
         {"session": Field(_TEXT, "Its name.")},
     ),
+    FactType(
+        "lost",
+        "when a server finds that the store no longer has messages that it had answered, as after a fail-over",
+        {
+            "node": Field(_TEXT, "The `node.name` of the server."),
+            "from": Field(_ID, "Newest log id that the store has kept."),
+            "until": Field(_ID, "Newest log id that the server had seen. All new messages have later ones."),
+            "messages": Field(_ID, "How many messages it had been answered that are missing."),
+            "fact": Field(
+                _TEXT, "Id of the newest fact that the store has kept. Later ones no longer hold, up to `met`."
+            ),
+            "met": Field(_ID, "Milliseconds since 1970 of the store's clock when a server first found it so."),
+            "first": Field(_IDS, "Their log ids: the first of each range without a gap, for at most 1,000 ranges."),
+            "last": Field(_IDS, "The last of each range."),
+        },
+    ),
 )
 """Every type of fact."""
 

@@ -36,6 +36,7 @@ class Keys:
         "letter_texts",
         "letter_uses",
         "log",
+        "losses",
         "names",
         "nodes",
         "positions",
@@ -71,6 +72,7 @@ class Keys:
         self.positions = self.base + "pipeline:positions"
         self.ledger = self.base + "pipeline:ledger"
         self.alerts = self.base + "alerts"
+        self.losses = self.base + "losses"
 
     def node(self, token: str) -> str:
         """One run of a server."""
@@ -131,6 +133,10 @@ class Keys:
     def dead_letter_values(self, kind: str) -> str:
         """The values of one kind of which there are letters."""
         return f"{self.base}dead:{kind}s"
+
+    def met(self, generation: str) -> str:
+        """What a run or a promotion of the store had at first."""
+        return f"{self.base}met:{generation}"
 
     def once(self, scope: str) -> str:
         """The id of a publish with a `key`."""
@@ -203,7 +209,7 @@ KEYS: tuple[Key, ...] = (
         "string",
         "log id",
         _EVER,
-        "publish, send, redrive, unsubscribe",
+        "publish, send, redrive, unsubscribe, lose",
         "all",
         "The newest log id, even if the log has been trimmed.",
     ),
@@ -281,7 +287,7 @@ KEYS: tuple[Key, ...] = (
         " `added` total bytes added to the history; `erased` 1 and nothing else: it was soft-erased, and messages"
         " of it may still be queued",
         "until the topic is erased and none of its messages is queued",
-        "publish, configure, expire, erase, forget",
+        "publish, configure, expire, erase, forget, lose",
         "history; each start",
         "A topic that has settings or a history. Its epoch changes whenever something that a client has seen may be"
         " gone.",
@@ -410,7 +416,7 @@ KEYS: tuple[Key, ...] = (
         "`t` type; `d` JSON; the types are in [facts](reference/facts.md)",
         "about the newest `storage.facts_max_entries`, and about `storage.facts_max_bytes` at most",
         "publish, send, lease, requeue, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive, discard,"
-        " discard_waiting, end, trim_facts",
+        " discard_waiting, end, lose, trim_facts",
         "the pipeline",
         "What happened to each message, for the audit.",
     ),
@@ -450,5 +456,24 @@ KEYS: tuple[Key, ...] = (
         "the pipeline",
         "operators",
         "Receivers that have been on hold for too long.",
+    ),
+    Key(
+        "met:<generation>",
+        "hash",
+        "`from` the newest log id that it had; `facts` the id of its newest fact; `ms` when it was met, milliseconds since"
+        " 1970; token of a server that had seen more: number of messages that it misses",
+        "a day",
+        "meet, lose",
+        "each server, whenever it connects",
+        "A run of the store, or a replica that was promoted, as the first server found it.",
+    ),
+    Key(
+        "losses",
+        "hash",
+        "`times`; `messages` that were answered and are missing, in all; `newest` the last fact `lost`",
+        _EVER,
+        "lose",
+        "`crewel doctor`",
+        "What the store is known to have lost, by a crash, a fail-over or a restore.",
     ),
 )

@@ -100,7 +100,7 @@ def append(
             arguments += (kind + 2, len(further), each.channel, each.body, *further, *_asked(each))
         else:
             arguments += (kind, len(further), each.channel, each.body, *further)
-    return Step("publish", tuple(keys), tuple(arguments), _appended, appends=True)
+    return Step("publish", tuple(keys), tuple(arguments), _appended)
 
 
 def _asked(submission: Submission) -> tuple[str | int, ...]:

@@ -46,8 +46,6 @@ class Step(NamedTuple, Generic[T]):
     arguments: tuple[bytes | str | int, ...]
     parse: Callable[[Any], T]
     """Turns the store's answer into the step's result, unless it is a refusal."""
-    appends: bool = False
-    """Whether it puts publishes into the log, which `storage.replicas` copies are waited for."""
 
     def result(self, answer: Any) -> T:
         """Return what the store's answer says. Raises the StoreError of a refusal, such as Fenced or Behind."""

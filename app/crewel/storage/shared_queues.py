@@ -149,7 +149,7 @@ def send(
     arguments += (message.sender, message.qos, message.priority, message.expires)
     for each in deliveries:
         arguments += each
-    return Step("send", keys, tuple(arguments), _sent, appends=True)
+    return Step("send", keys, tuple(arguments), _sent)
 
 
 def _sent(answer: Any) -> Sent:

@@ -16,12 +16,14 @@ from typing import Any
 from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisError
 
+from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
 from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, why_full, why_not
 from crewel.storage.connection import Command, Done, Reader, Writer, pool_of
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
+from crewel.storage.losses import Met, meet
 from crewel.storage.scripts import Step, scripts
 from crewel.storage.store_files import moment
 from crewel.supervision import Supervisor
@@ -59,6 +61,9 @@ class Store:
         self._writer = Writer(lambda: self._storage.replicas, self._lose)
         self._pool: ConnectionPool | None = None
         self._last_client: tuple[str, int] | None = None
+        self._history = ""  # of the store's writes: what it and its replicas have in common
+        self.met = Met(LogId(0), "0-0", 0)
+        """What the store had when a server first met this run of it, or this promotion."""
         self._watchers: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._is_ending = False
@@ -112,18 +117,11 @@ class Store:
     def submit(self, steps: Sequence[Step[Any]], done: Done) -> None:
         """The same without a coroutine: `done` is called with the results, before this returns if the store is away. It must
         not raise."""
-        known = scripts()
-        commands: list[Command] = []
-        appends = []
-        for number, step in enumerate(steps):
-            commands.append((b"EVALSHA", known[step.script].sha, len(step.keys), *step.keys, *step.arguments))
-            if step.appends:
-                appends.append(number)
 
         def answered(answers: list[Any]) -> None:
             done([*map(self._parsed, steps, answers)])
 
-        self._writer.submit(commands, answered, appends)
+        self._writer.submit([*map(_command, steps)], answered, is_copied=True)
 
     def _parsed(self, step: Step[Any], answer: Any) -> Any:
         if isinstance(answer, StoreError):
@@ -144,9 +142,9 @@ class Store:
         self._watchers.append((came, went))
 
     @property
-    def incarnation(self) -> str:
-        """Differs between two runs of the store, and between two stores."""
-        return self._last_client[0] if self._last_client is not None else ""
+    def generation(self) -> str:
+        """Differs between two runs of the store, between two stores, and after a replica was promoted."""
+        return f"{self._last_client[0]}:{self._history}" if self._last_client is not None else ""
 
     @property
     def keeps_everything(self) -> bool:
@@ -215,8 +213,9 @@ class Store:
         info = StoreInfo(said)
         if info.is_loading:
             raise Loading("the store reads its file")
-        check_server(info)
+        check_server(info, self._storage)
         await self._forget_last_client(info, client)
+        self._history = info.history
         await self._ask(*[("SCRIPT", "LOAD", script.text) for script in scripts().values()])
         if found is None:
             last = await self._ask(("EXISTS", self.keys.last, self.keys.nodes))
@@ -225,8 +224,14 @@ class Store:
         elif (version := check_format(found, is_empty=False)) != int(found):
             log.info("the store was of an older version of Crewel, and is of this one from now on")
             await self._ask(("SET", self.keys.format, version))
+        await self._meet()
         await self._compare_with_marker()
         await self._note_space(info)
+
+    async def _meet(self) -> None:
+        step = meet(self.keys, self.generation)
+        (answer,) = await self._ask(_command(step))
+        self.met = step.result(answer)
 
     async def _compare_with_marker(self) -> None:
         """Say what a store of our own does not have any more that was seen in it before, and note what it has."""
@@ -291,11 +296,25 @@ class Store:
 
     async def _check_health(self) -> None:
         """See whether the store answers, and how much space it has left."""
-        answer, newest = await self._writer.ask([("INFO", "memory", "persistence"), ("GET", self.keys.last)])
+        sections = ("INFO", "memory", "persistence", "replication")
+        answer, newest = await self._writer.ask([sections, ("GET", self.keys.last)])
         if not isinstance(answer, StoreError):
-            await self._note_space(StoreInfo(answer))
+            info = StoreInfo(answer)
+            if self._has_changed(info):
+                self._writer.give_up("another store is in its place")
+                return
+            await self._note_space(info)
         if self._embedded is not None and not isinstance(newest, StoreError):
             await self._note_contents(int(newest or 0))
+
+    def _has_changed(self, info: StoreInfo) -> bool:
+        """Whether the process at the other end does not have the writes any more that it had: it follows another, or did. One
+        whose last replica has been gone for long begins a history without that."""
+        if info.is_replica:
+            return True
+        if info.history != self._history and not info.has_changed_role:
+            self._history = info.history
+        return info.history != self._history
 
     async def _note_space(self, info: StoreInfo) -> None:
         if self._embedded is None:
@@ -342,3 +361,7 @@ class Store:
         # Not from here: what they raise must not end the writer or the watcher.
         for callback in callbacks:
             asyncio.get_running_loop().call_soon(callback)
+
+
+def _command(step: Step[Any]) -> Command:
+    return (b"EVALSHA", scripts()[step.script].sha, len(step.keys), *step.keys, *step.arguments)

@@ -25,6 +25,7 @@ from crewel.settings import Settings
 from crewel.storage.connection import Done
 from crewel.storage.keys import Keys
 from crewel.storage.log import Appended
+from crewel.storage.losses import AnsweredIds
 from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
@@ -72,6 +73,8 @@ class StoreAccess:
         self.low = LogId(0)
         """Nothing at or below this is needed by this node, by its last commit."""
         self.writing: WriteQueue[PendingPublish] = WriteQueue(self.store, loop)
+        self.answered = AnsweredIds()
+        """What this server was answered as stored, to be missed if the store loses it."""
         self.facts_max = settings.storage.facts_max_entries
         self.is_superseded = False
         """Whether another server has taken the store over: this one serves nothing any more."""

@@ -48,9 +48,10 @@ from crewel.delivery.records import (
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
 from crewel.event_loop import in_turns
-from crewel.storage import leases
+from crewel.storage import leases, losses
 from crewel.storage import log as stored_log
 from crewel.storage import sessions as stored_sessions
+from crewel.storage.losses import Loss
 from crewel.storage.sessions import LoggedIn
 from crewel.storage.shared_queues import queues as stored_queues
 from crewel.storage.store import Store
@@ -95,7 +96,7 @@ class Durability:
     """For the commit of all that has happened before."""
     _is_recovering: bool = field(default=False, init=False)
     _epoch: int = field(default=0, init=False)  # which start of a server on this store this is
-    _incarnation: str = field(default="", init=False)  # the run of the store that the sessions were read from
+    _generation: str = field(default="", init=False)  # of the store that the sessions were read from
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
 
     def __post_init__(self) -> None:
@@ -144,7 +145,7 @@ class Durability:
 
     async def _load(self) -> None:
         self._access.token = secrets.token_hex(8)
-        self._incarnation = self._access.store.incarnation
+        self._generation = self._access.store.generation
         last = await self.lease.claim()
         self._clock.continue_from(last)
         self._epoch = await leases.epoch(self._access.store, self._access.token)
@@ -195,13 +196,15 @@ class Durability:
     async def _reload(self, error: Fenced | None = None) -> None:
         """The store is not where it was answered to be, or another node has this one's sessions: forget what memory says, and
         begin with what the store has."""
-        log.error("%s: all sessions are read again", _LOST if error is None else _TAKEN_FOR_DEAD)
+        if error is not None:
+            log.error("%s: all sessions are read again", _TAKEN_FOR_DEAD)
         self._access.is_reloading = True
         self._ids.stored.forget()
         self._ids.addressed.forget()
         try:
             while not self._closing.is_set():
                 try:
+                    await self._note_loss()
                     await self._load()
                 except StoreTaken:
                     self._give_way()
@@ -210,10 +213,31 @@ class Durability:
                     log.warning("the store cannot be read yet: %s", error)
                     await asyncio.sleep(_RELOAD_PAUSE)
                 else:
-                    self._access.writing.probe()  # for what was appended while the old node was still there
-                    return
+                    if self._access.store.generation == self._generation:  # and has not changed again meanwhile
+                        self._access.writing.probe()  # for what was appended while the old node was still there
+                        return
         finally:
             self._access.is_reloading = False
+
+    async def _note_loss(self) -> None:
+        """Say what the store does not have any more, and record it there; once for each time that it has changed."""
+        access, store, answered = self._access, self._access.store, self._access.answered
+        met, generation = store.met, store.generation
+        if generation == self._generation:  # something was deleted
+            answered.turn(access.node.cursor)
+            generation = f"{generation}:{access.token}"
+            met = await access.writing.ask(losses.meet(store.keys, generation))
+        if answered.seen <= met.last:
+            log.warning("the store is another one, or has restarted: all sessions are read again")
+            answered.forget()
+            return
+        loss = Loss(self._runtime.settings.node.name, met, answered.seen, answered.missing(met.last))
+        step = losses.note(store.keys, access.token, generation, loss, access.facts_max)
+        if await access.writing.ask(step):
+            self._runtime.metrics.store_losses += 1
+            self._runtime.metrics.lost_messages += loss.count
+            log.error("the store has lost what it had answered: %s; all sessions are read again", loss)
+        answered.forget()
 
     def _set_aside(self) -> dict[SessionName, set[str]]:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
@@ -416,10 +440,11 @@ class Durability:
             self._runtime.metrics.ended[each.reason] += len(each.ids)
 
     def _store_is_back(self) -> None:
-        if self._access.store.incarnation == self._incarnation or self._access.store.keeps_everything:
+        if self._access.store.generation == self._generation or self._access.store.keeps_everything:
             self._access.writing.probe()
         else:
-            self._suspect(Behind("the store has restarted"))
+            self._access.answered.turn(self._access.node.cursor)
+            self._suspect(Behind("the store has restarted, or another one is in its place"))
 
     def _suspect(self, error: StoreError) -> None:
         self._runtime.spawn(self._lost(error))

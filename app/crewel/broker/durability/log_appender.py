@@ -219,8 +219,11 @@ class LogAppender:
                 if not isinstance(answer, StoreUncertain):
                     self._topics.refused(outgoing.channel.name)
                 outgoing.resolve(answer)
+            if isinstance(answer, StoreUncertain) and self._access.store.is_up:
+                self._access.writing.probe_later()  # it may be in the log, less some copies
             self._access.suspect(answer)
             return None
+        self._access.answered.note(answer.prev, answer.ids)
         if answer.prev > self._access.node.cursor:
             return self._apply_pending(group, answer)
         if answer.prev < self._access.node.cursor:

@@ -248,6 +248,7 @@ class Destinations:
     def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
         """The message is where it belongs: let those have it who are there."""
         access = self._access
+        access.answered.note(sent.prev, [sent.id])
         if sent.prev == access.node.cursor:
             access.node.skip(sent.id)
         else:

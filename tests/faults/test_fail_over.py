@@ -1,0 +1,145 @@
+"""A replica takes the place of the primary under load: what was answered is there, or its loss is noticed and named."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+import orjson
+import pytest
+
+from tests.conftest import StartServer
+from tests.faults.conftest import IS_FULL, Tell
+from tests.faults.health import Health
+from tests.faults.load import Load
+from tests.faults.test_store_killed import only_resource
+from tests.server_process import Server
+from tests.store_group import WatchedStore
+
+SETS = ("bayeux.timeout_ms=1000",)
+RUNS = 10 if IS_FULL else 1
+GOES_ON_S = 40.0
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[WatchedStore]:
+    """A primary with two replicas and three sentinels."""
+    store = WatchedStore(tmp_path, appendfsync="everysec")
+    yield store
+    store.close()
+
+
+def figure(page: str, name: str) -> int:
+    """Return a figure of the page of metrics."""
+    found = re.search(rf"^{name} (\d+)", page, re.MULTILINE)
+    assert found is not None, page
+    return int(found[1])
+
+
+async def metrics(server: Server) -> str:
+    """Return the page of metrics."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    page = (await reader.read()).decode()
+    writer.close()
+    return page
+
+
+@pytest.mark.parametrize("seed", range(1, RUNS + 1))
+async def test_what_was_answered_survives_fail_overs(
+    seed: int, watched: WatchedStore, start_server: StartServer, load: Load, tell: Tell
+) -> None:
+    """One by the death of the primary, one that an operator asks for. All replicas must have what is answered: the one that is
+    promoted has it, too."""
+    rng = random.Random(seed)
+    server = await asyncio.to_thread(start_server, *SETS, f"storage.url={watched.url}", "storage.replicas=2")
+    assert server.port is not None
+    load.log = lambda: server.stderr
+    await load.begin(server.port)
+    async with Health(server) as health:
+        await load.answers(20, 15)
+        await asyncio.sleep(rng.uniform(0, 0.5))
+        killed, before = monotonic(), watched.primary
+        before.kill()
+        await health.becomes(503, killed, 5)
+        await asyncio.to_thread(watched.promoted_after, before)
+        await asyncio.to_thread(before.start)
+        await load.answers(20, GOES_ON_S)
+        slowest = monotonic() - killed
+        asked = monotonic()
+        await asyncio.to_thread(watched.fail_over)
+        await load.answers(20, GOES_ON_S)
+        slowest = max(slowest, monotonic() - asked)
+        await health.is_well(GOES_ON_S)
+    await load.settle(40)
+    only_resource(load)
+    assert figure(await metrics(server), "crewel_lost_messages_total") == 0
+    tell(
+        f"seed {seed}: the primary killed, then a fail-over by an operator, 2 of 2 replicas awaited;"
+        f" {load.ledger.answered_count} publishes answered, {load.ledger.refusals.total()} refused,"
+        f" {load.ledger.duplicates} duplicates; publishing again after {slowest:.1f} s at most"
+    )
+
+
+@pytest.mark.parametrize("seed", range(1, RUNS + 1))
+async def test_all_that_a_promoted_replica_lacks_is_named(
+    seed: int, watched: WatchedStore, start_server: StartServer, load: Load, tell: Tell
+) -> None:
+    """One replica is behind, the other one has all that is answered, and dies together with the primary."""
+    rng = random.Random(100 + seed)
+    server = await asyncio.to_thread(start_server, *SETS, f"storage.url={watched.url}", "storage.replicas=1")
+    assert server.port is not None
+    load.log = lambda: server.stderr
+    await load.begin(server.port)
+    primary = watched.primary
+    behind, other = watched.replicas
+    with other.client() as client:
+        client.config_set("replica-priority", 0)  # the sentinels do not promote it
+    await load.answers(20, 15)
+    behind.stop()
+    cut = monotonic()
+    with primary.client() as client:
+        client.client_kill_filter(_type="replica")  # the one that is stopped does not come back
+    await load.answers(20 + rng.randint(0, 20), 15)
+    primary.kill()
+    other.kill()
+    load.ledger.excuse(cut - 0.5)
+    behind.go_on()
+    await asyncio.to_thread(watched.promoted_after, primary)
+    await asyncio.to_thread(other.start)
+    back = monotonic()
+    await load.answers(20, GOES_ON_S)
+    took = monotonic() - back
+    await load.settle(40)
+    only_resource(load)
+    with behind.client() as client:
+        facts = [orjson.loads(fact[b"d"]) for _, fact in client.xrange(f"{base(server)}facts") if fact[b"t"] == b"lost"]
+    (fact,) = facts
+    named = {
+        log_id for first, last in zip(fact["first"], fact["last"], strict=True) for log_id in range(first, last + 1)
+    }
+    lost = {
+        int(each.id)
+        for each in load.ledger.published.values()
+        if each.id is not None and fact["from"] < int(each.id) <= fact["until"]
+    }
+    assert lost
+    assert lost <= named, "a loss that nobody was told of"
+    assert fact["messages"] == len(named)
+    assert figure(await metrics(server), "crewel_lost_messages_total") == len(named)
+    assert "the store has lost what it had answered" in server.stderr
+    tell(
+        f"seed {seed}: a replica promoted that lacked the end; {len(lost)} answered publishes were lost, all named in the fact,"
+        f" which names {len(named)}; {load.ledger.answered_count} answered, {load.ledger.duplicates} duplicates;"
+        f" publishing again {took:.1f} s after the new primary had a replica"
+    )
+
+
+def base(server: Server) -> str:
+    """Return what the keys of a server begin with."""
+    prefix = next(text.partition("=")[2] for text in server.store_sets if text.startswith("storage.prefix="))
+    return f"{prefix}{{crewel}}:"

@@ -1,0 +1,196 @@
+"""Stores of several processes on loopback: a primary with replicas and the sentinels that watch them, and a cluster."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any, Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests.store_process import LIMIT_S, StoreProcess, until
+
+SERVICE: Final = "crewel-store"
+DOWN_AFTER_MS: Final = 1000
+"""Milliseconds after which the sentinels hold a server that does not answer for dead."""
+_QUORUM: Final = 2
+_SLOTS: Final = 16384
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nothing listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def client_at(port: int) -> redis.Redis:
+    """Return a client of the process that listens there."""
+    return redis.Redis(port=port, retry=Retry(NoBackoff(), 0), socket_timeout=LIMIT_S, decode_responses=True)
+
+
+def info(process: StoreProcess) -> dict[str, Any]:
+    """Return what a server says of its replication."""
+    with process.client() as client:
+        return dict(client.info("replication"))
+
+
+class Sentinel(StoreProcess):
+    """One sentinel of the service."""
+
+    def __init__(self, directory: Path, port: int, primary: int) -> None:
+        """`port` is its own, `primary` that of the server that it watches at first."""
+        self.port = port
+        self._file = directory / "sentinel.conf"
+        self._file.write_text(
+            f"sentinel monitor {SERVICE} 127.0.0.1 {primary} {_QUORUM}\n"
+            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
+            f"sentinel failover-timeout {SERVICE} 6000\n"
+        )
+        super().__init__(directory, port=str(port))
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self.launch([str(self._file), "--sentinel", "--port", str(self.port), "--dir", str(self.directory)])
+
+    def client(self) -> redis.Redis:
+        """Return a client for the commands of a sentinel."""
+        return client_at(self.port)
+
+    def primary(self) -> int:
+        """Return the port of the server that it takes for the primary."""
+        with self.client() as client:
+            state: Any = client.sentinel_master(SERVICE)
+        return int(state["port"])
+
+
+class WatchedStore:
+    """A primary with two replicas, and three sentinels. Made, it is ready."""
+
+    def __init__(self, directory: Path, **options: str) -> None:
+        """`options` are those of each server, with _ for -."""
+        first, *ports = free_ports(6)
+        common = {"min_replicas_to_write": "1", "min_replicas_max_lag": "2", "repl_timeout": "5"}
+        given = common | {"repl_ping_replica_period": "1"} | options
+        self.servers: dict[int, StoreProcess] = {}
+        for port in (first, *ports[:2]):
+            place = directory / f"server{port}"
+            place.mkdir()
+            follows = {} if port == first else {"replicaof": f"127.0.0.1 {first}"}
+            self.servers[port] = StoreProcess(place, port=str(port), **given, **follows)
+        until(lambda: self._good_replicas(first) == 2)
+        self.sentinels = []
+        for port in ports[2:]:
+            place = directory / f"sentinel{port}"
+            place.mkdir()
+            self.sentinels.append(Sentinel(place, port, first))
+        until(lambda: all(self._knows_all(each) for each in self.sentinels))
+
+    @property
+    def url(self) -> str:
+        """The address for `storage.url`."""
+        hosts = ",".join(f"127.0.0.1:{each.port}" for each in self.sentinels)
+        return f"redis+sentinel://{hosts}/{SERVICE}"
+
+    @property
+    def primary(self) -> StoreProcess:
+        """The server that most sentinels take for the primary."""
+        ports = [each.primary() for each in self.sentinels]
+        return self.servers[max(ports, key=ports.count)]
+
+    @property
+    def replicas(self) -> list[StoreProcess]:
+        """The others."""
+        primary = self.primary
+        return [each for each in self.servers.values() if each is not primary]
+
+    def fail_over(self) -> StoreProcess:
+        """Let the sentinels promote a replica, as an operator does, and return it when it is the primary."""
+        before = self.primary
+        with self.sentinels[0].client() as client:
+            client.execute_command("SENTINEL", "FAILOVER", SERVICE)
+        return self.promoted_after(before)
+
+    def promoted_after(self, before: StoreProcess) -> StoreProcess:
+        """Wait until all sentinels take another server for the primary, and return that."""
+        until(lambda: len({each.primary() for each in self.sentinels}) == 1 and self.primary is not before)
+        after = self.primary
+        until(lambda: info(after)["role"] == "master")
+        return after
+
+    def close(self) -> None:
+        """End all of them."""
+        for each in (*self.sentinels, *self.servers.values()):
+            each.close()
+
+    def _good_replicas(self, port: int) -> int:
+        return int(info(self.servers[port]).get("min_slaves_good_slaves", info(self.servers[port])["connected_slaves"]))
+
+    def _knows_all(self, sentinel: Sentinel) -> bool:
+        with sentinel.client() as client:
+            state: Any = client.sentinel_master(SERVICE)
+        return bool(state["num-other-sentinels"] == 2 and state["num-slaves"] == 2)
+
+
+class ClusterStore:
+    """A cluster of three primaries, one of which has a replica: that of `key`. Made, it is ready."""
+
+    def __init__(self, directory: Path, key: str, **options: str) -> None:
+        """`key` is any key of the store that is to be in the part that has a replica."""
+        ports = free_ports(4)
+        self.servers: dict[int, StoreProcess] = {}
+        self._buses = dict(zip(ports, free_ports(4), strict=True))
+        common = {"cluster_enabled": "yes", "cluster_node_timeout": "1000", "cluster_require_full_coverage": "no"}
+        common |= {"min_replicas_max_lag": "2", "repl_ping_replica_period": "1", "cluster_config_file": "nodes.conf"}
+        for port, bus in self._buses.items():
+            place = directory / f"node{port}"
+            place.mkdir()
+            self.servers[port] = StoreProcess(place, port=str(port), cluster_port=str(bus), **(common | options))
+        *self._primaries, replica = ports
+        for number, port in enumerate(self._primaries):
+            first, beyond = number * _SLOTS // 3, (number + 1) * _SLOTS // 3
+            self._ask(port, "CLUSTER", "ADDSLOTSRANGE", first, beyond - 1)
+            self._ask(port, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for port in ports[1:]:
+            self._ask(port, "CLUSTER", "MEET", "127.0.0.1", ports[0], self._buses[ports[0]])
+        until(lambda: all(self._sees_all(port) for port in ports))
+        with client_at(ports[0]) as client:
+            slot = int(client.execute_command("CLUSTER", "KEYSLOT", key))
+        self.first = self._primaries[min(slot * 3 // _SLOTS, 2)]
+        self._ask(replica, "CLUSTER", "REPLICATE", self._ask(self.first, "CLUSTER", "MYID"))
+        self.replica = replica
+        until(lambda: info(self.servers[replica]).get("master_link_status") == "up")
+        self._ask(self.first, "CONFIG", "SET", "min-replicas-to-write", 1)
+        self._ask(replica, "CONFIG", "SET", "min-replicas-to-write", 1)
+        until(lambda: int(info(self.servers[self.first])["min_slaves_good_slaves"]) == 1)
+
+    @property
+    def url(self) -> str:
+        """The address for `storage.url`."""
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in self._primaries)
+
+    def fail_over(self) -> None:
+        """Let the replica take over from its primary, which knows of it and loses nothing."""
+        self._ask(self.replica, "CLUSTER", "FAILOVER")
+        until(lambda: info(self.servers[self.replica])["role"] == "master")
+        self.first, self.replica = self.replica, self.first
+        until(lambda: int(info(self.servers[self.first])["min_slaves_good_slaves"]) == 1)
+
+    def close(self) -> None:
+        """End all of them."""
+        for each in self.servers.values():
+            each.close()
+
+    def _ask(self, port: int, *words: str | int) -> Any:
+        with client_at(port) as client:
+            return client.execute_command(*words)
+
+    def _sees_all(self, port: int) -> bool:
+        with client_at(port) as client:
+            known = client.execute_command("CLUSTER", "INFO")
+        said = known if isinstance(known, dict) else dict(line.split(":") for line in known.split())
+        return bool(said["cluster_state"] == "ok" and int(said["cluster_known_nodes"]) == len(self.servers))
