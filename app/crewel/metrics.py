@@ -84,6 +84,7 @@ DECLARED = (
         "counter",
         "How often the store was found without messages that it had answered, as after a fail-over.",
     ),
+    Declared("crewel_lost_sessions_total", "counter", "Sessions that the store has lost, or subscriptions of them."),
     Declared(
         "crewel_lost_messages_total", "counter", "Messages of this server that the store had answered and has lost."
     ),
@@ -159,6 +160,7 @@ class Metrics(Collector):
         self.stored_publishes = 0
         self.store_losses = 0
         self.lost_messages = 0
+        self.lost_sessions = 0
         self.publishes_delayed = 0
         self.letters: Counter[str] = Counter()
         self.letters_redriven: Counter[str] = Counter()

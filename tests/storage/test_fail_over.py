@@ -31,21 +31,29 @@ def _scripts_of_the_tests() -> Iterator[None]:
 
 @pytest.fixture
 async def watched(tmp_path: Path) -> AsyncIterator[WatchedStore]:
-    """A primary with two replicas and three sentinels."""
+    """A primary with two replicas and three sentinels, to be killed."""
     store = await asyncio.to_thread(WatchedStore, tmp_path)
     yield store
     await asyncio.to_thread(store.close)
+
+
+@pytest.fixture(scope="module")
+def steady(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedStore]:
+    """The same for tests that leave it as it is."""
+    store = WatchedStore(tmp_path_factory.mktemp("steady"))
+    yield store
+    store.close()
 
 
 async def writes(store: Store) -> list[Any]:
     return await store.run([count(store.keys.names)])
 
 
-async def test_the_sentinels_are_asked_for_the_primary(watched: WatchedStore, open_store: OpenStore) -> None:
-    store = await open_store(f"storage.url={watched.url}", "storage.replicas=2")
+async def test_the_sentinels_are_asked_for_the_primary(steady: WatchedStore, open_store: OpenStore) -> None:
+    store = await open_store(f"storage.url={steady.url}", "storage.replicas=2")
     assert await writes(store) == [1]
     assert await store.reader.get(store.keys.names) == b"1"
-    for server in watched.servers.values():
+    for server in steady.servers.values():
         with server.client() as client:
             assert client.get(store.keys.names) == b"1"
 
@@ -102,19 +110,21 @@ async def test_a_primary_without_replicas_is_not_believed(watched: WatchedStore,
         replica.go_on()
 
 
-async def test_a_service_that_no_sentinel_knows_is_told_at_once(watched: WatchedStore, open_store: OpenStore) -> None:
-    url = watched.url.replace(SERVICE, "other")
+async def test_a_service_that_no_sentinel_knows_is_told_at_once(steady: WatchedStore, open_store: OpenStore) -> None:
+    url = steady.url.replace(SERVICE, "other")
     with pytest.raises(SettingsError, match="no service 'other'"):
         await open_store(f"storage.url={url}", "storage.replicas=1")
 
 
-async def test_a_store_that_can_fail_over_must_demand_replicas(watched: WatchedStore, open_store: OpenStore) -> None:
-    for server in watched.servers.values():
-        with server.client() as client:
-            client.config_set("min-replicas-to-write", 0)
-    with pytest.raises(SettingsError, match="min-replicas-to-write 1"):
-        await open_store(f"storage.url={watched.url}", "storage.replicas=1")
-    assert (await open_store(f"storage.url={watched.url}", "storage.durability=managed")).is_up
+async def test_a_store_that_can_fail_over_must_demand_replicas(steady: WatchedStore, open_store: OpenStore) -> None:
+    with steady.primary.client() as client:
+        client.config_set("min-replicas-to-write", 0)
+        try:
+            with pytest.raises(SettingsError, match="min-replicas-to-write 1"):
+                await open_store(f"storage.url={steady.url}", "storage.replicas=1")
+            assert (await open_store(f"storage.url={steady.url}", "storage.durability=managed")).is_up
+        finally:
+            client.config_set("min-replicas-to-write", 1)
 
 
 def test_copies_are_demanded_where_a_replica_may_take_over() -> None:

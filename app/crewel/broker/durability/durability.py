@@ -232,11 +232,10 @@ class Durability:
             answered.forget()
             return
         loss = Loss(self._runtime.settings.node.name, met, answered.seen, answered.missing(met.last))
-        step = losses.note(store.keys, access.token, generation, loss, access.facts_max)
-        if await access.writing.ask(step):
-            self._runtime.metrics.store_losses += 1
-            self._runtime.metrics.lost_messages += loss.count
-            log.error("the store has lost what it had answered: %s; all sessions are read again", loss)
+        await access.writing.ask(losses.note(store.keys, access.token, generation, loss, access.facts_max))
+        self._runtime.metrics.store_losses += 1
+        self._runtime.metrics.lost_messages += loss.count
+        log.error("the store has lost what it had answered: %s; all sessions are read again", loss)
         answered.forget()
 
     def _set_aside(self) -> dict[SessionName, set[str]]:
@@ -254,10 +253,15 @@ class Durability:
     def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
         """A session whose subscriptions the store has not as its client knows it: it has to handshake again, or it would
         wait for messages that never come."""
+        gone = before.keys() - self._access.node.sessions.keys()
+        if gone:
+            log.error("the store has lost %d sessions: their clients have to handshake again", len(gone))
+            self._runtime.metrics.lost_sessions += len(gone)
         for name, patterns in before.items():
             durable = self._access.node.sessions.get(name)
             if durable is not None and durable.holder is not None and set(durable.since) != patterns:
                 log.warning("the store has other subscriptions of a session than its client knows of: the session ends")
+                self._runtime.metrics.lost_sessions += 1
                 self.end_session(durable.holder, Event.SILENCE)
 
     def _forget(self, durable: DurableSession) -> None:
