@@ -63,7 +63,7 @@ _MOST_SHARED: Final = 200_000
 """Ids, and what is known of messages, that are remembered to be shared by the sessions that are adopted."""
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _RELOAD_PAUSE: Final = 0.5
-_LOST: Final = "the store has lost what it had answered"
+_ANOTHER: Final = "the store is another one, or has restarted"
 _TAKEN_FOR_DEAD: Final = "another node has taken this one for dead"
 
 
@@ -97,6 +97,7 @@ class Durability:
     _is_recovering: bool = field(default=False, init=False)
     _epoch: int = field(default=0, init=False)  # which start of a server on this store this is
     _generation: str = field(default="", init=False)  # of the store that the sessions were read from
+    _has_changed: bool = field(default=False, init=False)  # the store, since the sessions were read before
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
 
     def __post_init__(self) -> None:
@@ -196,21 +197,19 @@ class Durability:
     async def _reload(self, error: Fenced | None = None) -> None:
         """The store is not where it was answered to be, or another node has this one's sessions: forget what memory says, and
         begin with what the store has."""
-        if error is not None:
-            log.error("%s: all sessions are read again", _TAKEN_FOR_DEAD)
         self._access.is_reloading = True
         self._ids.stored.forget()
         self._ids.addressed.forget()
         try:
             while not self._closing.is_set():
                 try:
-                    await self._note_loss()
+                    await self._note_loss(is_fenced=error is not None)
                     await self._load()
                 except StoreTaken:
                     self._give_way()
                     return
-                except StoreError as error:
-                    log.warning("the store cannot be read yet: %s", error)
+                except StoreError as again:
+                    log.warning("the store cannot be read yet: %s", again)
                     await asyncio.sleep(_RELOAD_PAUSE)
                 else:
                     if self._access.store.generation == self._generation:  # and has not changed again meanwhile
@@ -219,20 +218,23 @@ class Durability:
         finally:
             self._access.is_reloading = False
 
-    async def _note_loss(self) -> None:
+    async def _note_loss(self, *, is_fenced: bool) -> None:
         """Say what the store does not have any more, and record it there; once for each time that it has changed."""
         access, store, answered = self._access, self._access.store, self._access.answered
         met, generation = store.met, store.generation
-        if generation == self._generation:  # something was deleted
+        self._has_changed = generation != self._generation
+        if not self._has_changed:  # something was deleted, or this node was taken for dead
             answered.turn(access.node.cursor)
             generation = f"{generation}:{access.token}"
             met = await access.writing.ask(losses.meet(store.keys, generation))
         if answered.seen <= met.last:
-            log.warning("the store is another one, or has restarted: all sessions are read again")
+            why = _TAKEN_FOR_DEAD if is_fenced and not self._has_changed else _ANOTHER
+            log.warning("%s: all sessions are read again", why)
             answered.forget()
             return
         loss = Loss(self._runtime.settings.node.name, met, answered.seen, answered.missing(met.last))
         await access.writing.ask(losses.note(store.keys, access.token, generation, loss, access.facts_max))
+        self._has_changed = True
         self._runtime.metrics.store_losses += 1
         self._runtime.metrics.lost_messages += loss.count
         log.error("the store has lost what it had answered: %s; all sessions are read again", loss)
@@ -254,7 +256,7 @@ class Durability:
         """A session whose subscriptions the store has not as its client knows it: it has to handshake again, or it would
         wait for messages that never come."""
         gone = before.keys() - self._access.node.sessions.keys()
-        if gone:
+        if gone and self._has_changed:
             log.error("the store has lost %d sessions: their clients have to handshake again", len(gone))
             self._runtime.metrics.lost_sessions += len(gone)
         for name, patterns in before.items():
