@@ -145,7 +145,9 @@ _LOST = _fact(
     Column("from_id", "bigint", "Newest log id that the store has kept.", "us"),
     Column("until_id", "bigint", "Newest log id that the server had seen.", "us"),
     Column("messages", "bigint", "How many messages it had been answered that are missing.", "messages"),
-    Column("kept", "string", "Place of the newest fact that the store has kept; later ones no longer hold, up to `met_ms`."),
+    Column(
+        "kept", "string", "Place of the newest fact that the store has kept; later ones no longer hold, up to `met_ms`."
+    ),
     Column("met_ms", "bigint", "When a server first found the store so, since 1970.", "ms"),
     Column("firsts", "array<bigint>", "Log ids of the missing messages: the first of each range."),
     Column("lasts", "array<bigint>", "The last of each range."),

@@ -5,8 +5,8 @@ by then. What was owed before and has not ended after was open all the while: so
 unless the owner's cursor has not come to it yet. What had ended before and was not owed again after is in no record. So the
 audit is exact though the server continues meanwhile.
 
-Where facts were trimmed unread, nothing is called lost: it is unknown. Where the store has lost its end, as a fail-over may, the
-servers say so in a fact: what happened in the lost time did not happen for the store, and each such loss is a finding.
+Where facts were trimmed unread, nothing is called lost: it is unknown. Where the store has lost its end, as by a fail-over,
+the servers say so in a fact: what happened in the lost time did not happen for the store, and each such loss is a finding.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def _holding(silver: Mapping[str, DataFrame], name: str, losses: DataFrame) -> D
     place = f.split("subscribed" if name == "intervals" else "place", "-")
     kept = f.split("kept", "-")
     windows = losses.select(
-        kept[0].cast("bigint").alias("kept_ms"), kept[1].cast("bigint").alias("kept_seq"), f.col("met_ms").alias("until_ms")
+        kept[0].cast("bigint").alias("kept_ms"),
+        kept[1].cast("bigint").alias("kept_seq"),
+        f.col("met_ms").alias("until_ms"),
     ).distinct()
     ms, seq = place[0].cast("bigint"), place[1].cast("bigint")
     is_after = (ms > f.col("kept_ms")) | ((ms == f.col("kept_ms")) & (seq > f.col("kept_seq")))
