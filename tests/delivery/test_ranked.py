@@ -194,7 +194,7 @@ class ForgetsWhoHasLives(LogConsumer):
         ("what is sent again goes by priority", {"receiver": SendsAgainInBatches}, 250),
         ("nothing leaves when its life is over", {"receiver": SendsWhatIsOver}, 3),
         ("what is over leaves its batch", {"receiver": ForgetsBatches}, 128),
-        ("what is over is no letter", {"server": LeavesLettersOfWhatIsOver}, 32),
+        ("what is over is no letter", {"server": LeavesLettersOfWhatIsOver}, 127),
         ("what is taken has a life", {"durable": ForgetsLives}, 2),
         ("the shortest life counts", {"durable": KnowsTheLastLife}, 32),
         ("what comes back has a life", {"durable": ForgetsOldLives}, 15),
