@@ -57,17 +57,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _end_shared_store() -> Iterator[None]:
-    """End the store that the servers of all tests share, after the last of them, if one of them started it."""
+def _end_shared_processes() -> Iterator[None]:
+    """End what the servers of all tests share, after the last of them: their store, and the process that forks them."""
     yield
+    if module := sys.modules.get("tests.template"):
+        module.end_template()
     if module := sys.modules.get("tests.store_process"):
         module.end_shared_store()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Hold a test that needs nothing, and the fixtures that are made for it, to that."""
-    with levels.alone(item.nodeid) if levels.needs_nothing(item) else nullcontext():
+    """Hold a test that needs nothing, and the fixtures that are made for it, to that.
+
+    Start the shared store before any other test, in this thread: the store ends with the thread that started it.
+    """
+    needs_nothing = levels.needs_nothing(item)
+    if not needs_nothing:
+        from tests.store_process import shared_store
+
+        shared_store()
+    with levels.alone(item.nodeid) if needs_nothing else nullcontext():
         return (yield)
 
 

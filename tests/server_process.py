@@ -12,7 +12,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +20,9 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from tests.store_process import shared_store
+from tests.template import ROOT, Command
 
-ROOT = Path(__file__).parents[1]
+__all__ = ["LIMIT_S", "ROOT", "Server"]
 STATE = str(Path(tempfile.gettempdir()) / "crewel-tests-state")
 LIMIT_S = 20.0  # generous: several suites may share two cores
 
@@ -36,8 +36,8 @@ class Server:
         self.store_sets = _store_sets(arguments)
         """The `--set` texts that give another server the same store."""
         arguments = [*(f"--set={text}" for text in self.store_sets), *arguments]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "crewel", "serve", *arguments],
+        self._process = Command(
+            ["serve", *arguments],
             cwd=directory,
             env=_environment(environ or {}),
             stdin=subprocess.DEVNULL,

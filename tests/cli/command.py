@@ -4,12 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.server_process import LIMIT_S, ROOT
+from tests.server_process import LIMIT_S
+from tests.template import ROOT, Command
 
 
 class Ended(NamedTuple):
@@ -25,24 +25,29 @@ def crewel(
 ) -> Ended:
     """Run `crewel ARGUMENTS` in `directory` until it ends, with `given` as its standard input."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
-    ended = subprocess.run(
-        [sys.executable, "-m", "crewel", *arguments],
+    with Command(
+        arguments,
         cwd=directory,
         env=inherited | {"NO_COLOR": "1"} | dict(environ or {}),
-        input=given,
-        capture_output=True,
+        stdin=None if given is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=20,
-    )
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    ) as process:
+        try:
+            out, err = process.communicate(given, timeout=LIMIT_S)
+        except BaseException:
+            process.kill()
+            raise
+    return Ended(process.returncode, out, err)
 
 
 class Running:
     """A command that runs until it is told to end, or ends by itself."""
 
     def __init__(self, *arguments: str, directory: Path, stdout: int = subprocess.PIPE) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "crewel", *arguments],
+        self.process = Command(
+            arguments,
             cwd=directory,
             env=os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,

@@ -7,9 +7,7 @@ import os
 import pty
 import select
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from tests.admin.desk import TOKEN, Desk, Receiver, publish
 from tests.cli.command import Ended, crewel
 from tests.functional.wire import until
 from tests.server_process import Server
+from tests.template import Command
 
 LIMIT_S = 20.0
 
@@ -55,16 +54,16 @@ class Post:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """A command that the test goes on beside."""
-        return subprocess.Popen(
-            command(arguments), cwd=self.directory, env=self._env(), text=True,
+        return Command(
+            arguments, cwd=self.directory, env=self._env(), text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def on_terminal(self, *arguments: str, typed: str = "") -> tuple[int, str]:
         """The status of a command on a terminal, and what stands there at the end."""
         ours, theirs = pty.openpty()
-        process = subprocess.Popen(
-            command(arguments), cwd=self.directory, env=self._env(TERM="xterm", COLUMNS="120"),
+        process = Command(
+            arguments, cwd=self.directory, env=self._env(TERM="xterm", COLUMNS="120"),
             stdin=theirs, stdout=theirs, stderr=theirs,
         )  # fmt: skip
         os.close(theirs)
@@ -81,7 +80,3 @@ class Post:
     def _env(self, **more: str) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
         return inherited | self.environ | more
-
-
-def command(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "crewel", *arguments]

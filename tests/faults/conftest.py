@@ -21,7 +21,6 @@ import pytest
 from tests.faults.load import Load
 from tests.functional.wire import close_connections
 from tests.server_process import ROOT
-from tests.store_process import shared_store
 
 IS_FULL = os.environ.get("FAULTS") == "full"
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -47,12 +46,6 @@ async def load(request: pytest.FixtureRequest) -> AsyncIterator[Load]:
     yield load
     async with asyncio.timeout(30):
         await load.stop()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _shared_store() -> None:
-    """Start the store that all tests share from the thread that lives as long as it: it ends with the thread."""
-    shared_store()
 
 
 @pytest.fixture(autouse=True)
