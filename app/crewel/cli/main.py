@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from crewel.cli import bayeux_client, dead_letters, operations, settings
+from crewel.cli import bayeux_client, dead_letters, mock, operations, settings
 from crewel.cli.admin_client import command
 from crewel.cli.backup import backup, restore
 from crewel.cli.doctor import doctor
@@ -34,7 +34,7 @@ for _command in (serve, doctor, backup, restore, pub, sub, request, reply):
     app.command(name=_command.__name__)(_command)
 command(app)(operations.cmd)
 command(app)(nodes)
-for _group in (settings.app, operations.sessions, operations.subjects, operations.topics, dead_letters.app):
+for _group in (settings.app, operations.sessions, operations.subjects, operations.topics, dead_letters.app, mock.app):
     app.add_typer(_group)
 
 

@@ -38,7 +38,7 @@ KEEP_UP_S: Final = 0.25
 """Seconds, of the machine's clock, in which a client whose connect was answered is expected to connect again."""
 _LONGEST_STEP_S: Final = 0.2
 """How far time moves at once on a server with a store; less than what counts as a stall of the loop."""
-_TURNS: Final = 4
+_TURNS: Final = 8
 """Turns of the loop that what is due takes: a timer wakes a task, which wakes a flush, which writes."""
 
 Build = Callable[[Settings, Iterable[Service]], web.Application]
@@ -249,6 +249,8 @@ class Instance:
         its way."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
+        while self._app is not None and self._virtual.next_timer() == inf:  # noqa: ASYNC110 - turns are what is waited for
+            await asyncio.sleep(0)  # the sweeper always has a next time
         access = self.broker.access if self._app is not None else None
         if access is not None and access.has_store and access.store.is_up:
             with suppress(CrewelError, RedisError, OSError):

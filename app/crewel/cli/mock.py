@@ -1,0 +1,47 @@
+"""`crewel mock`: stand-ins for services that speak Bayeux."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(name="mock", help="Serve stand-ins for services that speak Bayeux, for tests.", no_args_is_help=True)
+
+
+@app.callback()
+def _mock() -> None:
+    """Make `salesforce` a command of its own."""
+
+
+@app.command()
+def salesforce(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the org; 0 picks one.")] = 0,
+    control_port: Annotated[int, typer.Option(help="Port of the control address; 0 picks one.")] = 0,
+    edition: Annotated[
+        str, typer.Option(help="Its limits: unlimited, performance, enterprise, developer.")
+    ] = "enterprise",
+) -> None:
+    """Serve a stand-in for Salesforce's streaming API. Prints `control URL`, `login URL`, `token TOKEN` and `ready URL`."""
+    import asyncio
+
+    from crewel.errors import SettingsError
+    from crewel.mock.control import ROUTES
+    from crewel.mock.salesforce import Salesforce
+    from crewel.testing.control import control_app
+    from crewel.testing.process import until_ended
+
+    def on_ready(url: str, control: str) -> None:
+        print("control", control)
+        print("login", org.login_url)
+        print("token", org.token)
+        print("ready", url)
+        sys.stdout.flush()
+
+    try:
+        with Salesforce(edition=edition, host=host, port=port) as org:
+            asyncio.run(until_ended(control_app(org, ROUTES), host, control_port, f"{org.url}/cometd", on_ready))
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    except OSError as error:
+        raise SettingsError(f"cannot serve on {host}:{port}: {error.strerror or error}") from None

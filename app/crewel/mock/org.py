@@ -1,0 +1,208 @@
+"""What a Salesforce org knows: tokens, PushTopics, events, the script and the faults, and who did what. Knows no HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from crewel.mock.events import ORG_ID, USER_ID, Event, EventLog, is_well_formed, matches
+from crewel.mock.script import Script
+
+CONCURRENT: Final = {"unlimited": 2000, "performance": 2000, "enterprise": 1000, "developer": 20}
+"""Clients at a time, by edition."""
+DAILY: Final = {"unlimited": 1_000_000, "performance": 1_000_000, "enterprise": 200_000, "developer": 50_000}
+"""Events that are delivered within 24 hours, by edition."""
+LIFETIME_S: Final = 3 * 3600.0
+"""After which a session is forgotten, whatever its client does."""
+USERNAME: Final = "user@example.com"
+_QUERY: Final = re.compile(r"\s*SELECT\s+(.+?)\s+FROM\s+(\w+)\b.*", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(slots=True)
+class Record:
+    """One Bayeux message of a client, as the history has it."""
+
+    at: float
+    """Virtual time, seconds since the start."""
+    operation: str
+    message: dict[str, Any]
+    client: str
+    """User and user agent: who it was, over all sessions."""
+    fault: str = ""
+    """What happened to it, empty for nothing."""
+    error: str = ""
+    """What it was answered, empty if it was successful."""
+
+
+@dataclass(slots=True)
+class Interest:
+    """What one client should have got of one channel, over all its sessions."""
+
+    channel: str
+    since: int
+    """It is to get what has a larger id than this."""
+    delivered: dict[int, int] = field(default_factory=dict)
+    """Ids that have left for it, and how often."""
+
+
+@dataclass(slots=True)
+class Org:
+    """One org. `now` tells seconds since 1970, in virtual time."""
+
+    now: Callable[[], float]
+    edition: str = "enterprise"
+    accepts_bearer: bool = True
+    channels: frozenset[str] | None = None
+    """The only channels that there are; None: all of a name that Salesforce could have."""
+    tokens: dict[str, str] = field(default_factory=dict)
+    """Valid tokens and their users."""
+    refresh_tokens: dict[str, str] = field(default_factory=dict)
+    topics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """PushTopics by name."""
+    entities: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Objects with known fields. A PushTopic of another object may name any."""
+    generic: dict[str, str] = field(default_factory=dict)
+    """Generic channels by their record ids."""
+    log: EventLog = field(default_factory=EventLog)
+    script: Script = field(default_factory=Script)
+    faults: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Faults that are on, with their options."""
+    history: list[Record] = field(default_factory=list)
+    interests: dict[tuple[str, str], Interest] = field(default_factory=dict)
+    delivered_today: list[float] = field(default_factory=list)
+    on_event: Callable[[Event], None] = lambda _: None
+    started_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.edition not in CONCURRENT:
+            raise ValueError(f"there is no edition {self.edition!r}; known are {', '.join(CONCURRENT)}")
+        self.started_at = self.now()
+
+    # Logins
+
+    def new_token(self, username: str = USERNAME) -> str:
+        """A token as OAuth and SOAP give it out."""
+        token = f"{ORG_ID[:15]}!AQ{secrets.token_urlsafe(24).replace('-', '.')}"
+        self.tokens[token] = username
+        return token
+
+    def revoke(self, token: str | None = None) -> None:
+        """Let this token, or all, be valid no more."""
+        if token is None:
+            self.tokens.clear()
+        else:
+            self.tokens.pop(token, None)
+
+    def user_of(self, authorization: str) -> str | None:
+        """The user of an Authorization header; None if it does not hold."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() == "oauth" or (scheme.lower() == "bearer" and self.accepts_bearer):
+            return self.tokens.get(token.strip())
+        return None
+
+    # Channels and events
+
+    def has_channel(self, name: str) -> bool:
+        """Whether a client may subscribe to it."""
+        if self.channels is not None:
+            return name in self.channels or any(matches(name, each) for each in self.channels)
+        return is_well_formed(name)
+
+    def missing_fields(self, channel: str) -> list[str]:
+        """The fields that the query of this PushTopic names and its object has not."""
+        topic = self.topics.get(channel.removeprefix("/topic/"))
+        found = _QUERY.fullmatch(topic["Query"]) if topic and channel.startswith("/topic/") else None
+        if found is None or found[2] not in self.entities:
+            return []
+        known = {each.lower() for each in self.entities[found[2]]} | {"id"}
+        return [name for name in re.split(r"\s*,\s*", found[1]) if name.lower() not in known]
+
+    def publish(self, channel: str, data: Any, age: float = 0.0, **more: Any) -> Event:
+        """A new event, which subscribers get. Raises ValueError for a channel that there cannot be."""
+        if not is_well_formed(channel):
+            raise ValueError(
+                f"{channel!r} is no channel of Salesforce: expected /topic/…, /u/…, /event/…__e, /data/…ChangeEvent"
+            )
+        event = self.log.publish(channel, data, self.now(), age, **more)
+        if age < 1:
+            self.on_event(event)
+        return event
+
+    def is_over_daily_limit(self) -> bool:
+        """Whether the events of the last 24 hours are used up."""
+        since = self.now() - 86_400
+        if len(self.delivered_today) >= DAILY[self.edition]:
+            self.delivered_today = [each for each in self.delivered_today if each > since]
+        return len(self.delivered_today) >= DAILY[self.edition]
+
+    # Who did what
+
+    def record(self, operation: str, message: Mapping[str, Any], client: str) -> Record:
+        """Note a message of a client."""
+        record = Record(self.now() - self.started_at, operation, dict(message), client)
+        self.history.append(record)
+        return record
+
+    def subscribes(self, client: str, channel: str, replay_id: int) -> None:
+        """A client has subscribed. What it is to get begins with its first subscription."""
+        if (client, channel) in self.interests:
+            return
+        events = self.log.all(channel)
+        newest = events[-1].replay_id if events else 0
+        first = {-1: newest, -2: 0}.get(replay_id, replay_id)
+        self.interests[client, channel] = Interest(channel, first)
+
+    def delivers(self, client: str, channel: str, replay_id: int) -> None:
+        """An event has left for a client."""
+        self.delivered_today.append(self.now())
+        for (who, pattern), interest in self.interests.items():
+            if who == client and matches(pattern, channel):
+                interest.delivered[replay_id] = interest.delivered.get(replay_id, 0) + 1
+
+    def delivered(self, channel: str) -> list[int]:
+        """The ids of all events of the channel that have left for clients, repeats included, in the order of ids."""
+        return sorted(
+            replay_id
+            for interest in self.interests.values()
+            if matches(interest.channel, channel) or interest.channel == channel
+            for replay_id, times in interest.delivered.items()
+            for _ in range(times)
+        )
+
+    def missed(self) -> dict[str, list[int]]:
+        """By channel, the ids of retained events that a client should have got and did not."""
+        found: dict[str, list[int]] = {}
+        for interest in self.interests.values():
+            retained = self.log.retained(interest.channel, self.now())
+            expected = [each.replay_id for each in retained if each.replay_id > interest.since]
+            missing = [each for each in expected if each not in interest.delivered]
+            if missing:
+                found.setdefault(interest.channel, []).extend(missing)
+        return found
+
+    def shown_history(self) -> list[dict[str, Any]]:
+        """The history as JSON objects."""
+        return [json.loads(json.dumps(asdict(each), default=str)) for each in self.history]
+
+
+def login_answer(org: Org, token: str, instance_url: str, username: str) -> dict[str, Any]:
+    """The answer of the token endpoint."""
+    return {
+        "access_token": token,
+        "instance_url": instance_url,
+        "id": f"{instance_url}/id/{ORG_ID}/{USER_ID}",
+        "token_type": "Bearer",
+        "issued_at": str(int(org.now() * 1000)),
+        "signature": secrets.token_urlsafe(32) + "=",
+        **({"refresh_token": _refresh(org, username)} if username else {}),
+    }
+
+
+def _refresh(org: Org, username: str) -> str:
+    token = "5Aep" + secrets.token_urlsafe(24)
+    org.refresh_tokens[token] = username
+    return token

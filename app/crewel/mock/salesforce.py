@@ -1,0 +1,327 @@
+"""The stand-in for Salesforce's streaming API as tests use it: `with Salesforce() as org:`, or the fixture `salesforce`.
+
+It is a Crewel server with the settings, the extension and the front of Salesforce, on a clock that can be moved. It has no
+store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from tempfile import gettempdir
+from types import TracebackType
+from typing import Any, Final, Self
+
+from aiohttp import web
+
+from crewel.broker.services import Service
+from crewel.mock import shapes
+from crewel.mock.events import Event
+from crewel.mock.extension import SalesforceExtension
+from crewel.mock.front import REVOKED, bayeux_front, mount_logins, mount_rest
+from crewel.mock.org import LIFETIME_S, Org
+from crewel.mock.scenarios import SCENARIOS, Scenario
+from crewel.mock.script import Script, require_fault
+from crewel.server import attach
+from crewel.settings import Settings
+from crewel.testing.clock import VirtualLoop, seconds_of
+from crewel.testing.facades import in_thread
+from crewel.testing.instance import Instance, settings_of
+from crewel.transports.connection import mark_requests
+
+_SETTINGS: Final[Mapping[str, Any]] = {
+    "bayeux.timeout_ms": shapes.TIMEOUT_MS,
+    "bayeux.max_interval_ms": shapes.RECONNECT_MS,
+    "bayeux.max_message_bytes": shapes.MAX_BODY,
+    "bayeux.max_sessions_per_browser": -1,
+    "bayeux.transports": "long-polling",
+    "bayeux.extensions": "",
+    "bayeux.meta_connect_deliver_only": True,
+    "http.allowed_hosts": "*",
+    "http.fast_lane": False,  # the front sees requests and responses as aiohttp has them
+    "security.allow_open": True,  # the front asks for a token
+}
+_LOOK_S: Final = 0.005
+WAIT_S: Final = 10.0
+_STEPWISE_S: Final = LIFETIME_S + 600
+
+
+class _Instance(Instance):
+    """The server of one org, and the server for logins, which keeps its address when the org moves."""
+
+    def __init__(self, settings: Settings, org: Org) -> None:
+        super().__init__(settings, (), self._build)
+        self.org = org
+        self.login_url = ""
+        self.extension = SalesforceExtension(org)
+        self._login: web.AppRunner | None = None
+
+    @property
+    def base_url(self) -> str:
+        """The address of the org."""
+        return self.url.removesuffix(self.settings.bayeux.path)
+
+    def _build(self, settings: Settings, services: Iterable[Service]) -> web.Application:
+        app = web.Application(middlewares=[mark_requests, bayeux_front(self.org)])
+        self.extension = SalesforceExtension(self.org)
+        attach(app, settings, services, extensions=[self.extension])
+        self._mount(app)
+        mount_rest(app, self.org)
+        return app
+
+    def _mount(self, app: web.Application) -> None:
+        app[REVOKED] = self._end_unauthorized
+        mount_logins(app, self.org, lambda: self.base_url)
+
+    def _end_unauthorized(self) -> None:
+        self.extension.end_unauthorized()  # that of the server that runs now
+
+    async def start(self) -> str:
+        """Serve."""
+        if self._login is None:
+            app = web.Application()
+            self._mount(app)
+            self._login = web.AppRunner(app, access_log=None)
+            await self._login.setup()
+            await web.TCPSite(self._login, self.settings.http.host, 0).start()
+            self.login_url = f"http://{self.settings.http.host}:{self._login.addresses[0][1]}"
+        return await super().start()
+
+    async def end(self) -> None:
+        """Serve nothing any more."""
+        await self.stop()
+        if self._login is not None:
+            await self._login.cleanup()
+
+    async def move(self) -> None:
+        """Serve under another address; nothing answers under the old one."""
+        await self.kill()
+        before, self.settings.http.port = self.settings.http.port, 0
+        while await self.start() and self.port == before:
+            await self.kill()
+            self.settings.http.port = 0
+
+
+class Salesforce:
+    """One org. `url`, `token` and `login_url` are what a client needs."""
+
+    def __init__(
+        self,
+        *,
+        edition: str = "enterprise",
+        channels: Iterable[str] | None = None,
+        entities: Mapping[str, Iterable[str]] | None = None,
+        accepts_bearer: bool = True,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        """`edition` says what the limits are: unlimited, performance, enterprise or developer. `channels` are the only ones
+        that there are; without, each of a valid name is there. `entities` are objects and their fields, which the queries of
+        PushTopics are checked against. Without `accepts_bearer` the scheme of `Authorization` has to be `OAuth`. Raises
+        ValueError."""
+        self._settings = settings_of({**_SETTINGS, "http.host": host, "http.port": port}, gettempdir())
+        self._stack = ExitStack()
+        self._skipped: Callable[[], float] = lambda: 0.0
+        self._aged = 0.0
+        self.org = Org(
+            lambda: time.time() + self._skipped() + self._aged,
+            edition=edition,
+            channels=frozenset(channels) if channels is not None else None,
+            entities={name: frozenset(fields) for name, fields in (entities or {}).items()},
+            accepts_bearer=accepts_bearer,
+        )
+        self.token = self.org.new_token()
+        """A valid token; further ones come from the logins."""
+
+    def __enter__(self) -> Self:
+        def make(settings: Settings) -> _Instance:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            self._skipped = lambda: loop.skipped
+            return _Instance(settings, self.org)
+
+        self._thread, self._instance = self._stack.enter_context(in_thread(self._settings, make))
+        self._stack.callback(lambda: self._thread.run(self._instance.end()))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    # Addresses
+
+    @property
+    def url(self) -> str:
+        """The address of the org, Salesforce's `instance_url`; another one after `move`."""
+        return self._instance.base_url
+
+    @property
+    def streaming_url(self) -> str:
+        """The address of the streaming API in its newest version."""
+        return f"{self.url}/cometd/{shapes.NEWEST_VERSION}"
+
+    @property
+    def login_url(self) -> str:
+        """The address for logins, which stays: `/services/oauth2/token` and the SOAP login."""
+        return self._instance.login_url
+
+    # What happens in the org
+
+    def _call(self, function: Callable[[], Any]) -> Any:
+        """Call it in the server's own thread."""
+
+        async def called() -> Any:
+            return function()
+
+        return self._thread.run(called())
+
+    def publish(self, channel: str, data: Any = None, *, age: float | str = 0, **more: Any) -> int:
+        """Publish an event and return its replay id. `data` is the `sobject` of a PushTopic, else the `payload`. `age`: it was
+        published so long ago. `type` is for a PushTopic, `header` has fields of a ChangeEventHeader. Raises ValueError."""
+        event: Event = self._call(lambda: self.org.publish(channel, data, seconds_of(age), **more))
+        return event.replay_id
+
+    def publish_while_away(self, channel: str, data: Any = None) -> int:
+        """Forget all sessions and publish an event at the same moment: clients get it only by a replay. Returns its id."""
+
+        def both() -> Event:
+            self._instance.extension.forget_all()
+            return self.org.publish(channel, data)
+
+        event: Event = self._call(both)
+        return event.replay_id
+
+    def push_topic(self, name: str, query: str) -> None:
+        """Create a PushTopic, as `POST …/sobjects/PushTopic` does."""
+        self._call(lambda: self.org.topics.update({name: {"Name": name, "Query": query, "Id": f"0IF{name}"}}))
+
+    def forget_sessions(self) -> int:
+        """Forget all sessions, as when an instance is refreshed; returns how many there were."""
+        forgotten: int = self._call(self._instance.extension.forget_all)
+        return forgotten
+
+    def revoke(self, token: str | None = None) -> None:
+        """Let a token, or all, be valid no more; clients with a held connect are told at once."""
+
+        def revoked() -> None:
+            self.org.revoke(token)
+            self._instance.extension.end_unauthorized()
+
+        self._call(revoked)
+
+    def new_token(self) -> str:
+        """A further valid token."""
+        token: str = self._call(self.org.new_token)
+        return token
+
+    def move(self) -> str:
+        """Move the org to another address, as a change of DNS does; returns the new one. Sessions and connections end."""
+        self._thread.run(self._instance.move())
+        return self.url
+
+    def restart(self) -> None:
+        """Restart the server on the same address: connections are reset, sessions are gone, events stay."""
+        self._thread.run(self._instance.restart())
+
+    def advance(self, duration: float | str, *, keep_up: bool = True) -> None:
+        """Let so much time pass: "110s", "3h". `crewel.testing.Server.advance` explains `keep_up`. Raises ValueError."""
+        seconds = seconds_of(duration)
+        # Every session of now has ended after that, so that the rest of a long time makes only events older.
+        stepwise = min(seconds, _STEPWISE_S)
+        self._thread.run(self._instance.advance(stepwise, keep_up=keep_up))
+        self._call(lambda: setattr(self, "_aged", self._aged + seconds - stepwise))
+
+    # Faults
+
+    def script(self, text: str) -> None:
+        """Let this happen from now on; `crewel.mock.script` explains the lines. Raises ValueError."""
+        script = Script(text)
+        self._call(lambda: setattr(self.org, "script", script))
+
+    def add_fault(self, name: str, **options: Any) -> None:
+        """Let this happen to every request that it can happen to, until it is removed; `delay` takes `seconds`. Raises
+        ValueError."""
+        require_fault(name)
+        self._call(lambda: self.org.faults.update({name: options}))
+
+    def remove_fault(self, name: str) -> None:
+        """Let it happen no more."""
+        self._call(lambda: self.org.faults.pop(name, None))
+
+    def play(self, name: str, channel: str = "/event/Order__e") -> Scenario:
+        """Do what made clients fail in a thread of their project: `play("cometd-1142")`. Returns the scenario, whose `summary`
+        says what happens. Raises ValueError for a name that there is not."""
+        scenario = SCENARIOS.get(name)
+        if scenario is None:
+            raise ValueError(f"there is no scenario {name!r}; known are {', '.join(SCENARIOS)}")
+        self.script(scenario.script)
+        scenario.prepare(self, channel)
+        return scenario
+
+    # What clients did
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Every Bayeux message of clients: `at` (virtual seconds), `operation`, `message`, `client`, `fault`, `error`."""
+        shown: list[dict[str, Any]] = self._call(self.org.shown_history)
+        return shown
+
+    def count(self, operation: str) -> int:
+        """How many messages of this kind have come: `count("subscribe")`."""
+        found: int = self._call(lambda: sum(each.operation == operation for each in self.org.history))
+        return found
+
+    @property
+    def handshakes(self) -> int:
+        """How many handshakes have come."""
+        return self.count("handshake")
+
+    @property
+    def is_script_over(self) -> bool:
+        """Whether every rule of the script has applied."""
+        over: bool = self._call(lambda: self.org.script.is_over)
+        return over
+
+    def delivered(self, channel: str) -> list[int]:
+        """The replay ids of the events of this channel that were sent, one for each time."""
+        ids: list[int] = self._call(lambda: self.org.delivered(channel))
+        return ids
+
+    def wait_for(self, condition: Callable[[Salesforce], Any], timeout: float = WAIT_S) -> None:
+        """Wait until `condition(org)` is true. Raises AssertionError after `timeout` seconds of the machine's clock."""
+        until = time.monotonic() + timeout
+        while not condition(self):
+            if time.monotonic() >= until:
+                shown = "\n".join(f"{each['operation']} {each['fault']} {each['error']}" for each in self.history[-20:])
+                raise AssertionError(f"the condition was not met within {timeout:g} s; the last messages:\n{shown}")
+            time.sleep(_LOOK_S)
+
+    def wait_for_subscriber(self, channel: str, timeout: float = WAIT_S) -> None:
+        """Wait until a client is subscribed to the channel and its connect is held."""
+
+        def is_there(_: Salesforce) -> bool:
+            def found() -> bool:
+                sessions = self._instance.broker.sessions.values()
+                return any(channel in each.subscriptions and each.held is not None for each in sessions)
+
+            return bool(self._call(found))
+
+        self.wait_for(is_there, timeout)
+
+    @property
+    def missed(self) -> dict[str, list[int]]:
+        """By channel, the retained events that a client has not been sent although it had subscribed to them before."""
+        found: dict[str, list[int]] = self._call(self.org.missed)
+        return found
+
+    def assert_nothing_missed(self, timeout: float = 2.0) -> None:
+        """Check that every client was sent every event that was published since its first subscription, over all its sessions.
+        Waits a little for what is on its way. A client is a user and a user agent. Raises AssertionError."""
+        until = time.monotonic() + timeout
+        while missed := self.missed:
+            if time.monotonic() >= until:
+                raise AssertionError(f"events that were not delivered: {missed}")
+            time.sleep(_LOOK_S)
