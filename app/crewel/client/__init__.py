@@ -37,6 +37,7 @@ from crewel.client.errors import TopicReadonly as TopicReadonly
 from crewel.client.errors import TransportError as TransportError
 from crewel.client.errors import UnknownDestination as UnknownDestination
 from crewel.client.errors import UnknownDestinationSession as UnknownDestinationSession
+from crewel.client.errors import UntrustedCertificateError as UntrustedCertificateError
 from crewel.client.errors import UpgradeRefusedError as UpgradeRefusedError
 from crewel.client.extension import Extension as Extension
 from crewel.client.inbox import Inbox as Inbox

@@ -34,6 +34,11 @@ class MessageTooLargeError(TransportError):
     again is of no use."""
 
 
+class UntrustedCertificateError(TransportError):
+    """The server's certificate is not to be trusted: another authority has issued it, or it has expired, or it is for another
+    host. Nothing was sent."""
+
+
 class UpgradeRefusedError(TransportError):
     """The server (or a proxy) answered the WebSocket upgrade with an ordinary HTTP response."""
 

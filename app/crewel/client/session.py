@@ -33,6 +33,7 @@ from crewel.client.errors import (
     RefusedError,
     SubscribeRefused,
     TransportError,
+    UntrustedCertificateError,
     UpgradeRefusedError,
     ended,
     handshake_refused,
@@ -180,6 +181,8 @@ class Session:
                 self.life.failure = error
                 delay = self._advice.interval + self._backoff.failed()
                 is_final = isinstance(error, HandshakeRefused) and self._advice.reconnect is Reconnect.NONE
+                # A first attempt must not hide a mistake in the set-up behind its patience; later ones outlive a renewal.
+                is_final = is_final or (isinstance(error, UntrustedCertificateError) and deadline < math.inf)
                 left = deadline - asyncio.get_running_loop().time()
                 if is_final or left <= 0:
                     raise

@@ -19,6 +19,7 @@ from crewel.client.errors import (
     NotEncodableError,
     RequestTimeoutError,
     TransportError,
+    UntrustedCertificateError,
     UpgradeRefusedError,
 )
 from crewel.client.message import CONNECT
@@ -83,6 +84,11 @@ def _reason(error: Exception) -> str:
         # The resolver's numbers are negative, and os.strerror does not know them.
         return (os.strerror(number) if number > 0 else error.os_error.strerror or str(error)).lower()
     return str(error) or type(error).__name__
+
+
+def _failed(url: str, error: Exception) -> TransportError:
+    is_untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
+    return (UntrustedCertificateError if is_untrusted else TransportError)(f"{url}: {_reason(error)}")
 
 
 def _encode(payload: list[Fields], limit: int | None) -> bytes:
@@ -167,7 +173,7 @@ class LongPolling:
         except TimeoutError as error:
             raise RequestTimeoutError(f"no answer from {self._wiring.url} within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{self._wiring.url}: {_reason(error)}") from error
+            raise _failed(self._wiring.url, error) from error
         self._wiring.receive(_decode(answer), True)
 
     async def _exchange(self, body: bytes) -> bytes:
@@ -222,7 +228,7 @@ class WebSocket:
         except aiohttp.WSServerHandshakeError as error:
             raise UpgradeRefusedError(f"{url} answered {error.status} to the upgrade", error.status) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{url}: {_reason(error)}") from error
+            raise _failed(url, error) from error
         self._socket = socket
         self._reader = asyncio.create_task(self._read(socket), name="crewel-client-websocket")
 
