@@ -24,18 +24,20 @@ POSTGRES_READY := $(STAMPS)/postgres
 PACKAGE_READY  := $(STAMPS)/package
 PIPELINE_READY := $(STAMPS)/pipeline
 DOCS_READY     := $(STAMPS)/docs
+PROXIES_READY  := $(STAMPS)/proxies
 
 LOCK := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes pyproject.toml
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run test unit test-pure test-unit test-store test-server test-browser test-pipeline faults check format docs tables bench lock clean
+.PHONY: help run test unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying faults check format docs tables bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/chat/
-	$(BIN)/crewel serve
+	@echo "serving; Ctrl+C ends it"
+	@$(BIN)/crewel serve
 
 # The levels of the tests, each with what it needs: tests/levels.py tells which test is of which.
 test:  ## Run all tests, level by level; a level that fails does not keep the next from running
@@ -52,7 +54,7 @@ test-store: $(PYTHON_READY)  ## Run the tests of the store
 	$(BIN)/pytest $(PARALLEL) $(TRIES) -m store
 
 test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(POSTGRES_READY)  ## Run the tests of whole servers, also with other clients
-	$(BIN)/pytest $(PARALLEL) $(TRIES) -m server $(LONG:%=--ignore %)
+	$(BIN)/pytest $(PARALLEL) $(TRIES) -m server $(LONG:%=--ignore %) --ignore tests/deploying
 
 test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(PACKAGE_READY)  ## Run the tests in a browser
 	$(BIN)/pytest $(PARALLEL) $(TRIES) -m browser
@@ -60,6 +62,9 @@ test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) 
 test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipeline, and run its tests
 	$(BIN)/mypy
 	$(BIN)/pytest $(TRIES) -m pipeline $(LONG:%=--ignore %)
+
+test-deploying: $(PYTHON_READY) $(PAGES_READY) $(PROXIES_READY)  ## Run the documented files of nginx, Caddy and HAProxy
+	$(BIN)/pytest --quiet tests/deploying
 
 faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
 	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py $(LONG) --timeout 1500 -s
@@ -104,7 +109,8 @@ $(STAMPS):
 
 $(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
 	@tools/need $(PYTHON) "everything" python3 python3-venv
-	tools/venv $(VENV) $(PYTHON)
+	@echo "setting up Python in $(VENV): once, about a minute"
+	@tools/venv $(VENV) $(PYTHON)
 	@touch $@
 
 # React, Vite and TypeScript: what the example of @crewel/client is built with.
@@ -129,11 +135,18 @@ $(DOCS_READY): requirements-docs.lock $(PYTHON_READY) | $(STAMPS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-docs.lock
 	@touch $@
 
+$(PROXIES_READY): tools/need | $(STAMPS)
+	@tools/need nginx "the tests of the documented proxies" nginx
+	@tools/need caddy "the tests of the documented proxies" caddy
+	@tools/need haproxy "the tests of the documented proxies" haproxy
+	@touch $@
+
 $(PAGES_READY): static/package.json static/package-lock.json | $(STAMPS)
 	@tools/need npm "the browser client" nodejs npm
-	$(NPM) static
-	mkdir -p static/vendor/cometd
-	cp static/node_modules/cometd/*.js static/node_modules/cometd/LICENSE static/vendor/cometd
+	@echo "installing the browser client from npm: once, some seconds"
+	@$(NPM) static
+	@mkdir -p static/vendor/cometd
+	@cp static/node_modules/cometd/*.js static/node_modules/cometd/LICENSE static/vendor/cometd
 	@touch $@
 
 $(INTEROP_READY): tests/interop/package.json tests/interop/package-lock.json | $(STAMPS)

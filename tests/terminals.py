@@ -43,7 +43,7 @@ class Block:
     @property
     def is_file(self) -> bool:
         """Whether the page asks the reader to save it."""
-        return "." in self.title
+        return bool(self.title) and not self.title.startswith("Terminal")
 
     def commands(self) -> list[tuple[str, list[str]]]:
         """Return each command with the lines of output that the page shows; first, those of a command that still runs."""

@@ -109,6 +109,8 @@ async def _publish(
                 raise _with_destinations(error) from None
             if as_json:
                 output.print_json(reply)
+    if number == 0:
+        print("crewel: there was nothing on standard input: nothing is published", file=sys.stderr)
 
 
 def _with_destinations(error: "PublishRefused") -> CrewelError:

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from crewel.settings import Settings
 
 
+_TO_TRY = """crewel: the chat is at {base}/chat/; open it in two windows. To try in another terminal, after
+crewel: `source .venv/bin/activate` in a checkout:
+    crewel sub /chat/demo
+    crewel pub /chat/demo '{{"user": "joe", "chat": "hello"}}' --persistent
+    crewel sessions list"""
+
+
 def serve(
     host: Annotated[str | None, typer.Option(help="Same as --set http.host=…")] = None,
     port: Annotated[int | None, typer.Option(help="Same as --set http.port=…; 0 picks one.")] = None,
@@ -112,6 +119,8 @@ def _ready(settings: "Settings", url: str) -> None:
         if sys.stderr.isatty():
             print(f"crewel: the admin token is {token}, kept in {token_file(data_dir)}", file=sys.stderr, flush=True)
     print("ready", url, flush=True)
+    if settings.http.demos and sys.stderr.isatty():
+        print(_TO_TRY.format(base=url.removesuffix(settings.bayeux.path)), file=sys.stderr, flush=True)
 
 
 def _refuse_open_to_all(settings: "Settings") -> None:

@@ -21,6 +21,21 @@ from crewel.transports import http_aiohttp, websocket
 from crewel.transports.connection import ConnectionCaps
 from crewel.transports.origins import Client, Hosts, Origins
 
+_UNKNOWN: Final = "Unknown Bayeux Transport"
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>A Bayeux server</title>
+<h1>This is the address of a Bayeux server</h1>
+<p>It works. It is for programs, not for browsing: clients send JSON messages to it, by POST or over a WebSocket.</p>
+<ul>
+{demos}<li>In a page: <code>new CometD().init(location.href)</code>, with the npm package <code>cometd</code>.
+<li>In Python: <code>async with Client(url) as client:</code>, with <code>from crewel.client import Client</code>.
+<li>On the command line: <code>crewel sub /chat/demo</code>, with this address in the variable <code>CREWEL_URL</code>.
+</ul>
+"""
+_DEMOS: Final = '<li>To try it: the <a href="/chat/">chat</a>.\n'
+
 
 class Endpoint:
     """Answers every request to the Bayeux path."""
@@ -94,7 +109,9 @@ class Endpoint:
             )
             if function is not None:
                 return await http_aiohttp.answer_callback(self, request, client, function)
-        return web.Response(status=400, text="Unknown Bayeux Transport")
+        if request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
+            return _for_a_browser(self.settings)
+        return web.Response(status=400, text=_UNKNOWN)
 
     def refused_payload(self, error: PayloadError) -> web.Response:
         """The answer to a request that is refused as a whole."""
@@ -161,3 +178,15 @@ def _attributes(settings: Settings, *, is_secure: bool) -> str:
     if bayeux.cookie_partitioned:
         parts.append("Partitioned")
     return "; ".join(parts)
+
+
+def _for_a_browser(settings: Settings) -> web.Response:
+    """The answer to a person who opens the Bayeux address: what it is, and how to use it. The status is that of every request
+    that is no Bayeux."""
+    headers = {
+        "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Vary": "Accept",
+    }
+    text = _PAGE.format(demos=_DEMOS if settings.http.demos else "")
+    return web.Response(status=400, text=text, content_type="text/html", charset="utf-8", headers=headers)

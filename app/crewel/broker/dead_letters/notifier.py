@@ -126,8 +126,17 @@ class DeadLetterNotifier:
 
     def made(self, letters: Iterable[PendingDeadLetter]) -> None:
         """Count dead letters that the store has now."""
+        counted = self._runtime.metrics.letters
         for letter in letters:
-            self._runtime.metrics.letters[class_of(letter.code)] += 1
+            if not counted:
+                log.warning(
+                    "the first dead letter since the start, of %s: %s, %s; crewel dead-letters list shows all,"
+                    " and crewel_letters_kept counts them",
+                    letter.session,
+                    letter.code,
+                    letter.reason or "no reason given",
+                )
+            counted[class_of(letter.code)] += 1
 
     def stored(self, dead_ids: Sequence[str]) -> None:
         """The store has these dead letters since just now: show them to who follows."""

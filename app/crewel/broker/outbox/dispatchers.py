@@ -238,7 +238,7 @@ class Dispatchers:
         self._runtime.metrics.redeliveries += len(judgement.put_back)
         session.note_retained()
         if judgement.holdback is not None:
-            self._events.held(session, judgement.holdback)
+            self._note_hold(session, judgement.holdback)
             self._store(session)
 
     def _follow(self, session: Session, dispatcher: Dispatcher) -> None:
@@ -359,10 +359,21 @@ class Dispatchers:
         dispatcher = self.of(session)
         if dispatcher.holdback is None:
             dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
-            self._events.held(session, dispatcher.holdback)
+            self._note_hold(session, dispatcher.holdback)
             self.on_blocked(session)
             self._apply_state(session)
             await self._stored(session)
+
+    def _note_hold(self, session: Session, holdback: Holdback) -> None:
+        self._events.held(session, holdback)
+        why = ", ".join(filter(None, (holdback.code, holdback.reason)))
+        log.warning(
+            "%s is on hold by %s (%s): its messages wait until an operator activates it, crewel sessions activate %s",
+            session.name,
+            holdback.who,
+            why or "no reason given",
+            session.name,
+        )
 
     async def activate(self, session: Session) -> None:
         """Let the session's messages go to it again, the held one in its old place."""

@@ -1,0 +1,1 @@
+"""Documented ways to deploy the server, with the programs that they need."""

@@ -1,0 +1,63 @@
+"""That the server and its commands explain themselves: the Bayeux address in a browser, log lines, an empty pipe."""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+
+from crewel.client import Client
+from tests.conftest import StartServer
+
+LIMIT_S = 60
+
+
+@pytest.mark.parametrize(("demos", "has_link"), [("true", True), ("false", False)])
+async def test_the_bayeux_address_explains_itself_in_a_browser(
+    start_server: StartServer, demos: str, has_link: bool
+) -> None:
+    url = start_server(f"http.demos={demos}").url
+    async with asyncio.timeout(LIMIT_S), aiohttp.ClientSession() as browser:
+        async with browser.get(url, headers={"Accept": "text/html,*/*;q=0.8"}) as answer:
+            text = await answer.text()
+            assert (answer.status, answer.content_type) == (400, "text/html")
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            assert "This is the address of a Bayeux server" in text
+            assert ('href="/chat/"' in text) is has_link
+        async with browser.get(url, headers={"Accept": "application/json"}) as answer:
+            assert (answer.status, await answer.text()) == (400, "Unknown Bayeux Transport")
+
+
+async def test_a_hold_and_the_first_dead_letter_are_logged(start_server: StartServer) -> None:
+    server = start_server()
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Client(server.url) as shop,
+        Client(server.url, name="printer/1", update=True) as printer,
+        await printer.subscribe("/orders") as orders,
+    ):
+        for number in range(3):
+            await shop.publish("/orders", number, persistent=True)
+        for code in ("user.update.deadMessage", "user.update.deadMessage", "user.update.holdback"):
+            (await anext(orders)).reject(code, "out of paper")
+        while "is on hold" not in server.stderr or "first dead letter" not in server.stderr:
+            await asyncio.sleep(0.05)
+    lines = server.stderr
+    assert lines.count("the first dead letter since the start") == 1
+    assert "client/printer/1 is on hold by client/printer/1 (user.update.holdback, out of paper)" in lines
+    assert "crewel sessions activate client/printer/1" in lines
+
+
+def test_publishing_nothing_says_so(start_server: StartServer) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "crewel", "pub", "/orders", "--url", start_server().url],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=os.environ,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ended.stderr == "crewel: there was nothing on standard input: nothing is published\n"
