@@ -25,7 +25,7 @@ from crewel.pipeline.schemas import BYTES, PLACE, TABLES
 from crewel.pipeline.schemas.events import RUN
 from crewel.pipeline.schemas.table import Column
 from crewel.qos.connect import CONNECT, DISPATCHER, ConnectQos, OverflowPolicy, Retries
-from crewel.qos.fields import Option
+from crewel.qos.fields import Option, text
 from crewel.qos.filters import FUNCTIONS
 from crewel.qos.publish import DESTINATION, PUBLISH, PublishQos
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE, Choice, SubscribeQos
@@ -115,7 +115,12 @@ def client_options(options: Iterable[Option]) -> str:
 
 def client_publish_options() -> str:
     """Return the table of what a publish of the Python client takes."""
-    return client_options([*(row for row in PUBLISH.rows if row.wire != "destination"), *DESTINATION.rows])
+    content_type = Option(
+        "", "content_type", text(256), "Media type of the data, such as `image/png`; bytes always have one"
+    )
+    return client_options(
+        [*(row for row in PUBLISH.rows if row.wire != "destination"), *DESTINATION.rows, content_type]
+    )
 
 
 def client_subscribe_options() -> str:
