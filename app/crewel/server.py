@@ -182,7 +182,9 @@ def _share_store(broker: Broker, endpoint: Endpoint) -> NodeRegistry:
     """Make of this server one of several that share the store; returns what it will know of the others."""
     durability = broker.durability
     registry = NodeRegistry(broker.access, durability, broker.metrics, broker.settings.cluster.lease_ms / 1000)
-    router = Router(broker.runtime, broker.inbound, broker.sessions.__contains__, durability.lease, registry)
+    router = Router(
+        broker.runtime, broker.inbound, broker.access, broker.sessions.__contains__, durability.lease, registry
+    )
     durability.inheritance.on_arrival = router.look_again
     broker.inbound.new_id = lambda: tagged(new_secret(), tag_of(broker.access.token))
     endpoint.receive = router.receive

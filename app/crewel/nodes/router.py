@@ -15,6 +15,7 @@ from typing import Any, Final
 from crewel.bayeux import advice, replies
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
+from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.ids import elapsed
 from crewel.broker.inbound import Inbound
@@ -37,6 +38,7 @@ class Router:
         self,
         runtime: Runtime,
         inbound: Inbound,
+        access: StoreAccess,
         knows: Callable[[str], bool],
         lease: StoreLease,
         registry: NodeRegistry,
@@ -45,6 +47,7 @@ class Router:
         """`knows` tells whether the session of a `clientId` is here."""
         self._runtime = runtime
         self._inbound = inbound
+        self._access = access
         self._knows = knows
         self._lease = lease
         self._registry = registry
@@ -67,8 +70,8 @@ class Router:
 
     def _waits(self, elements: list[Any], since: float) -> bool:
         """Whether it cannot be said yet whose request this is, which came at that time."""
-        if not self._lease.lasts:
-            return True  # another node may have the sessions of this one
+        if not self._lease.lasts or self._access.is_reloading:
+            return True  # another node may have the sessions of this one, or has them, and memory does not know it yet
         first = elements[0] if elements else None
         client_id = first.get("clientId") if type(first) is dict else None
         if type(client_id) is not str or self._knows(client_id) or is_handshake(first):
