@@ -22,7 +22,8 @@ from tests.server_process import Server
 NODE = "cluster.enabled=true"
 TOKEN = "the-token-of-the-operators-of-both-nodes"
 OPERATED = f"admin.token={TOKEN}"
-SHORT = "cluster.lease_ms=500"
+SHORT = "cluster.lease_ms=5000"
+"""Long enough that no node of a loaded machine is taken for dead that was not stopped."""
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
 LONG = "cluster.lease_ms=600000"
 
@@ -218,6 +219,7 @@ def test_a_node_that_was_stopped_for_longer_than_its_lease_begins_again(start_se
     person = Person(first).be("joe/1")
     person.subscribe("/a")
     publish(first, 1)
+    assert inherited(second) == 0
     os.kill(first.pid, signal.SIGSTOP)
     late = person.ask_connect(advice={"timeout": 0}, ext={"ack": 0})
     publish(second, 2)
