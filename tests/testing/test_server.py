@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 import urllib.request
 from typing import Any
 
@@ -171,14 +170,11 @@ async def test_a_server_in_an_event_loop() -> None:
         assert (await subscription.receive(10)).data == 2
 
 
-def test_five_hundred_servers_one_after_the_other() -> None:
+def test_a_hundred_servers_one_after_the_other_leave_no_thread() -> None:
     threads = threading.active_count()
-    began = time.monotonic()
-    for number in range(500):
+    for number in range(100):
         with serving_in_thread() as server:
             assert server.publish("/news", number) is None
-    # A quiet machine takes 5 s; the bound that is promised has room for a busy one.
-    assert time.monotonic() - began < 60
     assert threading.active_count() == threads
 
 
