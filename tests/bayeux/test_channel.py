@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crewel.bayeux import channel as channel_module
 from crewel.bayeux.channel import MAX_NAME, Kind, matches, parse
 
 ALLOWED = string.ascii_letters + string.digits + " !#$()*+-./@_{~}"
@@ -264,3 +265,10 @@ class TestMemory:
     def test_long_names_are_not_remembered(self) -> None:
         name = "/" + "a" * 300
         assert parse(name) is not parse(name)
+
+    def test_a_full_memory_is_emptied(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = parse("/full/first")
+        monkeypatch.setattr(channel_module, "_REMEMBERED_SIZE", 0)
+        assert parse("/full/second") is not None
+        monkeypatch.undo()
+        assert parse("/full/first") is not first
