@@ -166,6 +166,25 @@ async def test_an_heir_that_dies_in_the_middle_has_an_heir(store: Store) -> None
     assert await third.do(nodes.release(third.keys, "c", finished)) == 2
 
 
+async def test_what_a_dead_heir_had_not_committed_keeps_the_log_until_it_has_moved_on(store: Store) -> None:
+    first, second, third = [await joined(store, token) for token in "abc"]
+    for name in (JOE, ANN):
+        await first.login(name)
+        await first.subscribe("/a", name=name)
+    ids = await third.publish("/a", "/a")
+    for other in (second, third):
+        await other.commit(ids[-1])
+    await die(first)
+    await inherit(second)
+    await die(second)
+    finished, _ = await inherit(third, 1)  # one of two: all of the first node's, not all of the second one's
+    await third.commit(ids[-1], low=0)
+    await third.do(nodes.release(third.keys, "c", finished))
+    await third.commit(ids[-1])
+    await third.trim()
+    assert await third.log_ids() == ids
+
+
 async def test_another_heirs_dead_are_not_released(store: Store) -> None:
     first, second, third = [await joined(store, token) for token in "abc"]
     await first.login(JOE)

@@ -54,8 +54,16 @@ local function inherits(other)
     return false  -- it lives
   end
   local heir = call('HGET', left, 'heir')
-  if heir and heir ~= token and call('EXISTS', base .. 'node:' .. heir) == 1 then
-    return false
+  if heir and heir ~= token then
+    if call('EXISTS', base .. 'node:' .. heir) == 1 then
+      return false
+    end
+    -- Sessions that the dead heir had not committed need what this record keeps, until they have all moved on.
+    local theirs = base .. 'left:' .. heir
+    local low, others_low = call('HGET', left, 'low'), call('HGET', theirs, 'low')
+    if others_low and tonumber(low or 0) < tonumber(others_low) then
+      call('HSET', theirs, 'low', low or '0')
+    end
   end
   call('HSET', left, 'heir', token)
   return true
