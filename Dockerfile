@@ -12,7 +12,7 @@ RUN npm ci --no-audit --no-fund --loglevel=error
 
 FROM ${PYTHON_IMAGE} AS wheel
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY app app
 COPY extensions extensions
 COPY pipeline pipeline
@@ -61,6 +61,6 @@ VOLUME /data
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health/ready', timeout=2)"]
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health/live', timeout=2)"]
 ENTRYPOINT ["crewel"]
 CMD ["serve"]

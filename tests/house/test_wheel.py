@@ -15,20 +15,44 @@ pytestmark = pytest.mark.server
 SUFFIXES = {".py", ".js", ".html", ".css", ".svg", ".lua", ".properties"}
 
 
+@pytest.fixture
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of what a wheel is made from, because a build writes beside its sources."""
+    return copied(tmp_path_factory.mktemp("checkout"))
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a wheel made from a copy, because a build writes beside its sources."""
-    copy = tmp_path_factory.mktemp("checkout")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    (made,) = built(copied(tmp_path_factory.mktemp("checkout"))).iterdir()
+    return made
+
+
+def copied(copy: Path) -> Path:
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in ("app", "extensions", "pipeline", "static"):
         ignored = shutil.ignore_patterns("node_modules", "__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
-    out = copy / "wheels"
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", out, copy]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-    (made,) = out.iterdir()
-    return made
+    return copy
+
+
+def built(checkout: Path) -> Path:
+    """Build a wheel and return the directory that it is in. Raises `CalledProcessError` with what the build printed."""
+    out = checkout / "wheels"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        out,
+        checkout,
+    ]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    return out
 
 
 def expected() -> set[str]:
@@ -48,6 +72,13 @@ def test_a_wheel_holds_the_package_the_extensions_and_the_pages(wheel: Path) -> 
     assert expected() <= held
     assert "crewel/static/vendor/cometd/cometd.js" in held
     assert not [name for name in held if "node_modules" in name or "package" in Path(name).name]
+
+
+def test_a_checkout_without_the_browser_client_makes_no_wheel(checkout: Path) -> None:
+    shutil.rmtree(checkout / "static" / "vendor")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        built(checkout)
+    assert "static/vendor/cometd/cometd.js is missing" in refused.value.stdout + refused.value.stderr
 
 
 def test_the_pages_are_found_in_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
