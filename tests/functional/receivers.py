@@ -139,6 +139,8 @@ class ByPython:
     def __init__(self) -> None:
         self.notes = Notes()
         self._times: Counter[int] = Counter()
+        self._is_new = False
+        """Whether this is a new session of the client, whose subscriptions the server may not know yet."""
 
     async def start(self, url: str, transport: str, name: str, channel: str, session: dict[str, Any]) -> None:
         self._client = Client(
@@ -160,8 +162,12 @@ class ByPython:
         self.notes.tell()
 
     def _moved(self, step: Transition) -> None:
-        if step.event is Event.HANDSHAKEN and self.notes.subscribed:
-            self.notes.subscribed += 1  # the client subscribes again by itself
+        if step.event is Event.HANDSHAKEN:
+            self._is_new = self.notes.subscribed > 0
+        elif step.event is Event.ANSWERED and self._is_new:
+            # The client has subscribed again by itself: the first connect of a session waits for that.
+            self._is_new = False
+            self.notes.subscribed += 1
             self.notes.tell()
 
     async def _hear(self, message: Message) -> None:
