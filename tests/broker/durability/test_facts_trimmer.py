@@ -25,7 +25,9 @@ def test_letters_beyond_the_bound_in_bytes_are_dropped_and_said(
         world.advance(6)
     assert 15 <= len(kept) <= 20
     assert b'"39 x' in kept[-1].body
-    (line,) = caplog.messages
+    (line,) = (
+        record.getMessage() for record in caplog.records if record.name == "crewel.broker.durability.log_trimmer"
+    )
     assert f"{39 - len(kept)} oldest dead letters were dropped, up to {kept[0].dead_id}" in line
     assert f"delivery.dead_letters_max_bytes={MOST}" in line
 
