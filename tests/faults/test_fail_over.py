@@ -128,7 +128,7 @@ async def test_all_that_a_promoted_replica_lacks_is_named(
         if each.id is not None and fact["from"] < int(each.id) <= fact["until"]
     }
     assert lost
-    assert lost <= named, "a loss that nobody was told of"
+    assert lost <= named, "a loss that is not named"
     assert fact["messages"] == len(named)
     assert figure(await metrics(server), "crewel_lost_messages_total") == len(named)
     assert "the store has lost what it had answered" in server.stderr

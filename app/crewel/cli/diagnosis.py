@@ -118,7 +118,10 @@ def _fitness(info: StoreInfo, storage: Storage) -> Finding:
         file = "has" if info.appends else "has no"
         found = f"storage.durability=managed: it {file} append-only file; what a crash or a fail-over loses is not known here"
         return Finding(
-            "durability", State.UNKNOWN, found, "ask whoever runs the store whether it keeps all that it has answered"
+            "durability",
+            State.UNKNOWN,
+            found,
+            "ask the provider of the store whether it keeps all that it has answered",
         )
     return Finding("durability", State.OK, f"appends to a file, evicts nothing ({info.policy})")
 

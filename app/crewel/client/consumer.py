@@ -265,7 +265,7 @@ class Consumer:
         return self._backoff.delay(attempt - 1, random())  # noqa: S311 - spreads load, guards nothing
 
     def retry(self, delivery: Delivery, after: float) -> None:
-        """Give it out again after so many seconds. Within `ack_wait` the server is told that it is still worked on."""
+        """Give it out again after so many seconds. Within `ack_wait` the server learns that the work continues."""
         self._stop_waiting(delivery)
         delivery.working()
         step = after if self._ack_wait is None else min(after, self._ack_wait / 2)

@@ -204,7 +204,7 @@ class Salesforce:
         return forgotten
 
     def revoke(self, token: str | None = None) -> None:
-        """Let a token, or all, be valid no more; clients with a held connect are told at once."""
+        """Withdraw a token, or all; clients with a held connect get the error at once."""
 
         def revoked() -> None:
             self.org.revoke(token)

@@ -16,7 +16,7 @@ OPERATIONS: Final = ("handshake", "connect", "subscribe", "unsubscribe", "discon
 
 FAULTS: Final = {
     "unknown client": "the session is forgotten; the client is advised to handshake",
-    "unknown client, disconnect": "the session is forgotten; the client is told to stop",
+    "unknown client, disconnect": "the session is forgotten; the client must stop",
     "authentication invalid": "the token counts as revoked",
     "authentication missing": "as if there were no Authorization header",
     "handshake denied": "a handshake is denied",

@@ -113,7 +113,7 @@ class Storage(Group):
 
     @property
     def may_lose_by_fail_over(self) -> bool:
-        """Whether a replica may take the place of the primary, and nobody else answers for what it has."""
+        """Whether a replica may take the place of the primary, and no provider answers for what it has."""
         return self.durability == "file" and self.location is not None and self.location.can_fail_over
 
     @model_validator(mode="after")

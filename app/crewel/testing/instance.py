@@ -209,7 +209,7 @@ class Instance:
 
     async def advance(self, duration: float | str, *, keep_up: bool = True) -> None:
         """Let so much time pass: all that is due meanwhile happens, in its order. With `keep_up` the clients stay there: one
-        whose connect was answered gets a moment of real time to connect again before time goes on; one that does not, is
+        whose connect was answered gets a moment of real time to connect again before time continues; one that does not, is
         away for the rest of it. Without, all clients are: what they send is read afterwards. Raises ValueError."""
         seconds = seconds_of(duration)
         with nullcontext() if keep_up else self._virtual.unread(self.port):

@@ -80,8 +80,8 @@ class StoreLease:
 
     @property
     def lasts(self) -> bool:
-        """Whether the lease lasts, by a clock of this machine that nobody sets and that counts while it sleeps. It began when
-        the store was asked, not when it answered."""
+        """Whether the lease lasts, by a clock of this machine that cannot be set and that counts while it sleeps. It began
+        when the store was asked, not when it answered."""
         return elapsed() < self._ends
 
     def _membership(self) -> Membership:

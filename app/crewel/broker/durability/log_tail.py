@@ -1,7 +1,7 @@
 """The tail of the log: what other nodes append reaches this one.
 
 It waits at the end of the log, and what has come is taken in the queue of writes, in its order: so an entry is taken once, and
-strictly in the order of the log, whoever has appended it.
+strictly in the order of the log, from whichever node it comes.
 """
 
 from __future__ import annotations
