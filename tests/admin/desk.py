@@ -8,6 +8,7 @@ from typing import Any
 from tests.functional.bayeux import Message
 from tests.functional.people import Person
 from tests.functional.wire import Address, Connection, Response
+from tests.server_process import Server
 
 TOKEN = "the-admin-token-of-tests"
 SETS = (
@@ -19,6 +20,11 @@ SETS = (
 )
 STORED = {"publish": {"persistent": True}}
 Json = Any
+
+
+def audit(server: Server) -> list[str]:
+    """Return the lines of the audit in the log of the server."""
+    return [line for line in server.stderr.splitlines() if '"crewel.audit"' in line]
 
 
 class Desk:

@@ -10,7 +10,7 @@ import pytest
 from crewel.admin.command import Access
 from crewel.admin.commands import COMMANDS
 from crewel.admin.operation import Level
-from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
+from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit, publish
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, held
 from tests.functional.wire import until
@@ -484,7 +484,7 @@ def test_the_audit_names_the_operator_and_the_command(
 ) -> None:
     desk.cmd(f"__cmd:client/{subject}/1/?dispatcherActive=false")
     desk.cmd(f"__cmd:client/{subject}/1/?dispatcherActive")
-    entries = until(lambda: [line for line in server.stderr.splitlines() if f"client/{subject}/1" in line])
+    entries = until(lambda: [line for line in audit(server) if f"client/{subject}/1" in line])
     assert len(entries) == 1
     assert '"who":"admin"' in entries[0]
     assert "dispatcherActive=false" in entries[0]

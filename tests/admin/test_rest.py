@@ -12,7 +12,7 @@ import pytest
 
 from crewel.admin.rest import ROUTES
 from crewel.admin.route import API
-from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
+from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit, publish
 from tests.conftest import StartServer
 from tests.functional.bayeux import held
 from tests.functional.wire import Connection, Response, resident, until
@@ -429,7 +429,7 @@ def test_the_audit_names_the_dead_letters(desk: Desk, dead: list[str], server: S
     desk.post("/dead-letters/discard", {"ids": dead[:1]})
     desk.post("/dead-letters/redrive", {"all": True, "receiver": subject})
     until(lambda: f'"receiver":"client/{subject}"' in server.stderr)
-    entries = [json.loads(line) for line in server.stderr.splitlines() if "crewel.audit" in line]
+    entries = [json.loads(line) for line in audit(server)]
     discarded = next(each for each in entries if each.get("ids") == dead[:1])
     assert (discarded["who"], discarded["message"]) == ("admin", "operator: discard dead letters")
     assert TOKEN not in server.stderr
@@ -437,7 +437,7 @@ def test_the_audit_names_the_dead_letters(desk: Desk, dead: list[str], server: S
 
 def test_the_audit_keeps_to_its_line(desk: Desk, server: Server, receiver: Receiver, subject: str) -> None:
     desk.post(f"/sessions/{subject}/1/hold", {"reason": "a\nforged: line\x1b[2J"})
-    (entry,) = until(lambda: [line for line in server.stderr.splitlines() if "forged" in line])
+    (entry,) = until(lambda: [line for line in audit(server) if "forged" in line])
     assert json.loads(entry)["reason"] == r"'a\nforged: line\x1b[2J'"
     assert receiver.id not in entry
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from crewel.admin.rest import ROUTES
-from tests.admin.desk import Desk, Receiver, publish
+from tests.admin.desk import Desk, Receiver, audit, publish
 from tests.functional.bayeux import Message
 from tests.functional.wire import until
 from tests.server_process import Server
@@ -337,7 +337,7 @@ def test_the_audit_names_what_was_done_to_topics(desk: Desk, server: Server, top
         assert desk.ask("DELETE", path).status == 200
 
     def entries() -> list[Any] | None:
-        lines = [json.loads(line) for line in server.stderr.splitlines() if '"crewel.audit"' in line]
+        lines = [json.loads(line) for line in audit(server)]
         found = [
             each["message"]
             for each in lines

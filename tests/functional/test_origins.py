@@ -10,7 +10,7 @@ import pytest
 from tests.functional.bayeux import Client
 from tests.functional.conftest import Serve
 from tests.functional.frames import Refused, Socket
-from tests.functional.wire import Connection, Response, figures
+from tests.functional.wire import Connection, Response, figures, until
 from tests.server_process import Server
 
 MESSAGE = json.dumps([{"channel": "/meta/handshake", "id": "1"}])
@@ -204,7 +204,7 @@ def test_a_refused_origin_is_logged_once_with_what_to_set(serve: Serve) -> None:
             for _ in range(2):
                 connection.request("POST", path, MESSAGE.encode(), {"Origin": "https://app.example.org"})
                 assert connection.response().status == 403
-    lines = [line for line in server.stderr.splitlines() if "app.example.org" in line]
+    lines = until(lambda: [line for line in server.stderr.splitlines() if "app.example.org" in line])
     assert len(lines) == 1
     assert own(server) in lines[0]
     assert "http.public_url" in lines[0]
