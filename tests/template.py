@@ -112,7 +112,11 @@ def _is_readable(fd: int, timeout: float | None) -> bool:
 
 def _can_fork(environ: Mapping[str, str]) -> bool:
     """Whether a fork would be like a process that starts with this environment."""
-    return hasattr(os, "pidfd_open") and _read_at_start(environ) == _read_at_start(os.environ)
+    return (
+        hasattr(os, "pidfd_open")
+        and _read_at_start(environ) == _read_at_start(os.environ)
+        and not any(Path(each, "sitecustomize.py").exists() for each in environ.get("PYTHONPATH", "").split(os.pathsep))
+    )
 
 
 def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
