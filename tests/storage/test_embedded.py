@@ -201,6 +201,15 @@ async def test_embedded_store_dies_with_its_owner(tmp_path: Path) -> None:
     assert "User requested shutdown" in (tmp_path / "store.log").read_text()
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a process that its parent died")
+async def test_a_server_does_not_begin_with_the_ending_store_of_one_that_was_killed(tmp_path: Path) -> None:
+    owner, pid = await asyncio.to_thread(start_owner, tmp_path)
+    owner.kill()
+    owner.wait(LIMIT_S)
+    async with opened(tmp_path) as store:
+        assert await pid_of(store) != pid
+
+
 async def test_a_survivor_is_used_and_not_killed(tmp_path: Path) -> None:
     """It hangs when its owner dies, so that it learns of that later than the next server comes."""
     owner, pid = await asyncio.to_thread(start_owner, tmp_path)

@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
@@ -39,6 +40,7 @@ _LONGEST_SOCKET_PATH = 100  # Linux takes 107 bytes, macOS 103
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two attempts to start it
 _STEADY_S = 10.0  # one that has run for so long is started again without a pause
 _END_LIMIT_S = 30.0  # it may have much to write to its file before it ends
+_LAST_WRITES_S = 1.0  # a store whose owner was killed needs about as long to end
 _PR_SET_PDEATHSIG = 1
 _CONTAINER_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -104,6 +106,7 @@ class Embedded:
         self._directory = Path(storage.data_dir)
         self.files = StoreFiles(self._directory.absolute())
         self._was_here = False  # the directory, at an earlier attempt
+        self._has_looked = False  # for a store that runs there
         self._link: Path | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._waiter: asyncio.Task[None] | None = None
@@ -190,9 +193,7 @@ class Embedded:
             lock = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise SettingsError(f"storage.data_dir {self._directory}: {error.strerror}") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not self._take(lock):
             os.close(lock)
             self.files.read_marker()
             return None
@@ -210,6 +211,22 @@ class Embedded:
             os.close(lock)
             raise
         return lock
+
+    def _take(self, lock: int) -> bool:
+        """Lock the directory. False: a store runs there. A server that starts waits a moment: if the one before it was killed,
+        its store is about to end, and would take the first requests with it."""
+        limit = 0.0 if self._as_owner or self._has_looked else _LAST_WRITES_S
+        self._has_looked = True
+        deadline = time.monotonic() + limit
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(0.02)
+            else:
+                return True
 
     def _check_format(self) -> None:
         file = self._directory / _FORMAT_FILE
