@@ -80,3 +80,10 @@ def test_values_that_json_does_not_know_appear_as_text(monkeypatch: pytest.Monke
     logs.configure(load(environ={}))
     logging.getLogger("crewel").warning("odd", extra={"kind": LookupError})
     assert json.loads(stderr.getvalue())["kind"] == "<class 'LookupError'>"
+
+
+def test_a_text_of_a_client_stays_within_its_line_for_people() -> None:
+    record = logging.makeLogRecord(
+        {"levelname": "WARNING", "msg": "a letter: %s", "args": ("no\nforged\x1b[2J",), "who": "a\rb"}
+    )
+    assert logs.HumanFormatter().format(record).endswith(r" a letter: no\nforged\x1b[2J  who=a\rb")
