@@ -30,7 +30,7 @@ LOCK := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes py
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run test unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying faults check format docs tables bench lock clean
+.PHONY: help run test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying faults check format docs tables bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,8 +40,13 @@ run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/
 	@$(BIN)/crewel serve
 
 # The levels of the tests, each with what it needs: tests/levels.py tells which test is of which.
-test:  ## Run all tests, level by level; a level that fails does not keep the next from running
-	@$(MAKE) --no-print-directory --keep-going unit test-store test-server test-browser test-pipeline
+# Most tests of servers and browsers wait for something most of their time, so two levels share the machine: 15 minutes, not 24.
+test:  ## Run all tests: the quick ones, then two levels at a time; a level that fails does not keep the others from running
+	@$(MAKE) --no-print-directory --keep-going unit levels
+
+levels:
+	@echo "tests of pipeline, store, servers and browsers, two levels at a time: each prints its results at its end"
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target test-pipeline test-store test-server test-browser
 
 # Side by side: two processes that each read half of the tests are quicker than two that share them and both read all.
 unit: $(PYTHON_READY)  ## Run the tests that start no process and open no connection
@@ -66,7 +71,7 @@ test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipe
 test-deploying: $(PYTHON_READY) $(PAGES_READY) $(PROXIES_READY)  ## Run the documented files of nginx, Caddy and HAProxy
 	$(BIN)/pytest --quiet tests/deploying
 
-faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
+faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, about three hours
 	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py $(LONG) --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
