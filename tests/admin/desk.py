@@ -17,6 +17,7 @@ SETS = (
     "delivery.ping_timeout_ms=700",
     "log.format=json",
     "bayeux.max_interval_ms=60000",
+    "limits.failed_tokens_burst=100000",  # each route is asked with wrong tokens, one after the other
 )
 STORED = {"publish": {"persistent": True}}
 Json = Any
