@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from crewel.version import VERSION
+
 
 class Declared(NamedTuple):
     """A figure: its exposed name, its kind, what it counts, and its label if it has one."""
@@ -25,6 +27,7 @@ class Declared(NamedTuple):
 
 
 DECLARED = (
+    Declared("crewel_build_info", "gauge", "Always 1; the label is the version of the server.", "version"),
     Declared("crewel_sessions", "gauge", "Sessions that are alive."),
     Declared("crewel_held_connects", "gauge", "Connects that the server holds until a message comes."),
     Declared("crewel_channels", "gauge", "Channels that the server knows."),
@@ -145,6 +148,7 @@ class Metrics(Collector):
     """The counters of one server. The attributes are the figures' names without `crewel_` and `_total`."""
 
     def __init__(self) -> None:
+        self.build_info = {VERSION: 1}
         self.handshakes = 0
         self.sessions_expired = 0
         self.connects = 0
@@ -200,16 +204,19 @@ class Metrics(Collector):
         """The figures as they stand, for the Prometheus registry."""
         for declared in DECLARED:
             attribute = declared.name.removeprefix("crewel_").removesuffix("_total")
-            if declared.kind == "gauge":
-                value = self._gauges[attribute]() if attribute in self._gauges else 0
-                yield GaugeMetricFamily(declared.name, declared.meaning, value=value)
-            elif declared.label is None:
-                yield CounterMetricFamily(declared.name, declared.meaning, value=getattr(self, attribute))
+            kind = GaugeMetricFamily if declared.kind == "gauge" else CounterMetricFamily
+            if declared.label is None:
+                yield kind(declared.name, declared.meaning, value=self._value(attribute, declared.kind))
             else:
-                family = CounterMetricFamily(declared.name, declared.meaning, labels=[declared.label])
+                family = kind(declared.name, declared.meaning, labels=[declared.label])
                 for label, count in sorted(getattr(self, attribute).items()):
                     family.add_metric([label], count)
                 yield family
+
+    def _value(self, attribute: str, kind: str) -> float:
+        if kind == "gauge":
+            return self._gauges[attribute]() if attribute in self._gauges else 0
+        return float(getattr(self, attribute))
 
     def exposition(self) -> bytes:
         """The text that `/metrics` answers."""

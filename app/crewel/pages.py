@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from crewel.broker.broker import Broker
+from crewel.version import VERSION
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -31,12 +33,12 @@ _PAGE_HEADERS = {
 
 
 def mount_health(app: web.Application, broker: Broker) -> None:
-    """Serve `/health/live`, the process answers, and `/health/ready`: the server takes all traffic; not while its store is
-    away or full, while one of its tasks is down, or while it has no descriptors for connections; and not any more when it goes
-    down or has lost its store."""
+    """Serve `/health/live`, the process answers with its version, and `/health/ready`: the server takes all traffic; not while
+    its store is away or full, while one of its tasks is down, or while it has no descriptors for connections; and not any more
+    when it goes down or has lost its store."""
 
     async def live(_: web.Request) -> web.Response:
-        return web.json_response({"status": "live"})
+        return web.json_response({"status": "live", "version": VERSION})
 
     async def ready(_: web.Request) -> web.Response:
         # Before `draining`: an operator must see why the server goes down.
@@ -84,6 +86,13 @@ def mount_demos(app: web.Application) -> None:
 
     def page(file: Path) -> Handler:
         async def send(_: web.Request) -> web.StreamResponse:
+            text = await asyncio.to_thread(file.read_text, "utf-8")
+            return web.Response(text=text.replace("{{version}}", VERSION), content_type="text/html", charset="utf-8")
+
+        return send
+
+    def asset(file: Path) -> Handler:
+        async def send(_: web.Request) -> web.StreamResponse:
             return web.FileResponse(file)
 
         return send
@@ -92,7 +101,7 @@ def mount_demos(app: web.Application) -> None:
     app.router.add_get("/chat/", page(STATIC / "chat" / "index.html"))
     app.router.add_get("/chat", _to_chat)
     for name in ("style.css", "icon.svg"):  # one by one: in a checkout, the directory holds npm's files too
-        app.router.add_get(f"/static/{name}", page(STATIC / name))
+        app.router.add_get(f"/static/{name}", asset(STATIC / name))
     for directory in ("chat", "vendor"):
         if (STATIC / directory).is_dir():
             app.router.add_static(f"/static/{directory}/", STATIC / directory)

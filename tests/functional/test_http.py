@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from crewel.version import VERSION
 from tests.functional.bayeux import Client
 from tests.functional.conftest import Serve
 from tests.functional.wire import Connection, figures, request_bytes, until
@@ -48,7 +49,7 @@ def test_pipelined_requests_of_both_kinds_are_answered_in_their_order(server: Se
         ]
         connection.send(b"".join(kinds))
         assert connection.response().messages[0]["id"] == "1"
-        assert connection.response().json() == {"status": "live"}
+        assert connection.response().json() == {"status": "live", "version": VERSION}
         assert connection.response().messages[0]["id"] == "2"
         assert connection.response().status in (404, 405)
         assert connection.response().status == 200

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from crewel import server as crewel_server
 from crewel.settings import Settings
 from crewel.settings.server import Http
 from crewel.settings.storage import Storage
+from crewel.version import VERSION
 from tests.functional.bayeux import Client, data
 from tests.functional.conftest import Serve
 from tests.functional.wire import Connection, Response, figures, parse_figures
@@ -27,8 +30,20 @@ def get(server: Server, path: str) -> Response:
 
 
 def test_health(server: Server) -> None:
-    assert (get(server, "/health/live").status, get(server, "/health/live").json()) == (200, {"status": "live"})
+    assert (get(server, "/health/live").status, get(server, "/health/live").json()) == (
+        200,
+        {"status": "live", "version": VERSION},
+    )
     assert (get(server, "/health/ready").status, get(server, "/health/ready").json()) == (200, {"status": "ready"})
+
+
+def test_the_version_is_said_everywhere_and_in_one_place(server: Server) -> None:
+    """pyproject.toml has it; the npm package needs a copy."""
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+    assert json.loads((ROOT / "browser" / "package.json").read_text())["version"] == VERSION
+    assert figures(server)[f'crewel_build_info{{version="{VERSION}"}}'] == 1
+    for path in ("/", "/chat/"):
+        assert f'<span class="version">{VERSION}</span>' in get(server, path).body.decode()
 
 
 async def test_a_server_that_goes_down_is_alive_and_not_ready(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import gc
 import os
 from collections.abc import Coroutine
 from functools import partial
-from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
 from time import time
@@ -27,8 +26,8 @@ from crewel.storage import dead_letters, nodes
 from crewel.storage.dead_letters import DeadLetterFilter
 from crewel.storage.streams import alerts
 from crewel.topics import State
+from crewel.version import VERSION
 
-VERSION: Final = version("crewel")
 _YOUNG_GARBAGE: Final = 1  # generations of the collector; the thresholds bound how much is in the young ones
 _ALL_GARBAGE: Final = 2
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")

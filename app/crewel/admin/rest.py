@@ -19,7 +19,7 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.admin.commands import failure_json, run
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
-from crewel.admin.node_resource import NODE_ROUTES, VERSION
+from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import Field
 from crewel.admin.route import API, Ask, NotThere, Route, document, read
 from crewel.admin.session_resource import SESSION_ROUTES
@@ -33,6 +33,7 @@ from crewel.event_loop import encoded_in_turns
 from crewel.security.jwt import BadToken
 from crewel.transports.bodies import read_body
 from crewel.transports.origins import Client, Origins
+from crewel.version import VERSION
 
 log = logging.getLogger(__name__)
 

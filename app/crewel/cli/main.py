@@ -60,9 +60,9 @@ def run() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from crewel.version import VERSION
 
-        print("crewel", version("crewel"))
+        print("crewel", VERSION)
         raise typer.Exit
 
 

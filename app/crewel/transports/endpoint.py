@@ -20,6 +20,7 @@ from crewel.settings import Settings
 from crewel.transports import http_aiohttp, websocket
 from crewel.transports.connection import ConnectionCaps
 from crewel.transports.origins import Client, Hosts, Origins
+from crewel.version import VERSION
 
 _UNKNOWN: Final = "Unknown Bayeux Transport"
 _PAGE: Final = """<!doctype html>
@@ -34,7 +35,7 @@ _PAGE: Final = """<!doctype html>
 <li>On the command line: <code>crewel sub /chat/demo</code>, with this address in the variable <code>CREWEL_URL</code>.
 </ul>
 """
-_DEMOS: Final = '<li>To try it: the <a href="/chat/">chat</a>.\n'
+_DEMOS: Final = f'<li>To try it: the <a href="/chat/">chat</a> of Crewel {VERSION}.\n'
 
 
 class Endpoint:
