@@ -140,6 +140,7 @@ DECLARED = (
     ),
     Declared("crewel_limited_total", "counter", "Requests beyond a limit, by its setting.", "limit"),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
+    Declared("crewel_refused_publishes_total", "counter", "Refused publishes, by their three-digit code.", "code"),
     Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),
 )
 
@@ -179,6 +180,7 @@ class Metrics(Collector):
         self.facts_dropped = 0
         self.limited: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
+        self.refused_publishes: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
         self.inherited_sessions = 0
         self.task_restarts: Counter[str] = Counter()

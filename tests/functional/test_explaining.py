@@ -8,9 +8,10 @@ import sys
 import aiohttp
 import pytest
 
-from crewel.client import Client
+from crewel.client import Client, PublishRefused
 from crewel.version import VERSION
 from tests.conftest import StartServer
+from tests.store_process import shared_store
 
 LIMIT_S = 60
 
@@ -31,21 +32,43 @@ async def test_the_bayeux_address_explains_itself_in_a_browser(
             assert (answer.status, await answer.text()) == (400, "Unknown Bayeux Transport")
 
 
-async def test_a_hold_and_the_first_dead_letter_are_logged(start_server: StartServer) -> None:
-    server = start_server()
+def pause(ms: int) -> None:
+    """Let the store answer nothing for so long."""
+    with shared_store().client() as store:
+        store.execute_command("CLIENT", "PAUSE", ms)
+
+
+async def test_what_an_operator_should_know_is_logged(start_server: StartServer) -> None:
+    """A hold, the first dead letter, a slow store, refused publishes."""
+    server = start_server(
+        "storage.slow_ms=20", "limits.publishes_per_s=1", "limits.publishes_burst=100", "limits.exempt_addresses="
+    )
     async with (
         asyncio.timeout(LIMIT_S),
         Client(server.url) as shop,
         Client(server.url, name="printer/1", update=True) as printer,
         await printer.subscribe("/orders") as orders,
+        Client(server.url, name="fax/1", update=True) as fax,
+        await fax.subscribe("/faxes") as faxes,
     ):
         for number in range(3):
             await shop.publish("/orders", number, persistent=True)
         for code in ("user.update.deadMessage", "user.update.deadMessage", "user.update.holdback"):
             (await anext(orders)).reject(code, "out of paper")
-        while "is on hold" not in server.stderr or "first dead letter" not in server.stderr:
-            await asyncio.sleep(0.05)
+        while "store is slow" not in server.stderr:
+            await shop.publish("/faxes", 1, persistent=True)
+            (await anext(faxes)).settle()
+            await asyncio.to_thread(pause, 300)  # longer than until the next commit
+        for number in range(1000):
+            try:
+                await shop.publish("/noise", number)
+            except PublishRefused:
+                break
+        for words in ("is on hold", "first dead letter", "by limits.publishes_per_s"):
+            while words not in server.stderr:
+                await asyncio.sleep(0.05)
     lines = server.stderr
+    assert lines.count("the store is slow: a commit took") == 1
     assert lines.count("the first dead letter since the start") == 1
     assert "client/printer/1 is on hold by client/printer/1 (user.update.holdback, out of paper)" in lines
     assert "crewel sessions activate client/printer/1" in lines

@@ -43,6 +43,7 @@ from crewel.broker.point_to_point.destinations import Destinations
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.presence import Presence
 from crewel.broker.publish_handler import BackendPublisher, PublishHandler
+from crewel.broker.refusal_summary import RefusalSummary
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Host, Session
@@ -333,6 +334,7 @@ class Parts:
             self.durability,
             self.table,
             self.sessions,
+            RefusalSummary(self.runtime.metrics),
         )
 
     def _make_meta(self, host: Host) -> None:

@@ -21,6 +21,7 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.refusal_summary import RefusalSummary
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.session_table import SessionTable
@@ -51,6 +52,7 @@ class Sweeper:
     _durability: Durability
     _table: SessionTable
     _sessions: dict[str, Session]
+    _refusals: RefusalSummary
 
     async def run_forever(self) -> None:
         """Sweep until cancelled."""
@@ -72,6 +74,7 @@ class Sweeper:
         self._channels.sweep()
         self._topics.endings.sweep()
         self._limits.sweep()
+        self._refusals.sweep(self._runtime.loop.time())
 
     def _sweep_sessions(self, sessions: Iterator[Session]) -> None:
         """Look at these; what does not fit into one turn of the loop is looked at in the next ones."""

@@ -87,6 +87,12 @@ class Storage(Group):
         " of the machine or its container. 0: no limit.",
         ge=-1,
     )
+    slow_ms: Number = setting(
+        1000,
+        "Duration of a commit from which the log reports a slow store, once until it is well again. 0: never.",
+        live=True,
+        ge=0,
+    )
     take_over: bool = setting(
         False,
         "At the start, take over the store even from a server that is alive, which then ends. Use it for one start,"

@@ -24,6 +24,7 @@ from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.log_tail import LogTail
 from crewel.broker.durability.log_trimmer import LogTrimmer
+from crewel.broker.durability.slow_store import SlowStore
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.handler_steps import resolve
@@ -98,6 +99,8 @@ class Durability:
     _epoch: int = field(default=0, init=False)  # which start of a server on this store this is
     _generation: str = field(default="", init=False)  # of the store that the sessions were read from
     _has_changed: bool = field(default=False, init=False)  # the store, since the sessions were read before
+    _slow: SlowStore = field(default_factory=SlowStore, init=False)
+    _asked_at: float = field(default=0.0, init=False)  # the last commit, or when the store came back meanwhile
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
 
     def __post_init__(self) -> None:
@@ -406,12 +409,15 @@ class Durability:
         delivery = self._runtime.settings.delivery
         bounds = (self._access.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes)
         steps = stored_log.commit(self._access.keys, self._access.token, commit, *bounds)
+        self._asked_at = self._runtime.loop.time()
         try:
             answers = await asyncio.gather(*(self._access.writing.ask(step, retries=True) for step in steps))
         except (Behind, Fenced):
             if self._access.node is node:
                 raise
         else:
+            now = self._runtime.loop.time()
+            self._slow.took(now - self._asked_at, self._runtime.settings.storage.slow_ms / 1000, now)
             self._dead_letters.made(commit.dead_letters)
             self._dead_letters.stored([dead_id for answer in answers for dead_id in answer.letters])
             if self._access.node is node:  # and not another, with what was read again meanwhile
@@ -446,6 +452,7 @@ class Durability:
             self._runtime.metrics.ended[each.reason] += len(each.ids)
 
     def _store_is_back(self) -> None:
+        self._asked_at = self._runtime.loop.time()
         if self._access.store.generation == self._generation or self._access.store.keeps_everything:
             self._access.writing.probe()
         else:

@@ -203,7 +203,10 @@ def connect_reply(message_id: str, ext: bytes = b"") -> bytes:
 def encode_reply(reply: Reply, metrics: Metrics) -> bytes:
     """The reply's JSON; a failure is counted by its code. What JSON cannot say becomes an internal error."""
     if not reply["successful"] and "error" in reply:
-        metrics.errors[reply["error"][:3]] += 1
+        code = reply["error"][:3]
+        metrics.errors[code] += 1
+        if not str(reply.get("channel", "")).startswith("/meta/"):
+            metrics.refused_publishes[code] += 1
     try:
         return encode(reply)
     except TypeError:

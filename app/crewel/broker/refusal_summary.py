@@ -1,0 +1,71 @@
+"""Says in the log what is refused, in one line a minute at most, and which settings decide it.
+
+A client reads why its message was refused; an operator who sees only the log would learn of it from users.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from crewel.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+QUIET_S: Final = 60.0
+"""Seconds between two lines."""
+_PUBLISHES: Final[Mapping[str, str]] = {
+    "403": "security.policy or an authorizer does not grant them",
+    "404": "an extension or a listener of a service refuses them",
+    "405": "a wrong channel or id",
+    "409": "the topic or the queue takes no more",
+    "503": "the store is away or full",
+}
+"""Why publishes are refused, by the code of their replies."""
+_PAYLOADS: Final[Mapping[str, str]] = {
+    "origin": "http.allowed_origins",
+    "host": "http.allowed_hosts",
+    "too_large": "bayeux.max_message_bytes",
+    "too_many": "bayeux.max_batch_messages",
+    "too_deep": "bayeux.max_depth",
+    "too_slow": "http.body_timeout_ms",
+}
+"""The setting that refuses a whole request, by the fault."""
+_OMITTED: Final = frozenset(
+    {"402", "429"}
+)  # the client begins a new session by itself; and what is counted by its limit
+
+
+class RefusalSummary:
+    """Compares the counters of refusals with what was said of them."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._said: Counter[str] = Counter()
+        self._quiet_until = 0.0
+
+    def sweep(self, now: float) -> None:
+        """Say what was refused since the last line, unless that was a moment ago."""
+        if now < self._quiet_until:
+            return
+        counts = self._counts()
+        grown = counts - self._said
+        if grown:
+            self._said, self._quiet_until = counts, now + QUIET_S
+            log.warning("refused within the last minute: %s", "; ".join(f"{n} {what}" for what, n in grown.items()))
+
+    def _counts(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for code, count in self._metrics.refused_publishes.items():
+            if code not in _OMITTED:
+                counts[
+                    f"publishes with {code} ({_PUBLISHES.get(code, 'docs/reference/errors.md lists the codes')})"
+                ] = count
+        for limit, count in self._metrics.limited.items():
+            counts[f"operations by limits.{limit}"] = count
+        for fault, count in self._metrics.refused_payloads.items():
+            setting = _PAYLOADS.get(fault)
+            counts[f"requests as {fault}" + (f" ({setting})" if setting else "")] = count
+        return counts
