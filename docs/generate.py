@@ -14,6 +14,7 @@ from pathlib import Path
 
 from crewel import metrics
 from crewel import topics as topic_life
+from crewel.admin.command import Access
 from crewel.admin.commands import COMMANDS
 from crewel.admin.rest import ROUTES
 from crewel.client.states import TRANSITIONS
@@ -265,11 +266,12 @@ def commands() -> str:
             each.level.value,
             f"`{each.name}`" if each.takes is None else f"`{each.name}=`",
             each.access.value,
+            each.needs(writes=each.access is Access.WRITE).word,
             each.meaning if each.takes is None else f"{each.meaning} Takes {each.takes.expected}.",
         )
         for each in COMMANDS
     )
-    return table(("object", "property", "access", "meaning"), rows)
+    return table(("object", "property", "access", "role", "meaning"), rows)
 
 
 def resources() -> str:
@@ -279,10 +281,11 @@ def resources() -> str:
             f"`{each.method} {each.path}`",
             each.summary,
             ", ".join(f"`{field.name}`" for field in (*each.query, *each.body)) if each.path != "/settings" else "",
+            "" if each.is_public else each.needs.word,
         )
         for each in ROUTES
     )
-    return table(("resource", "what it does", "takes"), rows)
+    return table(("resource", "what it does", "takes", "role"), rows)
 
 
 def pipeline_tables() -> str:

@@ -14,7 +14,8 @@ from tests.server_process import Server
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    arguments = ["--port=0", *(f"--set={text}" for text in SETS)]
+    # The tests show more wrong tokens than the usual burst.
+    arguments = ["--port=0", "--set=limits.failed_tokens_burst=10000", *(f"--set={text}" for text in SETS)]
     server = Server(arguments, tmp_path_factory.mktemp("admin"))
     yield server
     server.end_well()

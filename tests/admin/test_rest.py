@@ -570,7 +570,8 @@ def test_the_description_names_every_field_and_variable(server: Server) -> None:
         if route.body:
             schema = operation["requestBody"]["content"]["application/json"]["schema"]
             assert set(schema["properties"]) == {each.name for each in route.body}
-        assert ("401" in operation["responses"]) is not route.is_public
+        assert operation["security"] == ([] if route.is_public else [{"token": [route.needs.word]}])
+        assert ("401" in operation["responses"]) is (not route.is_public or route.path == "/sign-in")
         assert (operation.get("security") == []) is route.is_public
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.services import Service
-from crewel.security.grants import Grants
+from crewel.security.grants import Grants, Role
 from crewel.security.policy import GRANT, IGNORE, Deny, OpenPolicy, Operation, Refusal
 from tests.broker.world import Client, MakeWorld, World
 
@@ -196,7 +196,7 @@ class TestChannelsForOperators:
         world.broker.guard.reserve("/service/secret")
         client = Client(world)
         client.handshake()
-        client.session.is_operator, client.session.grants = True, Grants(is_operator=True, expires_at=1.0)
+        client.session.is_operator, client.session.grants = True, Grants(role=Role.DESTROY, expires_at=1.0)
         assert client.publish("/service/secret", 1)["successful"] is False
 
 

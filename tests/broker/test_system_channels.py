@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.services import Service
-from crewel.security.grants import Grants
+from crewel.security.grants import Grants, Role
 from crewel.security.policy import GRANT, OpenPolicy
 from tests.broker.world import Client, MakeWorld, World, data_of
 
@@ -86,7 +86,7 @@ class TestSubscribing:
 
     def test_an_operator_whose_token_has_expired_is_one_no_more(self, world: World) -> None:
         client = operator(world)
-        client.session.grants = Grants("joe", is_operator=True, expires_at=1.0)
+        client.session.grants = Grants("joe", role=Role.DESTROY, expires_at=1.0)
         assert subscribed(client, DEAD)["error"] == "403:denied_by_security_policy:create_denied"
 
 

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from crewel.bayeux.channel import parse
-from crewel.security.grants import OPERATOR, Grants, patterns, subjects
+from crewel.security.grants import OPERATOR, Grants, Role, patterns, subjects
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,17 @@ def test_grants_end_at_their_time_or_never() -> None:
 
 
 def test_grants_survive_json() -> None:
-    grants = Grants("joe", frozenset({"/a", "/b/*"}), frozenset({"/c"}), is_operator=True, expires_at=5.5)
+    grants = Grants("joe", frozenset({"/a", "/b/*"}), frozenset({"/c"}), role=Role.OPERATE, expires_at=5.5)
     assert Grants.from_json(orjson.loads(orjson.dumps(grants.as_json()))) == grants
     assert Grants.from_json(OPERATOR.as_json()) == OPERATOR
+
+
+@pytest.mark.parametrize("role", [None, *Role])
+def test_earlier_version_reads_only_all_rights_as_those_of_an_operator(role: Role | None) -> None:
+    stored = Grants("joe", role=role).as_json()
+    assert stored["operator"] is (role is Role.DESTROY)
+    assert Grants.from_json(stored).role is role
+    assert Grants.from_json({**Grants("joe").as_json(), "operator": True}).role is Role.DESTROY
 
 
 def test_grants_of_an_earlier_version_configure_group_and_address_nothing() -> None:

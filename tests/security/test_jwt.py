@@ -12,7 +12,7 @@ import pytest
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Message
 from crewel.broker.session import Host, Session
-from crewel.security.grants import OPERATOR, Grants
+from crewel.security.grants import OPERATOR, Grants, Role
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED, BadToken, JwtPolicy, Tokens
 from crewel.security.keys import load_keys
 from crewel.security.policy import GRANTED, Refusal
@@ -55,9 +55,16 @@ def test_a_claim_that_is_missing_grants_nothing(tmp_path: Path) -> None:
     assert (grants.subscribe, grants.publish, grants.is_operator) == (frozenset(), frozenset(), False)
 
 
-@pytest.mark.parametrize("value", [1, "true", ["x"], {}])
-def test_only_true_makes_an_operator(tmp_path: Path, value: object) -> None:
+@pytest.mark.parametrize("value", [1, "true", "VIEW", "", ["view"], {}])
+def test_no_other_value_makes_an_operator(tmp_path: Path, value: object) -> None:
     assert not read(tmp_path, signed(operator=value)).is_operator
+
+
+@pytest.mark.parametrize(
+    ("value", "role"), [(True, Role.DESTROY), ("destroy", Role.DESTROY), ("operate", Role.OPERATE), ("view", Role.VIEW)]
+)
+def test_role_of_an_operator_is_in_the_claim(tmp_path: Path, value: object, role: Role) -> None:
+    assert read(tmp_path, signed(operator=value)).role is role
 
 
 def test_the_claims_have_the_names_that_the_settings_say(tmp_path: Path) -> None:

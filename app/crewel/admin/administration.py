@@ -16,6 +16,7 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns, sorted_in_turns
+from crewel.security.sign_in import SignIns
 from crewel.storage.store import Store
 
 audit = getLogger("crewel.audit")
@@ -31,6 +32,7 @@ class Administration:
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
         self.redriving = broker.redrive
+        self.sign_ins = SignIns(broker.admin)
 
     @property
     def node(self) -> str:

@@ -17,9 +17,11 @@ from urllib.parse import unquote
 from crewel.admin.administration import Administration
 from crewel.admin.operation import OPERATIONS, Level, Operation
 from crewel.bayeux.channel import parse as parse_channel
+from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.session import Session
-from crewel.errors import IllegalArgument
+from crewel.errors import IllegalArgument, Refused
 from crewel.qos.names import parse_name
+from crewel.security.grants import Role
 
 PREFIX: Final = "__cmd:"
 _MAX_LENGTH: Final = 4096
@@ -112,6 +114,14 @@ class Command(NamedTuple):
     answer: Callable[[Call], Any]
     takes: Argument | None = None
     write: Callable[[Call], Any] | None = None
+    role: Role = Role.DESTROY
+    """What an operator needs to carry it out, if it is an operation."""
+
+    def needs(self, *, writes: bool) -> Role:
+        """The role that an operator needs to read the property, or to write it."""
+        if self.access is Access.OPERATE:
+            return self.role
+        return Role.OPERATE if writes else Role.VIEW
 
 
 def operation_commands(level: Level) -> tuple[Command, ...]:
@@ -126,7 +136,8 @@ def _of_operation(operation: Operation) -> Command:
 
     returned = f" Returns {operation.result}." if operation.result else ""
     takes = FLAG._replace(default=False) if operation.fields else None
-    return Command(operation.level, Access.OPERATE, operation.command, operation.meaning + returned, answer, takes)
+    meaning = operation.meaning + returned
+    return Command(operation.level, Access.OPERATE, operation.command, meaning, answer, takes, role=operation.role)
 
 
 def read_order(text: object, node: str) -> Order:
@@ -171,6 +182,13 @@ def _topic(name: str) -> tuple[Level, str]:
     if channel is None:
         raise illegal(f"has topic{name}, and {name!r} is not the name of a channel; topic/a/b is the channel /a/b")
     return Level.TOPIC, channel.name
+
+
+def demand(role: Role, needed: Role) -> None:
+    """Raise Refused unless this role includes the one that is needed."""
+    if role < needed:
+        text = f"this needs the role {needed.word}, and the operator has the role {role.word}"
+        raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, text)
 
 
 def illegal(message: str) -> IllegalArgument:

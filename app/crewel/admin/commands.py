@@ -12,14 +12,16 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import Access, Call, Command, Order, illegal, read_order
+from crewel.admin.command import Access, Call, Command, Order, demand, illegal, read_order
 from crewel.admin.node_resource import NODE_COMMANDS
 from crewel.admin.operation import Level
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
+from crewel.broker.guard import role_of_session
 from crewel.broker.session import Session
 from crewel.errors import CrewelError, PayloadError, RemoteCallError
+from crewel.security.grants import Role
 from crewel.topics import State
 
 CHANNEL: Final = "/service/__cmd"
@@ -32,11 +34,13 @@ _TABLES: Final[Mapping[Level, Mapping[str, Command]]] = {
 }
 
 
-async def run(admin: Administration, text: object, who: str) -> dict[str, Any]:
-    """Carry out one command for the operator of this name: `{"command": <absolute>, "result": <value>}`. Raises
-    IllegalArgument, which names what is wrong, StoreError, and what an operation raises that did not succeed."""
+async def run(admin: Administration, text: object, who: str, role: Role) -> dict[str, Any]:
+    """Carry out one command for the operator of this name and role: `{"command": <absolute>, "result": <value>}`. Raises
+    IllegalArgument, which names what is wrong, Refused if the role does not allow it, StoreError, and what an operation raises
+    that did not succeed."""
     order = read_order(text, admin.node)
     row = _row(order)
+    demand(role, row.needs(writes=row.write is not None and order.values is not None))
     value = _value(row, order)
     call = await _addressed(admin, order, who, value)
     answer = row.write if row.write is not None and order.values is not None else row.answer
@@ -113,7 +117,8 @@ def answer_remote_calls(admin: Administration) -> None:
 
     async def call(session: Session, data: Any) -> dict[str, Any]:
         try:
-            return await run(admin, data.get("command") if isinstance(data, dict) else None, session.name)
+            text = data.get("command") if isinstance(data, dict) else None
+            return await run(admin, text, session.name, role_of_session(session))
         except CrewelError as error:
             raise RemoteCallError(failure_json(error)) from error
 

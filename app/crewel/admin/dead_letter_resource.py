@@ -19,6 +19,7 @@ from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import IllegalArgument, StoreError
 from crewel.qos.fields import list_of, whole
 from crewel.qos.names import parse_name
+from crewel.security.grants import Role
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_dead_id
 
@@ -316,6 +317,7 @@ DEAD_LETTER_ROUTES: Final = (
             ),
             Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Dead letters a second at most."),
         ),
+        role=Role.OPERATE,
     ),
     Route(
         "POST",

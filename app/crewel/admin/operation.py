@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.qos.fields import Check, flag, text, whole
+from crewel.security.grants import Role
 
 if TYPE_CHECKING:
     from crewel.admin.command import Call
@@ -130,6 +131,8 @@ class Operation:
     path: str = ""
     refusals: Mapping[int, str] = field(default_factory=dict)
     """Further answers, by status."""
+    role: Role = Role.DESTROY
+    """What an operator needs for it."""
 
     @property
     def route(self) -> str:
@@ -151,6 +154,7 @@ OPERATIONS: Final = (
         "Activate a session that is on hold; the held message comes in its old place.",
         lambda call: call.admin.dispatchers.activate(call.session),
         lambda answer: f"active, {_waiting(answer)}",
+        role=Role.OPERATE,
     ),
     Operation(
         Level.SESSION,
@@ -164,6 +168,7 @@ OPERATIONS: Final = (
             text_field("reason", "Reason, for other operators."),
             text_field("code", "Code, for other operators."),
         ),
+        role=Role.OPERATE,
     ),
     Operation(
         Level.SESSION,
@@ -174,6 +179,7 @@ OPERATIONS: Final = (
         "letters",
         "how many became dead letters, 0 or 1",
         command="skipCallbackMessage",
+        role=Role.OPERATE,
     ),
     Operation(
         Level.SESSION,
@@ -184,6 +190,7 @@ OPERATIONS: Final = (
         "letters",
         "how many became dead letters",
         command="drainCallbackQueue",
+        role=Role.OPERATE,
     ),
     Operation(
         Level.SESSION,
@@ -204,6 +211,7 @@ OPERATIONS: Final = (
         "retried",
         "whether there was a pause",
         command="retryCallbackNow",
+        role=Role.OPERATE,
     ),
     Operation(
         Level.SESSION,
@@ -215,6 +223,7 @@ OPERATIONS: Final = (
         "the round trip in milliseconds",
         command="pingClientCallbackServer",
         refusals={504: "The client gave no answer in time (communication.noConnection)."},
+        role=Role.OPERATE,
     ),
     Operation(
         Level.SESSION,
@@ -223,6 +232,7 @@ OPERATIONS: Final = (
         lambda call: call.admin.refresh(call.session),
         lambda answer: "refreshed",
         command="refreshSession",
+        role=Role.OPERATE,
     ),
     Operation(
         Level.SESSION,
@@ -271,6 +281,7 @@ OPERATIONS: Final = (
         "Accept its logins again.",
         lambda call: call.admin.unblock(call.subject),
         lambda answer: "not blocked",
+        role=Role.OPERATE,
     ),
     Operation(
         Level.TOPIC,

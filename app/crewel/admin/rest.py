@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from math import ceil
 from pathlib import Path
@@ -17,12 +17,14 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.administration import Administration
+from crewel.admin.command import demand
 from crewel.admin.commands import failure_json, run
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import Field
 from crewel.admin.route import API, Ask, NotThere, Route, document, read
 from crewel.admin.session_resource import SESSION_ROUTES
+from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
 from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.admin.topic_resource import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
@@ -30,6 +32,8 @@ from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, Refused, status_of
 from crewel.errors.codes import is_below
 from crewel.event_loop import encoded_in_turns
+from crewel.qos.names import ANONYMOUS
+from crewel.security.grants import Grants, Role
 from crewel.security.jwt import BadToken
 from crewel.transports.bodies import read_body
 from crewel.transports.origins import Client, Origins
@@ -39,13 +43,12 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_ADMIN: Final = "admin"
-"""The name of an operator with the admin token in the audit."""
-
 _FILES: Final = {"": "api.html", "page.js": "api.js", "page.css": "api.css", "style.css": "style.css"}
 """What the page needs, by the name below `API`."""
 
 
+_PUBLIC: Final = Grants(ANONYMOUS, role=Role.VIEW)
+"""Who asks for what is public."""
 _VARIABLE: Final = re.compile(r"{(\w+)}")
 _SEGMENT: Final = "[^/]+"
 _SPANS: Final = {"channel": ".+"}
@@ -53,7 +56,7 @@ _SPANS: Final = {"channel": ".+"}
 
 
 async def _command(ask: Ask) -> dict[str, Any]:
-    return await run(ask.admin, ask.fields.get("command"), ask.who)
+    return await run(ask.admin, ask.fields.get("command"), ask.who, ask.role)
 
 
 async def _document(_: Ask) -> dict[str, Any]:
@@ -68,7 +71,9 @@ ROUTES: Final = (
         _command,
         "`command`: the command with its node; `result`: what came of it, OK for a value that was written.",
         body=(Field("command", lambda value: value, {"type": "string"}, "The command."),),
+        role=Role.VIEW,  # each command has its own
     ),
+    *SIGN_IN_ROUTES,
     *SESSION_ROUTES,
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,
@@ -98,8 +103,9 @@ class Rest:
 
     def _handler(self, route: Route) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            who = await self._who(request, route)
-            return await self._answer(request, route, who)
+            client = self._client(request)
+            grants = _PUBLIC if route.is_public else await self._grants(request, client)
+            return await self._answer(request, route, client, grants)
 
         return self._refusing(handle)
 
@@ -125,25 +131,35 @@ class Rest:
             raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "this origin may not talk to the server")
         return client
 
-    async def _who(self, request: web.Request, route: Route) -> str:
-        """The operator's name. Raises BadToken, or Refused for a client that is no operator."""
-        client = self._client(request)
-        if route.is_public:
-            return ""
+    async def _grants(self, request: web.Request, client: Client) -> Grants:
+        """What the operator's token grants, or the cookie of a page that is signed in. Raises BadToken, and Refused."""
         authorization = request.headers.get("Authorization", "")
-        grants = await self._admin.broker.limits.grants_of(authorization, client.address)
-        if not grants.is_operator:
-            raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "the token is no operator's")
-        return grants.subject or _ADMIN
+        cookie = request.cookies.get(cookie_name(client))
+        if authorization or cookie is None:
+            return await self._admin.broker.limits.grants_of(authorization, client.address)
+        if not self._is_own(request.headers, client):
+            raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "only the server's own page may use its cookie")
+        return self._admin.sign_ins.read(cookie)
 
-    async def _answer(self, request: web.Request, route: Route, who: str) -> web.StreamResponse:
+    def _is_own(self, headers: Mapping[str, str], client: Client) -> bool:
+        """Whether the request may be of the server's own page. Pages of other origins that may talk to the server send the
+        cookie too, if they are of the same site, as all ports of a host are."""
+        origin = headers.get("Origin")
+        if origin is not None:
+            return self._origins.is_own(origin, client)
+        return headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+
+    async def _answer(self, request: web.Request, route: Route, client: Client, grants: Grants) -> web.StreamResponse:
+        who, role = operator_of(grants)
+        demand(role, route.needs)
         body = await read_body(request, self._admin.broker.settings)
         query = dict(request.query)
         # A field given twice would count once, and the operator would not know which.
         if len(query) != len(request.query):
             raise IllegalArgument("query", "must have each field once")
         try:
-            ask = Ask(self._admin, who, request, request.match_info, read(route, query, body))
+            fields = read(route, query, body)
+            ask = Ask(self._admin, who, request, request.match_info, fields, client, role, grants.expires_at)
             answer = await route.handler(ask)
         except ValueError as error:  # an id that is no place in the list
             raise IllegalArgument("request", str(error)) from None

@@ -20,7 +20,9 @@ from crewel.admin.command import Call
 from crewel.admin.operation import OPERATIONS, Field, Level, Operation
 from crewel.errors import IllegalArgument, Refused
 from crewel.qos.fields import read_fields
+from crewel.security.grants import Role
 from crewel.transports.connection import Connection
+from crewel.transports.origins import Client
 
 API: Final = "/admin/api"
 _VARIABLE: Final = re.compile(r"{(\w+)}")
@@ -37,7 +39,7 @@ _ERROR: Final = {
 }
 _ALWAYS: Final = {
     400: "A field is unknown or has a wrong value; the message names it (user.illegalArgument).",
-    403: "The page is of an origin that may not talk to the server, or the token is no operator's.",
+    403: "The page is of an origin that may not talk to the server, or the token is no operator's, or not of this role.",
     503: "The store cannot be asked at the moment, or the server keeps none (resource.unavailable).",
 }
 _CLOSED: Final = {401: "There is no token, or one that does not hold."}
@@ -60,6 +62,10 @@ class Ask:
     path: Mapping[str, str]
     fields: dict[str, Any]
     """Those of the query, or of the body, that were given."""
+    client: Client
+    role: Role
+    expires: float | None
+    """When what the operator has shown expires, in seconds since 1970; None: never."""
 
     def is_given_up(self) -> bool:
         """Whether long work had better end: the client has gone, as far as the connection tells, or the
@@ -90,6 +96,15 @@ class Route:
     media_type: str = "application/json"
     refusals: Mapping[int, str] = field(default_factory=dict)
     """Further answers, by status."""
+    role: Role | None = None
+    """The role that it needs; None: VIEW for GET, else DESTROY, so that a row that says nothing opens nothing."""
+
+    @property
+    def needs(self) -> Role:
+        """The role that it needs."""
+        if self.role is not None:
+            return self.role
+        return Role.VIEW if self.method == "GET" else Role.DESTROY
 
 
 def read(route: Route, query: Mapping[str, str], body: bytes) -> dict[str, Any]:
@@ -153,6 +168,7 @@ def _of_operation(
         refusals={**unknown, **operation.refusals},
         query=() if has_body else operation.fields,
         body=operation.fields if has_body else (),
+        role=operation.role,
     )
 
 
@@ -167,14 +183,13 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
             "title": "Crewel administration",
             "version": version,
             "description": "What operators see and do. A request shows the admin token, or a JSON Web Token that makes"
-            " an operator, as `Authorization: Bearer …`. Times are milliseconds since 1970.",
+            " an operator, as `Authorization: Bearer …`; a page shows its cookie. Times are milliseconds since 1970.",
         },
         "paths": paths,
         "components": {
             "schemas": {"Error": _ERROR},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        "security": [{"token": []}],
     }
 
 
@@ -194,8 +209,7 @@ def _operation(route: Route) -> dict[str, Any]:
             "properties": {each.name: _described(each) for each in route.body},
         }
         operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
-    if route.is_public:
-        operation["security"] = []
+    operation["security"] = [] if route.is_public else [{"token": [route.needs.word]}]
     return operation
 
 
@@ -221,7 +235,7 @@ def _described(field: Field) -> dict[str, Any]:
 
 def _responses(route: Route) -> dict[str, Any]:
     good = {"description": route.answer, "content": {route.media_type: {}}}
-    refusals = {} if route.is_public else _CLOSED | _ALWAYS | dict(route.refusals)
+    refusals = dict(route.refusals) if route.is_public else _CLOSED | _ALWAYS | dict(route.refusals)
     refused = {
         str(status): {
             "description": meaning,

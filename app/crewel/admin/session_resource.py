@@ -18,6 +18,7 @@ from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
+from crewel.security.grants import Role
 
 # What they are
 
@@ -253,7 +254,7 @@ SESSION_COMMANDS: Final = (
         "The last failure that its client reported; empty if none.",
         _last_failure,
     ),
-    _operate("clearLastCallbackException", "Clears it.", _forget_failure),
+    _operate("clearLastCallbackException", "Clears it.", _forget_failure, role=Role.OPERATE),
     _read(
         "numCallbackExceptions",
         "How often in a row its client has failed; any OK resets it to 0.",

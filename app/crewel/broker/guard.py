@@ -14,6 +14,7 @@ from crewel.bayeux.message import Message
 from crewel.broker.handler_steps import Steps, wait
 from crewel.broker.session import Session
 from crewel.errors import DENIED_BY_POLICY
+from crewel.security.grants import Role
 from crewel.security.jwt import JwtPolicy
 from crewel.security.policy import (
     GRANTED,
@@ -105,9 +106,9 @@ class Guard:
         return self._grants("can_configure", session, channel, message)
 
     def erase(self, session: Session, channel: Channel, message: Message) -> Steps[bool]:
-        """Whether the session may erase the topic of this channel: it is an operator's, or the policy has a question
+        """Whether the session may erase the topic of this channel: its operator may destroy, or the policy has a question
         of its own for the right to configure, and grants both this and the right to publish."""
-        if _is_operator(session):
+        if _is_operator(session) and role_of_session(session) is Role.DESTROY:
             return True
         if getattr(self.policy, "can_configure", None) is None or (yield from self.publish(session, channel, message)):
             return False
@@ -179,6 +180,12 @@ def _is_reply_for(session: Session, channel: Channel, operation: Operation) -> b
 def _is_operator(session: Session) -> bool:
     """Whether the session has shown that it is an operator's, and its token still holds."""
     return session.is_operator and not _has_expired(session)
+
+
+def role_of_session(session: Session) -> Role:
+    """The role of an operator's session."""
+    role = None if session.grants is None else session.grants.role
+    return Role.DESTROY if role is None else role
 
 
 def _has_expired(session: Session) -> bool:

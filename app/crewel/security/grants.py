@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from hashlib import sha256
 from typing import Any, Final
 
@@ -12,6 +13,22 @@ from crewel.qos.names import is_subject
 
 ANY_SUBJECT: Final = "*"
 """In a list of subjects: all of them."""
+
+
+class Role(IntEnum):
+    """What an operator may do; each role includes those before it."""
+
+    VIEW = 1
+    """See everything, change nothing."""
+    OPERATE = 2
+    """Also act where no message is lost: hold, activate, retry, drain, redrive."""
+    DESTROY = 3
+    """Also what cannot be undone: end sessions, drop messages, discard dead letters, erase topics, change settings."""
+
+    @property
+    def word(self) -> str:
+        """Its name in claims and answers: `view`."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +45,15 @@ class Grants:
     """Channels and patterns that may be subscribed to as a member of a consumer group."""
     address: frozenset[str] = frozenset()
     """Subjects that may be addressed, or `*`."""
-    is_operator: bool = False
+    role: Role | None = None
+    """What the holder may do as an operator; None: the holder is none."""
     expires_at: float | None = None
     """Seconds since 1970; None: never."""
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the holder is an operator, of any role."""
+        return self.role is not None
 
     def may_subscribe(self, channel: Channel) -> bool:
         """Whether a pattern was granted that covers this channel or pattern."""
@@ -69,20 +92,30 @@ class Grants:
     def as_json(self) -> dict[str, Any]:
         """What is stored with a session that survives the server."""
         lists = {name: sorted(getattr(self, name)) for name in _LISTS}
-        return {"subject": self.subject, **lists, "operator": self.is_operator, "expires": self.expires_at}
+        # An earlier version knows `operator` alone, and takes true for every right.
+        stored = {"subject": self.subject, **lists, "operator": self.role is Role.DESTROY, "expires": self.expires_at}
+        return stored if self.role is None else stored | {"role": self.role.word}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Grants:
         """What `as_json` stored, now or in an earlier version."""
         lists = {name: frozenset(stored.get(name, ())) for name in _LISTS}
-        return cls(stored["subject"], **lists, is_operator=stored["operator"], expires_at=stored["expires"])
+        role = role_of(stored.get("role", stored["operator"]))
+        return cls(stored["subject"], **lists, role=role, expires_at=stored["expires"])
 
 
 _LISTS: Final = ("subscribe", "publish", "configure", "group", "address")
 """What is granted one by one."""
 _ALL: Final = frozenset({"/**"})
-OPERATOR: Final = Grants("", _ALL, _ALL, _ALL, _ALL, frozenset({ANY_SUBJECT}), is_operator=True)
+OPERATOR: Final = Grants("", _ALL, _ALL, _ALL, _ALL, frozenset({ANY_SUBJECT}), role=Role.DESTROY)
 """What the admin token grants: everything that clients can be granted."""
+
+
+def role_of(claim: object) -> Role | None:
+    """The role that a claim gives: true gives all rights, a role's word that role, and anything else none."""
+    if claim is True:
+        return Role.DESTROY
+    return next((role for role in Role if claim == role.word), None)
 
 
 def patterns(listed: Iterable[object]) -> frozenset[str]:

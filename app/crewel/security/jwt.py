@@ -19,7 +19,7 @@ from crewel.bayeux.message import Message
 from crewel.errors import CrewelError
 from crewel.qos.connect import MAX_SECRET
 from crewel.qos.names import ANONYMOUS
-from crewel.security.grants import OPERATOR, Grants, patterns, subjects
+from crewel.security.grants import OPERATOR, Grants, patterns, role_of, subjects
 from crewel.security.keys import Keys, KeysUnavailable, load_keys
 from crewel.security.policy import GRANTED, Answer, Refusal, SecurityPolicy, is_reserved
 from crewel.security.tokens import AdminToken
@@ -113,9 +113,9 @@ class Tokens:
             "group": _listed(claims, settings.jwt_group_claim, patterns),
             "address": _listed(claims, settings.jwt_address_claim, subjects),
         }
-        is_operator = claims.get(settings.jwt_operator_claim) is True
+        role = role_of(claims.get(settings.jwt_operator_claim))
         expires_at = float(claims["exp"]) + settings.jwt_leeway_ms / 1000
-        return Grants(subject, **lists, is_operator=is_operator, expires_at=expires_at)
+        return Grants(subject, **lists, role=role, expires_at=expires_at)
 
 
 def _key_id(token: str) -> str | None:

@@ -31,6 +31,7 @@ class AdminToken:
 
     def __init__(self) -> None:
         self._digest = b""
+        self._unknown = secrets.token_bytes(32)
 
     def know(self, text: str) -> None:
         """This is the token from here on."""
@@ -39,6 +40,20 @@ class AdminToken:
     def matches(self, text: str) -> bool:
         """Whether this is the token. Takes the same time wherever the two differ."""
         return bool(self._digest) and hmac.compare_digest(self._digest, _digest(text))
+
+    def key(self, purpose: str) -> bytes:
+        """A secret for this purpose that follows from the token; as long as none is known, one that no one else has."""
+        return derived_key(self._digest or self._unknown, purpose)
+
+
+def key_of(token: str, purpose: str) -> bytes:
+    """The same as `AdminToken.key` of a server with this token."""
+    return derived_key(_digest(token), purpose)
+
+
+def derived_key(digest: bytes, purpose: str) -> bytes:
+    """A key for one purpose, from which neither the digest nor another key follows."""
+    return hmac.digest(digest, purpose.encode("ascii"), "sha256")
 
 
 def _digest(text: str) -> bytes:

@@ -70,7 +70,10 @@ class Security(Group):
     jwt_address_claim: ClaimName = setting(
         "address", "Claim that lists the subjects to which the client may address messages, or *. Without it: none."
     )
-    jwt_operator_claim: ClaimName = setting("operator", "Claim that makes the client an operator if it is true.")
+    jwt_operator_claim: ClaimName = setting(
+        "operator",
+        "Claim that makes the client an operator: a role, which is view, operate or destroy; true is the same as destroy.",
+    )
 
     @model_validator(mode="after")
     def _jwt_has_keys(self) -> "Security":

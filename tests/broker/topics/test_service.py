@@ -10,7 +10,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.session import Session
 from crewel.broker.topics.erasure import ERASE_SERVICE
-from crewel.security.grants import Grants
+from crewel.security.grants import Grants, Role
 from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal
 from tests.broker.stored_world import Receiver, StoredWorld, store
 from tests.broker.topics.test_endings import publish, state
@@ -82,6 +82,15 @@ def test_a_grant_to_configure_is_one_to_erase(stored: StoredWorld, channel: str,
     client.session.grants = Grants("joe", configure=frozenset(["/a/*"]))
     assert call(client, {"channel": channel})[0] is may
     assert (stored.broker.topics.find(channel) is None) is may
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_operator_erases_if_the_role_is_to_destroy(stored: StoredWorld, role: Role) -> None:
+    publish(Client(stored).joined(), "/a/b", 1)
+    stored.broker.set_policy(ByGrants())
+    client = Client(stored).joined()
+    client.session.authenticate(Grants("joe", role=role))
+    assert call(client, {"channel": "/a/b"})[0] is (role is Role.DESTROY)
 
 
 @pytest.mark.parametrize(

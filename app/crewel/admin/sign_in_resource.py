@@ -1,0 +1,128 @@
+"""How an operator's page signs in and out, and who it is: REST resources.
+
+The cookie has the server's port in its name, because browsers share cookies between the servers of one host.
+"""
+
+from __future__ import annotations
+
+from time import time
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from crewel.admin.administration import Administration
+from crewel.admin.operation import text_field
+from crewel.admin.route import Ask, Route
+from crewel.bayeux.codec import encode
+from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.errors import IllegalArgument, Refused
+from crewel.qos.connect import MAX_SECRET
+from crewel.qos.fields import text
+from crewel.security.grants import Grants, Role
+from crewel.security.jwt import BadToken
+from crewel.transports.origins import Client
+
+ADMIN: Final = "admin"
+"""The name of an operator with the admin token."""
+_PATH: Final = "/admin"
+
+
+def cookie_name(client: Client) -> str:
+    """The name of the cookie by which this client is signed in."""
+    port = urlsplit(f"//{client.host}").port or (443 if client.is_secure else 80)
+    return f"crewel_operator_{port}"
+
+
+def operator_of(grants: Grants) -> tuple[str, Role]:
+    """The operator's name and role. Raises Refused for a client that is no operator."""
+    if grants.role is None:
+        raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "the token is no operator's")
+    return grants.subject or ADMIN, grants.role
+
+
+async def _sign_in(ask: Ask) -> web.Response:
+    token, code = ask.fields.get("token"), ask.fields.get("code")
+    if (token is None) is (code is None):
+        raise IllegalArgument("token", "must be there, or `code`; not both")
+    if token is not None:
+        grants = await ask.admin.broker.limits.grants_of(f"Bearer {token}", ask.client.address)
+    else:
+        grants = _enter(ask.admin, str(code), ask.client.address)
+    who, role = operator_of(grants)
+    value, expires = ask.admin.sign_ins.seal(grants)
+    ask.admin.note(who, "signed in", role=role.word, address=ask.client.address or "")
+    response = _answer(_view(ask.admin, who, role, expires))
+    response.set_cookie(
+        cookie_name(ask.client),
+        value,
+        path=_PATH,
+        max_age=int(expires - time()),
+        httponly=True,
+        samesite="Strict",
+        secure=ask.client.is_secure,
+    )
+    return response
+
+
+def _enter(admin: Administration, code: str, address: str | None) -> Grants:
+    limits = admin.broker.limits
+    account = limits.account_of(address)
+    limits.may_show_token(account)
+    try:
+        return admin.sign_ins.enter(code)
+    except BadToken:
+        limits.token_failed(account)
+        raise
+
+
+async def _sign_out(ask: Ask) -> web.Response:
+    name = cookie_name(ask.client)
+    value = ask.request.cookies.get(name)
+    if value is not None:
+        ask.admin.sign_ins.leave(value)
+        ask.admin.note(ask.who, "signed out")
+    response = _answer({"who": ask.who})
+    response.del_cookie(name, path=_PATH, httponly=True, samesite="Strict", secure=ask.client.is_secure)
+    return response
+
+
+async def _me(ask: Ask) -> dict[str, Any]:
+    return _view(ask.admin, ask.who, ask.role, ask.expires)
+
+
+def _view(admin: Administration, who: str, role: Role, expires: float | None) -> dict[str, Any]:
+    expires_ms = None if expires is None else int(expires * 1000)
+    return {"who": who, "role": role.word, "expires": expires_ms, "node": admin.node}
+
+
+def _answer(body: dict[str, Any]) -> web.Response:
+    return web.Response(body=encode(body), content_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+_ME: Final = (
+    "`who`, the operator's name; `role`: view, operate or destroy; `expires`: when the sign-in or the token expires, in"
+    " milliseconds since 1970, or null; `node`, the server's name."
+)
+
+SIGN_IN_ROUTES: Final = (
+    Route(
+        "POST",
+        "/sign-in",
+        "Sign a page in with a token, or with the code of a link that works once. Sets a cookie.",
+        _sign_in,
+        _ME,
+        body=(
+            text_field("token", "The admin token, or one whose claims make an operator.", text(MAX_SECRET)),
+            text_field("code", "The code of a link that `crewel serve` or `crewel console` has printed."),
+        ),
+        is_public=True,
+        role=Role.VIEW,
+        refusals={
+            401: "The token or the code is not valid, or not any more.",
+            403: "The page is of a foreign origin, or the token is no operator's.",
+        },
+    ),
+    Route("POST", "/sign-out", "Sign the page out.", _sign_out, "`who`, the operator's name.", role=Role.VIEW),
+    Route("GET", "/me", "Show who the operator is.", _me, _ME),
+)

@@ -1,0 +1,88 @@
+"""Codes that work once, and the cookie of a page that is signed in."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from crewel.security import sign_in
+from crewel.security.grants import Grants, Role
+from crewel.security.jwt import BadToken
+from crewel.security.sign_in import PAGE_S, SignIns, code
+from crewel.security.tokens import AdminToken
+
+TOKEN = "the-admin-token-of-tests"
+JOE = Grants("joe", role=Role.OPERATE)
+
+
+@pytest.fixture
+def admin() -> AdminToken:
+    token = AdminToken()
+    token.know(TOKEN)
+    return token
+
+
+def test_code_is_accepted_once(admin: AdminToken) -> None:
+    signing, text = SignIns(admin), code(TOKEN)
+    assert signing.enter(text).role is Role.DESTROY
+    with pytest.raises(BadToken, match="has been used"):
+        signing.enter(text)
+
+
+def test_code_of_another_token_or_none_is_refused(admin: AdminToken) -> None:
+    for text in (code("another-admin-token"), "", "x.y.z", "\ud800", SignIns(admin).seal(JOE)[0]):
+        with pytest.raises(BadToken, match="not this server's"):
+            SignIns(admin).enter(text)
+
+
+def test_code_from_before_a_restart_is_refused(admin: AdminToken) -> None:
+    text = code(TOKEN)
+    with pytest.raises(BadToken, match="before the server's last start"):
+        SignIns(admin).enter(text)
+
+
+def test_code_expires(admin: AdminToken, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sign_in, "CODE_S", -1)
+    signing = SignIns(admin)
+    with pytest.raises(BadToken, match="expired"):
+        signing.enter(code(TOKEN))
+
+
+def test_cookie_brings_back_the_operator_also_after_a_restart(admin: AdminToken) -> None:
+    value, expires = SignIns(admin).seal(JOE)
+    found = SignIns(admin).read(value)
+    assert (found.subject, found.role) == ("joe", Role.OPERATE)
+    assert found.expires_at == pytest.approx(expires, abs=1)
+    assert expires - time.time() == pytest.approx(PAGE_S, abs=60)
+
+
+def test_cookie_ends_with_the_token_that_it_came_from(admin: AdminToken) -> None:
+    end = time.time() + 100
+    _, expires = SignIns(admin).seal(Grants("joe", role=Role.VIEW, expires_at=end))
+    assert expires == pytest.approx(end, abs=1)
+    value, _ = SignIns(admin).seal(Grants("joe", role=Role.VIEW, expires_at=time.time() - 5))
+    with pytest.raises(BadToken, match="expired"):
+        SignIns(admin).read(value)
+
+
+def test_new_admin_token_ends_all_sign_ins(admin: AdminToken) -> None:
+    value, _ = SignIns(admin).seal(JOE)
+    admin.know("another-admin-token")
+    with pytest.raises(BadToken):
+        SignIns(admin).read(value)
+
+
+def test_server_without_a_token_accepts_the_codes_of_none() -> None:
+    with pytest.raises(BadToken):
+        SignIns(AdminToken()).enter(code(""))
+
+
+def test_signed_out_cookie_is_refused(admin: AdminToken) -> None:
+    signing = SignIns(admin)
+    value, _ = signing.seal(JOE)
+    signing.leave(value)
+    with pytest.raises(BadToken, match="signed out"):
+        signing.read(value)
+    with pytest.raises(BadToken, match="signed out"):
+        signing.leave(value)
