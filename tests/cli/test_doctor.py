@@ -7,16 +7,25 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trustme
 
+from crewel.cli import host_checks
+from crewel.settings import load
 from tests.cli.command import Ended, crewel
 from tests.conftest import StartServer
 from tests.store_group import WatchedStore
 from tests.store_process import StoreProcess, own_prefix, shared_store
 
-CHECKS = ["store", "durability", "fsync", "memory", "format", "clock", "descriptors", "data directory"]
+CHECKS = [
+    "store", "durability", "fsync", "memory", "overcommit", "huge pages", "format", "clock", "descriptors",
+    "data directory", "address",
+]  # fmt: skip
+OF_MACHINE = {"descriptors", "overcommit", "huge pages"}
+"""What depends on where the tests run."""
 
 
 def examined(ended: Ended) -> dict[str, dict[str, str]]:
@@ -43,7 +52,7 @@ def test_doctor_makes_nothing_where_no_server_has_run(tmp_path: Path) -> None:
     assert (ended.status, ended.err) == (0, "")
     found = examined(ended)
     assert list(found) == CHECKS
-    assert {finding["state"] for name, finding in found.items() if name != "descriptors"} == {"ok"}
+    assert {finding["state"] for name, finding in found.items() if name not in OF_MACHINE} == {"ok"}
     assert found["store"]["found"].startswith("valkey 9")
     assert "a trial elsewhere" in found["store"]["found"]
     assert not list(tmp_path.iterdir())
@@ -72,6 +81,7 @@ def test_a_store_without_persistence_is_wrong_with_advice(bad_store: StoreProces
     assert ended.status == 1
     assert ended.err == ""
     assert "appendonly yes" in found["durability"]["found"]
+    assert all(finding["advice"] for finding in found.values() if finding["state"] in ("wrong", "warning"))
     wrong = [name for name, finding in found.items() if finding["state"] == "wrong"]
     assert wrong == ["durability", "fsync", "memory"]
     assert found["fsync"]["advice"] == "set `appendfsync always`"
@@ -175,3 +185,75 @@ def test_a_store_that_can_fail_over_is_shown_with_all_that_could_be_lost(tmp_pat
         assert "min-replicas-to-write 1" in found["durability"]["found"]
     finally:
         stores.close()
+
+
+@pytest.mark.parametrize(
+    ("sets", "state", "words"),
+    [
+        (["http.host=127.0.0.1"], "ok", "only this machine reaches it"),
+        (["http.host=0.0.0.0"], "wrong", "the server does not start"),
+        (["http.host=0.0.0.0", "security.allow_open=true"], "warning", "every client may use any name"),
+        (["http.host=0.0.0.0", "security.policy=jwt", "security.jwt_keys=keys"], "warning", "without TLS"),
+        (
+            [
+                "http.host=0.0.0.0",
+                "security.policy=jwt",
+                "security.jwt_keys=keys",
+                "http.trusted_proxies=10.0.0.0/8",
+            ],
+            "ok",
+            "with a token (security.policy=jwt)",
+        ),
+    ],
+    ids=["loopback", "refused", "open", "plain", "proxy"],
+)
+@pytest.mark.unit
+def test_the_address_is_judged_by_who_can_reach_it(sets: list[str], state: str, words: str) -> None:
+    [found] = host_checks.of_access(load(None, sets))
+    assert (found.check, found.state) == ("address", state)
+    assert words in found.found
+    assert bool(found.advice) is (state != "ok")
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("days", "state", "words"),
+    [
+        (-1, "wrong", "it has ended on 2030-01-31"),
+        (13, "warning", "valid until 2030-01-31"),
+        (15, "ok", "valid until 2030-01-31"),
+        (400, "wrong", "it begins on 2029-01-01"),
+    ],
+)
+def test_a_certificate_that_ends_soon_is_a_finding(tmp_path: Path, days: int, state: str, words: str) -> None:
+    since, until = datetime(2029, 1, 1, tzinfo=UTC), datetime(2030, 1, 31, tzinfo=UTC)
+    file = tmp_path / "server.pem"
+    file.write_bytes(trustme.CA().issue_cert("localhost", not_before=since, not_after=until).cert_chain_pems[0].bytes())
+    found = host_checks.certificate_of(file, until - timedelta(days=days))
+    assert (found.state, found.found) == (state, f"{file}: {words}")
+
+
+@pytest.mark.unit
+def test_a_file_without_a_certificate_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_text("no certificate")
+    for name, words in (("key.pem", "no certificate in PEM"), ("none.pem", "No such file or directory")):
+        found = host_checks.certificate_of(tmp_path / name, datetime.now(UTC))
+        assert (found.state, found.found) == ("wrong", f"{tmp_path / name}: {words}")
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("mode", "used", "state"), [("0", 99, "ok"), ("0", 100, "warning"), ("1", 100, "ok"), ("2", 1, "warning")]
+)
+def test_a_store_that_could_not_fork_is_a_finding(mode: str, used: int, state: str) -> None:
+    assert host_checks.overcommit_of(mode, used, available=100).state == state
+
+
+@pytest.mark.unit
+def test_huge_pages_are_a_finding_unless_the_store_turns_them_off() -> None:
+    states = [
+        host_checks.huge_pages_of(enabled, turns_off=turns_off).state
+        for enabled in ("always [madvise] never", "[always] madvise never")
+        for turns_off in (False, True)
+    ]
+    assert states == ["ok", "ok", "warning", "ok"]

@@ -14,12 +14,12 @@ import stat
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import typer
 
+from crewel.cli.finding import Finding, State
+from crewel.cli.host_checks import of_access, of_memory
 from crewel.errors import CrewelError, StoreError
 from crewel.security.tokens import token_file
 from crewel.settings import Settings
@@ -40,25 +40,6 @@ _TOO_FEW_DESCRIPTORS = 256
 _CLOCK_WARNING_S, _CLOCK_WRONG_S = 0.5, 10.0
 
 
-class State(StrEnum):
-    """What is to be thought of a finding."""
-
-    OK = "ok"
-    WARNING = "warning"
-    WRONG = "wrong"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    check: str
-    state: State
-    found: str
-    advice: str = ""
-
-
 async def examine(settings: Settings) -> AsyncIterator[Finding]:
     """Yield what is found, the store first."""
     storage = settings.storage
@@ -68,7 +49,7 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
         async for finding in _of_store(settings):
             yield finding
     yield _descriptors()
-    for finding in await asyncio.to_thread(lambda: [*_of_directory(storage)]):
+    for finding in await asyncio.to_thread(lambda: [*_of_directory(storage), *of_access(settings)]):
         yield finding
 
 
@@ -104,6 +85,7 @@ async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[Fin
         *await _fail_over(connection, info),
         *await _losses(connection),
         _memory(info),
+        *await _host_memory(connection, info),
         await _format(connection),
         await _clock(connection),
     ]
@@ -113,7 +95,7 @@ def _fitness(info: StoreInfo, storage: Storage) -> Finding:
     try:
         check_server(info, storage)
     except CrewelError as error:
-        return Finding("durability", State.WRONG, str(error))
+        return Finding("durability", State.WRONG, str(error), "change it: the server does not start on such a store")
     if storage.durability == "managed":
         file = "has" if info.appends else "has no"
         found = f"storage.durability=managed: it {file} append-only file; what a crash or a fail-over loses is not known here"
@@ -206,6 +188,18 @@ def _memory(info: StoreInfo) -> Finding:
     return Finding("memory", State.WARNING if share >= _TIGHT_FROM else State.OK, found)
 
 
+async def _host_memory(connection: AdminConnection, info: StoreInfo) -> list[Finding]:
+    """What this machine does with the memory of the store, if the store is on it."""
+    url = connection.storage.url
+    if url is not None and not url.startswith("unix:"):
+        return []
+    try:
+        _, turns_off = await connection.ask("CONFIG", "GET", "disable-thp")
+    except (StoreError, ValueError):
+        turns_off = b""
+    return list(of_memory(info.used_memory, turns_off_huge_pages=turns_off == b"yes"))
+
+
 async def _format(connection: AdminConnection) -> Finding:
     found = await connection.ask("GET", connection.keys.format)
     if found is None and not await connection.has_keys():
@@ -265,7 +259,9 @@ def _disk(directory: Path, log_max_bytes: int) -> Finding:
     free = shutil.disk_usage(directory).free
     found = f"{free / 2**20:,.0f} MiB free"
     if free < FREE_DISK:
-        return Finding("disk", State.WRONG, found, "persistent publishes are refused")
+        return Finding(
+            "disk", State.WRONG, found, "persistent publishes are refused: make room, see docs/how-to/disk.md"
+        )
     if free < 2 * log_max_bytes:
         return Finding("disk", State.WARNING, found, "the store's file may grow to twice storage.log_max_bytes")
     return Finding("disk", State.OK, found)

@@ -1,0 +1,25 @@
+"""One thing that `crewel doctor` has looked at: how it stands, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What is to be thought of a finding."""
+
+    OK = "ok"
+    WARNING = "warning"
+    WRONG = "wrong"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    state: State
+    found: str
+    advice: str = ""

@@ -1,0 +1,104 @@
+"""What `crewel doctor` finds about the machine and about who can reach the server: the memory that a store's fork needs, the
+certificate, the address and the policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from crewel.cli.finding import Finding, State
+from crewel.settings import Settings
+from crewel.transports.origins import is_loopback
+
+ENDS_SOON: Final = timedelta(days=14)
+"""How long before its end a certificate is worth a warning."""
+_OVERCOMMIT: Final = Path("/proc/sys/vm/overcommit_memory")
+_HUGE_PAGES: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+_MEMORY: Final = Path("/proc/meminfo")
+
+
+def of_memory(used: int, *, turns_off_huge_pages: bool) -> Iterator[Finding]:
+    """What the kernel does with the memory of a store on this machine that uses so many bytes. Nothing on other systems than
+    Linux."""
+    try:
+        overcommit, pages, memory = (file.read_text("ascii").strip() for file in (_OVERCOMMIT, _HUGE_PAGES, _MEMORY))
+    except OSError:
+        return
+    available = re.search(r"^MemAvailable: +(\d+) kB$", memory, re.MULTILINE)
+    yield overcommit_of(overcommit, used, int(available[1]) * 1024 if available else 0)
+    yield huge_pages_of(pages, turns_off=turns_off_huge_pages)
+
+
+def overcommit_of(mode: str, used: int, available: int) -> Finding:
+    """Whether a store of so many bytes can fork to rewrite its file. `mode` is `vm.overcommit_memory`."""
+    if mode == "1" or (mode == "0" and used < available):
+        return Finding("overcommit", State.OK, f"vm.overcommit_memory={mode}: the store can write its file again")
+    found = f"vm.overcommit_memory={mode}, and the store uses {used / 2**20:,.0f} MiB of memory"
+    return Finding(
+        "overcommit", State.WARNING, found, "the rewrite of its file may fail: sysctl vm.overcommit_memory=1"
+    )
+
+
+def huge_pages_of(enabled: str, *, turns_off: bool) -> Finding:
+    """Whether huge pages make the store slow after each fork. `enabled` is what the kernel says, such as
+    `always [madvise] never`."""
+    chosen = enabled.partition("[")[2].partition("]")[0] or enabled
+    if chosen != "always":
+        return Finding("huge pages", State.OK, chosen)
+    if turns_off:
+        return Finding("huge pages", State.OK, "always, but the store turns them off for itself")
+    advice = f"the store is slow after each rewrite of its file: set `disable-thp yes`, or echo madvise > {_HUGE_PAGES}"
+    return Finding("huge pages", State.WARNING, "always", advice)
+
+
+def of_access(settings: Settings) -> Iterator[Finding]:
+    """Who can reach the server, and what it believes them."""
+    yield _of_address(settings)
+    certificate = settings.http.tls_cert
+    if certificate is not None:
+        yield certificate_of(Path(certificate), datetime.now(UTC))
+
+
+def _of_address(settings: Settings) -> Finding:
+    http, security = settings.http, settings.security
+    try:
+        if is_loopback(http.host):
+            return Finding("address", State.OK, f"{http.host}: only this machine reaches it")
+    except OSError as error:
+        return Finding("address", State.WRONG, f"{http.host}: {error.strerror}", "set http.host")
+    found = f"{http.host}: other machines reach it"
+    if security.policy == "open":
+        state, found = State.WARNING, f"{found}, and every client may use any name"
+        if not security.allow_open:
+            state, found = State.WRONG, f"{http.host} with security.policy=open: the server does not start"
+        return Finding(
+            "address", state, found, "set security.policy=jwt, or put a proxy in front and listen on 127.0.0.1"
+        )
+    if http.tls_cert is None and not http.trusted_proxies:
+        advice = "set http.tls_cert and http.tls_key, or http.trusted_proxies if a proxy ends TLS"
+        return Finding("address", State.WARNING, f"{found} without TLS: tokens can be read on the way", advice)
+    return Finding("address", State.OK, f"{found}, with a token (security.policy={security.policy})")
+
+
+def certificate_of(file: Path, now: datetime) -> Finding:
+    """How long the first certificate of this file is valid."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    check = "certificate"
+    try:
+        certificate = load_pem_x509_certificate(file.read_bytes())
+    except OSError as error:
+        return Finding(check, State.WRONG, f"{file}: {error.strerror}", "see http.tls_cert")
+    except ValueError:
+        return Finding(check, State.WRONG, f"{file}: no certificate in PEM", "see http.tls_cert")
+    since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    advice = "renew it, and restart the server"
+    if until <= now:
+        return Finding(check, State.WRONG, f"{file}: it has ended on {until:%Y-%m-%d}", advice)
+    if since > now:
+        return Finding(check, State.WRONG, f"{file}: it begins on {since:%Y-%m-%d}", "see the clock of this machine")
+    found = f"{file}: valid until {until:%Y-%m-%d}"
+    return Finding(check, State.WARNING, found, advice) if until - now < ENDS_SOON else Finding(check, State.OK, found)
