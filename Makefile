@@ -68,7 +68,7 @@ test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipe
 	$(BIN)/mypy
 	$(BIN)/pytest $(TRIES) -m pipeline $(LONG:%=--ignore %)
 
-test-deploying: $(PYTHON_READY) $(PAGES_READY) $(PROXIES_READY)  ## Run the documented files of nginx, Caddy and HAProxy
+test-deploying: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(PROXIES_READY)  ## Run the documented files of proxies, and the move from CometD Java
 	$(BIN)/pytest --quiet tests/deploying
 
 faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, about three hours
@@ -144,6 +144,8 @@ $(PROXIES_READY): tools/need | $(STAMPS)
 	@tools/need nginx "the tests of the documented proxies" nginx
 	@tools/need caddy "the tests of the documented proxies" caddy
 	@tools/need haproxy "the tests of the documented proxies" haproxy
+	@tools/need javac "the test of the move from CometD Java" openjdk-17-jdk-headless
+	@tools/need mvn "the test of the move from CometD Java" maven
 	@touch $@
 
 $(PAGES_READY): static/package.json static/package-lock.json | $(STAMPS)

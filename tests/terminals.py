@@ -95,7 +95,9 @@ class Reader:
         terminal = ""
         for block in blocks(page):
             if block.is_file:
-                (self.directory / block.title).write_text(self._here(block.text), "utf-8")
+                file = self.directory / block.title
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(self._here(block.text), "utf-8")
             elif block.language == "console":
                 terminal = block.title or terminal
                 self._type(terminal, block)

@@ -12,7 +12,13 @@ from tests.terminals import Reader
 pytestmark = pytest.mark.timeout(600)
 
 DOCS = ROOT / "docs"
-PAGES = sorted((DOCS / "tutorial").glob("*.md"))
+HOW_TO = DOCS / "how-to"
+PAGES = [
+    *sorted((DOCS / "tutorial").glob("*.md")),
+    *(HOW_TO / f"{name}.md" for name in ("from-faye", "from-socket-io", "jwt")),
+]
+OTHER_SERVER = "8000"
+"""The port of the servers beside Crewel, such as the one that an application moves from."""
 
 
 def free_port() -> int:
@@ -22,12 +28,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
+def follow(page: Path, directory: Path) -> None:
+    """Do what a page says in this directory, with the packages of npm that the pages install."""
     port = free_port()
     address = f"127.0.0.1:{port}"
     environ = {"CREWEL_HTTP__PORT": str(port), "CREWEL_URL": f"http://{address}/cometd"}
-    (tmp_path / ".venv").symlink_to(Path(sys.prefix))
-    (tmp_path / "node_modules").symlink_to(ROOT / "tests" / "interop" / "node_modules")
-    with Reader(tmp_path, environ, {"127.0.0.1:8080": address}) as reader:
+    (directory / ".venv").symlink_to(Path(sys.prefix))
+    (directory / "node_modules").symlink_to(ROOT / "tests" / "interop" / "node_modules")
+    with Reader(directory, environ, {"127.0.0.1:8080": address, OTHER_SERVER: str(free_port())}) as reader:
         reader.follow(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
+    follow(page, tmp_path)
