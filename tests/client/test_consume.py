@@ -316,3 +316,102 @@ async def test_a_copy_that_comes_while_the_worker_has_the_message_ends_with_it(d
             first.acknowledge()
         async with desk.worker(client, secret) as again:
             assert (await take(again)).data == 2
+
+
+async def test_run_handles_several_messages_at_once_and_stop_waits_for_them(
+    desk: Desk, secret: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    at_work: set[object] = set()
+    most = 0
+    enough, may_end = asyncio.Event(), asyncio.Event()
+
+    async def handle(message: Delivery) -> None:
+        nonlocal most
+        at_work.add(message.data)
+        most = max(most, len(at_work))
+        if len(at_work) == 3:
+            enough.set()
+        await may_end.wait()
+        at_work.remove(message.data)
+        if message.data == 2:
+            raise LookupError("no such article")
+
+    async with Client(desk.url) as client:
+        worker = desk.worker(client, secret)
+        async with worker, asyncio.timeout(LIMIT_S):
+            await desk.publish(client, 1, 2, 3, 4, 5)
+            running = asyncio.create_task(worker.run(handle, at_once=3))
+            await enough.wait()
+            assert at_work == {1, 2, 3}
+            worker.stop()
+            await asyncio.sleep(0)
+            assert not running.done()
+            may_end.set()
+            await running
+            assert (most, at_work) == (3, set())
+            await desk.has_dead_letter()
+        async with desk.worker(client, secret) as again, asyncio.timeout(LIMIT_S):
+            assert [message.data for message in await again.batch(2, within=LIMIT_S)] == [4, 5]
+    assert "no such article" in caplog.text
+
+
+async def test_a_cancelled_run_leaves_its_messages_to_the_next_worker(desk: Desk, secret: Path) -> None:
+    begun = asyncio.Event()
+
+    async def handle(message: Delivery) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Client(desk.url) as client:
+        async with desk.worker(client, secret) as worker, asyncio.timeout(LIMIT_S):
+            await desk.publish(client, 1)
+            running = asyncio.create_task(worker.run(handle))
+            await begun.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        async with desk.worker(client, secret) as again:
+            message = await take(again)
+            assert (message.data, message.attempt) == (1, 2)
+
+
+async def test_a_batch_has_what_is_there_and_is_acknowledged_by_the_application(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client:
+        async with desk.worker(client, secret) as worker, asyncio.timeout(LIMIT_S):
+            await desk.publish(client, *range(5))
+            while worker.fetched < 5:
+                await asyncio.sleep(0.01)
+            first = await worker.batch(3)
+            assert [message.data for message in first] == [0, 1, 2]
+            rest = await worker.batch(3)
+            assert [message.data for message in rest] == [3, 4]
+            assert all(message.is_open for message in [*first, *rest])
+            for message in first:
+                message.acknowledge()
+            worker.stop()
+            assert await worker.batch(3) == []
+        async with desk.worker(client, secret) as again, asyncio.timeout(LIMIT_S):
+            assert [message.data for message in await again.batch(2, within=LIMIT_S)] == [3, 4]
+
+
+async def test_two_workers_of_one_client_have_sessions_of_their_own(desk: Desk, tmp_path: Path) -> None:
+    async with Client(desk.url) as client:
+        first = client.consume("/two/a", name="two/1", resume_file=tmp_path / "1")
+        second = client.consume("/two/*", name="two/2", resume_file=tmp_path / "2")
+        async with first, second:
+            await client.publish("/two/a", 1, persistent=True)
+            async with await take(first) as one, await take(second) as other:
+                assert one.data == other.data == 1
+            names = [str(worker.client.name).rpartition("client/")[2] for worker in (first, second)]
+            assert names == ["two/1", "two/2"]
+
+
+@pytest.mark.unit
+async def test_a_wrong_number_is_named() -> None:
+    worker = Client("http://127.0.0.1:1/cometd").consume("/a", name="worker/1")
+    with pytest.raises(ValueError, match="at_once is a whole number from 1, not 0"):
+        await worker.run(print, at_once=0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="most is a whole number from 1, not True"):
+        await worker.batch(True)
+    with pytest.raises(ValueError, match="within is a number of seconds from 0, not nan"):
+        await worker.batch(1, within=float("nan"))

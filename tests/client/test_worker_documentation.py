@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -47,6 +48,28 @@ def test_the_example_of_a_worker_runs(start_server: StartServer, tmp_path: Path)
     server = start_server()
     assert run(example("class Busy"), server.url, tmp_path) == ["baked 2", "baked 4"]
     until(lambda: figures(server).get(DEAD) == 1, LIMIT_S)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, -signal.SIGINT)])
+async def test_the_example_of_several_at_once_ends_well(
+    start_server: StartServer, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    server = start_server()
+    script = example("SIGTERM").replace(ADDRESS, server.url)
+    environ = {"STATE_DIRECTORY": str(tmp_path), "PYTHONPATH": str(ROOT / "app")}
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert worker.stdout is not None
+    async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
+        line = asyncio.create_task(worker.stdout.readline())
+        while not line.done():  # until it has subscribed
+            await client.publish("/orders/new", 2, persistent=True)
+            await asyncio.wait([line], timeout=0.2)
+        assert await line == b"baked 2\n"
+        worker.send_signal(number)
+        _, errors = await worker.communicate()
+    assert (worker.returncode, b"Task was destroyed" in errors, b"never awaited" in errors) == (status, False, False)
 
 
 async def test_the_examples_of_outbox_and_inbox_run(start_server: StartServer, tmp_path: Path) -> None:

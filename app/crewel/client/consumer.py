@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import random
 from types import TracebackType
@@ -47,8 +48,6 @@ class Delivery(Message):
     consumer: Consumer | None = field(default=None, repr=False)
     attempt: int = 1
     """Which attempt this is, counted from 1. Every time that it was sent counts, also those that the worker did not survive."""
-    is_kept: bool = field(default=False, repr=False)
-    """Whether asking for the next message leaves this one open."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
     """Runs while it waits for another attempt."""
     copies: list[Handling] = field(default_factory=list, repr=False)
@@ -91,15 +90,10 @@ class Delivery(Message):
     def retry(self, after: float = 0.0) -> None:
         """Give it out again after so many seconds, behind the messages that this process has fetched already. Raises
         ValueError."""
-        if isinstance(after, bool) or not isinstance(after, int | float) or not 0 <= after < float("inf"):
-            raise ValueError(f"after is a number of seconds from 0, not {after!r}")
+        check_seconds("after", after)
         if self.is_open and self.consumer is not None and not self.is_waiting:
-            self.is_kept = True
+            self.defer()
             self.consumer.retry(self, after)
-
-    def defer(self) -> None:
-        """Leave it open when the next one is asked for: a task of its own will acknowledge it."""
-        self.is_kept = True
 
     def _end(self) -> list[Handling]:
         first = self.give_up()
@@ -110,7 +104,7 @@ class Delivery(Message):
         return [first, *self.copies]
 
     async def __aenter__(self) -> Self:
-        self.is_kept = True
+        self.defer()
         return self
 
     async def __aexit__(
@@ -139,6 +133,10 @@ class Delivery(Message):
         else:
             log.error("message %s of %s is rejected", self.id, self.channel, exc_info=error)
             self.reject(code, text)
+
+
+Handler = Callable[[Delivery], Awaitable[None]]
+"""What is called with each message of a worker."""
 
 
 class Consumer:
@@ -174,8 +172,7 @@ class Consumer:
         self._room = asyncio.Event()
         self.retrying = 0
         """How many messages wait for another attempt."""
-        self._last: Delivery | None = None
-        self._is_closed = False
+        self._is_stopped = self._is_closed = False
 
     @property
     def fetched(self) -> int:
@@ -203,18 +200,70 @@ class Consumer:
         if self._is_closed:
             return
         self._is_closed = True
+        self.stop()
         for delivery in self._open.values():
             self._stop_waiting(delivery)
-        self._room.set()
         if self._subscription is not None:
             await self.client.__aexit__(None, None, None)
+
+    def stop(self) -> None:
+        """Take no more messages: the iteration ends, and `run` ends when its handlers have. For the handler of SIGTERM. What
+        was fetched and not handed out comes again, to the next worker."""
+        self._is_stopped = True
+        self._room.set()
+        if self._subscription is not None:
+            self._subscription.stop()
+
+    async def run(self, handler: Handler, *, at_once: int = 1) -> None:
+        """Call `handler(message)` for each message, for at most `at_once` of them at the same time, in their order: a message
+        whose handler returns is acknowledged, and one whose handler raises an exception ends as in `async with message:`.
+
+        Returns after `stop`, when the handlers have ended. Cancelled, it cancels them, and their messages come again. Raises
+        what the iteration raises, and ValueError.
+        """
+        check_count("at_once", at_once)
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            async for message in self:
+                message.defer()
+                tasks.add(asyncio.create_task(_handle(handler, message), name=f"crewel-client {self._channel}"))
+                while len(tasks) >= at_once:
+                    _, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+
+    async def batch(self, most: int, *, within: float = 0.0) -> list[Delivery]:
+        """Up to `most` messages: the next one, and those that come within so many seconds after it. Each has to be ended, for
+        instance by `acknowledge`, when all are done. Empty after `stop` or `close`. Raises what the iteration raises, and
+        ValueError."""
+        check_count("most", most)
+        check_seconds("within", within)
+        messages: list[Delivery] = []
+        with suppress(StopAsyncIteration):
+            messages.append(await self._next_deferred())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    while len(messages) < most and (within or self.fetched):
+                        messages.append(await self._next_deferred())
+        return messages
+
+    async def _next_deferred(self) -> Delivery:
+        message = await anext(self)
+        message.defer()
+        return message
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Delivery:
-        self._acknowledge_last()
-        if self._is_closed:
+        if self._subscription is not None:
+            self._subscription.settle_taken()
+        if self._is_stopped:
             raise StopAsyncIteration
         if self._subscription is None:
             await self.__aenter__()
@@ -223,17 +272,12 @@ class Consumer:
             await self._wait_for_room()
             delivery = self._taken(await anext(self._subscription))
             if delivery is not None:
-                self._last = delivery
+                self._subscription.hand_out(delivery)
                 return delivery
-
-    def _acknowledge_last(self) -> None:
-        last, self._last = self._last, None
-        if last is not None and not last.is_kept:
-            last.acknowledge()
 
     async def _wait_for_room(self) -> None:
         """As long as too many wait for another attempt, no new ones are taken: each of them takes a place at the server."""
-        while self.retrying >= self._prefetch and not self._is_closed:
+        while self.retrying >= self._prefetch and not self._is_stopped:
             self._room.clear()
             await self._room.wait()
 
@@ -242,12 +286,11 @@ class Consumer:
         if isinstance(message, Delivery):
             message.attempt += 1
             return message
-        message.defer()  # the subscription leaves it to us
         handling = message.give_up()
         if handling is not None and message.id in self._open:
             self._open[message.id].copies.append(handling)
             return None
-        delivery = Delivery(message.channel, message.data, message.fields, handling, is_deferred=True)
+        delivery = Delivery(message.channel, message.data, message.fields, handling)
         delivery.consumer, delivery.attempt = self, message.redeliver + 1
         if handling is not None and message.id is not None:
             self._open[message.id] = delivery
@@ -277,7 +320,7 @@ class Consumer:
 
     def _return(self, delivery: Delivery) -> None:
         self._stop_waiting(delivery)
-        delivery.is_kept = False
+        delivery.is_deferred = False
         if self._subscription is not None:
             self._subscription.offer(delivery, retained=True)
 
@@ -294,6 +337,22 @@ def check_worker(name: str, prefetch: int, attempts: int) -> None:
     parsed = parse_name(name)
     if parsed is None or not parsed.is_chosen:
         raise ValueError(f"name is that of a session, a subject and a number, such as worker/1, not {name!r}")
-    for argument, value in (("prefetch", prefetch), ("attempts", attempts)):
-        if type(value) is not int or value < 1:
-            raise ValueError(f"{argument} is a whole number from 1, not {value!r}")
+    check_count("prefetch", prefetch)
+    check_count("attempts", attempts)
+
+
+def check_count(name: str, value: int) -> None:
+    """Raises ValueError, which names the argument, for anything but a whole number from 1."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} is a whole number from 1, not {value!r}")
+
+
+def check_seconds(name: str, value: float) -> None:
+    """Raises ValueError, which names the argument, for anything but a number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise ValueError(f"{name} is a number of seconds from 0, not {value!r}")
+
+
+async def _handle(handler: Handler, message: Delivery) -> None:
+    async with message:
+        await handler(message)

@@ -150,7 +150,7 @@ class Subscription:
         self._queue: deque[Message] = deque()
         self._taken: Message | None = None
         self._changed = asyncio.Event()
-        self._ended = False
+        self._ended = self._is_stopped = False
         self._ends_with_notice = False
         self._error: Exception | None = None
         self._failure: Handling | None = (
@@ -184,7 +184,7 @@ class Subscription:
     @property
     def is_full(self) -> bool:
         """Whether the next message meets the policy."""
-        return len(self._queue) >= self.bound
+        return self._is_stopped or len(self._queue) >= self.bound
 
     @property
     def is_ended(self) -> bool:
@@ -231,6 +231,11 @@ class Subscription:
         else:
             self._queue.popleft().settle()
             self._queue.append(message)
+
+    def stop(self) -> None:
+        """Hand out no more. With `Overflow.HOLD`, what comes from now on is not taken, so the server sends it again."""
+        self._is_stopped = True
+        self._changed.set()
 
     def unread(self) -> list[Message]:
         """Take back what the application has not read."""
@@ -286,8 +291,10 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Message:
-        self._settle_taken()
-        while not self._queue:
+        self.settle_taken()
+        while self._is_stopped or not self._queue:
+            if self._is_stopped:
+                raise StopAsyncIteration
             if self._ended:
                 self._settle_failure()
                 raise self._error or StopAsyncIteration
@@ -301,11 +308,15 @@ class Subscription:
         if was_full and not self.is_full:
             self._on_room()
         self._progress.advance(message)
-        if message.handling is not None:
-            self._taken = message
+        self.hand_out(message)
         return message
 
-    def _settle_taken(self) -> None:
+    def hand_out(self, message: Message) -> None:
+        """The application has this message, until it asks for the next one."""
+        self._taken = message
+
+    def settle_taken(self) -> None:
+        """The application is done with what it has, unless it will say so itself."""
         taken, self._taken = self._taken, None
         if taken is not None and not taken.is_deferred:
             taken.settle()
@@ -322,5 +333,5 @@ class Subscription:
         if kind is not None:
             await self._leave()  # what failed is not settled, and what is unread waits for another
             return
-        self._settle_taken()
+        self.settle_taken()
         await self.unsubscribe()
