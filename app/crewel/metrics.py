@@ -41,6 +41,11 @@ DECLARED = (
         "crewel_nodes", "gauge", "Servers alive on the store, this one included; 0 if it shares its store with none."
     ),
     Declared("crewel_inherited_sessions_total", "counter", "Sessions taken over from nodes that died."),
+    Declared(
+        "crewel_connections_moved_total",
+        "counter",
+        "Connections handed to another worker, which has the session of the request.",
+    ),
     Declared("crewel_sockets", "gauge", "Open WebSockets."),
     Declared(
         "crewel_task_restarts_total",
@@ -145,6 +150,10 @@ DECLARED = (
 )
 
 
+async def _alone(text: bytes) -> bytes:
+    return text
+
+
 class Metrics(Collector):
     """The counters of one server. The attributes are the figures' names without `crewel_` and `_total`."""
 
@@ -183,8 +192,11 @@ class Metrics(Collector):
         self.refused_publishes: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
         self.inherited_sessions = 0
+        self.connections_moved = 0
         self.task_restarts: Counter[str] = Counter()
         self.descriptor_shortages = 0
+        self.join: Callable[[bytes], Awaitable[bytes]] = _alone
+        """Makes of the figures of this process those of the whole server."""
         self._gauges: dict[str, Callable[[], float]] = {}
         self._counts: dict[str, Callable[[], Awaitable[float]]] = {}
 

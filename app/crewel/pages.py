@@ -55,13 +55,19 @@ def mount_health(app: web.Application, broker: Broker) -> None:
     app.router.add_get("/health/ready", ready)
 
 
+async def figures(broker: Broker) -> bytes:
+    """What this process counts, for Prometheus."""
+    await broker.dead_letters.count()
+    await broker.metrics.measure()
+    return broker.metrics.exposition()
+
+
 def mount_metrics(app: web.Application, broker: Broker) -> None:
     """Serve the figures for Prometheus at `/metrics`."""
 
     async def metrics(_: web.Request) -> web.Response:
-        await broker.dead_letters.count()
-        await broker.metrics.measure()
-        return web.Response(body=broker.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        text = await broker.metrics.join(await figures(broker))
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app.router.add_get("/metrics", metrics)
 

@@ -36,11 +36,12 @@ from crewel.security.tokens import keep_token
 from crewel.settings import Settings
 from crewel.settings.server import Http
 from crewel.storage.store import Store
-from crewel.transports.connection import Connection, ConnectionCaps, mark_requests
+from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
 from crewel.transports.http_fast import FastConnection, FastLane
-from crewel.transports.listener import Listener, bind
+from crewel.transports.listener import Connect, Listener, bind
 from crewel.transports.origins import is_loopback
+from crewel.workers.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ BROKER = web.AppKey("BROKER", Broker)
 ADMIN = web.AppKey("ADMIN", Administration)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 NODES = web.AppKey("NODES", NodeRegistry)
+ROUTER = web.AppKey("ROUTER", Router)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
 _TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
 
@@ -114,7 +116,7 @@ def attach(
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
     if settings.cluster.enabled:
-        app[NODES] = _share_store(broker, endpoint)
+        app[NODES], app[ROUTER] = _share_store(broker, endpoint)
     app[BROKER] = broker
     app.cleanup_ctx.append(_access)
     app.cleanup_ctx.append(_life_of_broker)
@@ -178,8 +180,9 @@ async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
         await store.close()
 
 
-def _share_store(broker: Broker, endpoint: Endpoint) -> NodeRegistry:
-    """Make of this server one of several that share the store; returns what it will know of the others."""
+def _share_store(broker: Broker, endpoint: Endpoint) -> tuple[NodeRegistry, Router]:
+    """Make of this server one of several that share the store; returns what it will know of the others, and what finds the one
+    that has a session."""
     durability = broker.durability
     registry = NodeRegistry(broker.access, durability, broker.metrics, broker.settings.cluster.lease_ms / 1000)
     router = Router(
@@ -188,7 +191,7 @@ def _share_store(broker: Broker, endpoint: Endpoint) -> NodeRegistry:
     durability.inheritance.on_arrival = router.look_again
     broker.inbound.new_id = lambda: tagged(new_secret(), tag_of(broker.access.token))
     endpoint.receive = router.receive
-    return registry
+    return registry, router
 
 
 async def _drain(app: web.Application) -> None:
@@ -213,14 +216,19 @@ def build(settings: Settings, services: Iterable[Service] = ()) -> web.Applicati
     return app
 
 
-async def serve(settings: Settings, services: Iterable[Service], on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then answer what is held and return. `on_ready` is called with the Bayeux URL.
-    Raises OSError if the address cannot be had, SettingsError for a certificate that cannot be used, StoreTaken if a server
-    that lives has the store, and StoreLost if another one has taken it meanwhile."""
+async def serve(
+    settings: Settings, services: Iterable[Service], on_ready: Callable[[str], None], worker: Worker | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT, then answer what is held and return. `on_ready` is called with the Bayeux URL. A `worker`
+    serves on the sockets of its parent, and ends with it. Raises OSError if the address cannot be had, SettingsError for a
+    certificate that cannot be used, StoreTaken if a server that lives has the store, and StoreLost if another one has taken it
+    meanwhile."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if worker is not None:
+        worker.stop = stop.set
     has_lost_store = False
 
     def lost_store() -> None:
@@ -230,7 +238,7 @@ async def serve(settings: Settings, services: Iterable[Service], on_ready: Calla
 
     gc.collect()
     gc.disable()  # what a start makes is there to stay: looking at it again and again is most of what many sessions cost
-    async with listening(settings, services, lost_store) as url:
+    async with listening(settings, services, lost_store, worker) as url:
         _tune_collector()
         on_ready(url)
         await stop.wait()
@@ -250,32 +258,33 @@ def _tune_collector() -> None:
 
 @asynccontextmanager
 async def listening(
-    settings: Settings, services: Iterable[Service], lost_store: Callable[[], None]
+    settings: Settings, services: Iterable[Service], lost_store: Callable[[], None], worker: Worker | None = None
 ) -> AsyncIterator[str]:
     """A server that listens; the value is its Bayeux URL. `lost_store` is called when another server has taken the store."""
     app = build(settings, services)
     app[BROKER].on_store_lost.append(lost_store)
-    async with listening_with(app) as url:
+    async with listening_with(app, worker) as url:
         yield url
 
 
 @asynccontextmanager
-async def listening_with(app: web.Application) -> AsyncIterator[str]:
+async def listening_with(app: web.Application, worker: Worker | None = None) -> AsyncIterator[str]:
     """The same with an application to which `attach` has added Crewel: `build` makes one, and others bring more paths."""
     settings = app[BROKER].settings
     tls = _tls(settings)
     http = settings.http
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
+        app[ENDPOINT].can_move = worker is not None
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
-        by_aiohttp = partial(_connection, runner, http, loop, app[ENDPOINT].caps)
-        connect: Callable[[], asyncio.Protocol] = by_aiohttp
+        by_aiohttp = partial(_connection, runner, http, loop, app[ENDPOINT])
+        connect: Connect = by_aiohttp
         lane = None
         if http.fast_lane and "long-polling" in settings.bayeux.transports:
             lane = FastLane(app[ENDPOINT], by_aiohttp)
             connect = partial(FastConnection, lane)
         # The address first: a server that cannot have it must not have touched the store.
-        sockets = await bind(http.host, http.port)
+        sockets = await bind(http.host, http.port) if worker is None else worker.listeners()
         broker = app[BROKER]
         listener = Listener(sockets, connect, broker.metrics, **_tls_options(tls, http))
         stack.callback(listener.close)
@@ -286,18 +295,22 @@ async def listening_with(app: web.Application) -> AsyncIterator[str]:
             stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
         stack.callback(listener.close)  # before all others, when the server ends
         await listener.start(broker.supervisor)
+        if worker is not None:
+            serving = worker.serving(broker, listener, by_aiohttp, app[NODES], app[ROUTER])
+            await stack.enter_async_context(serving)
         host = f"[{http.host}]" if ":" in http.host else http.host
         yield f"{'https' if tls else 'http'}://{host}:{listener.port}{settings.bayeux.path}"
 
 
-def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLoop, caps: ConnectionCaps) -> Connection:
+def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLoop, endpoint: Endpoint) -> Connection:
     assert runner.server is not None
     return Connection(
         runner.server,
         loop=loop,
         access_log=None,
         header_timeout=http.header_timeout_ms / 1000,
-        caps=caps,
+        caps=endpoint.caps,
+        can_move=endpoint.can_move,
         keepalive_timeout=http.keepalive_ms / 1000,
         max_line_size=http.max_header_bytes,
         max_field_size=http.max_header_bytes,

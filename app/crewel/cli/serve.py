@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +13,12 @@ from crewel.cli.bayeux_client import Config, Overrides
 from crewel.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from crewel.broker.services import Service
     from crewel.settings import Settings
+    from crewel.workers.channel import Inheritance
+    from crewel.workers.parent import Command
 
 
 _TO_TRY = """crewel: the chat is at {base}/chat/; open it in two windows. To try in another terminal, after
@@ -44,6 +47,8 @@ def serve(
             " end. Prints also `control URL`, an address that publishes, moves the clock, kills and restarts the server.",
         ),
     ] = False,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="Same as --set cluster.workers=…")] = None,
+    inherited: Annotated[str | None, typer.Option("--inherited", hidden=True)] = None,
     control_port: Annotated[int, typer.Option(help="With --ephemeral: port of the control address; 0 picks one.")] = 0,
     overrides: Overrides = None,
     config: Config = None,
@@ -51,16 +56,67 @@ def serve(
     """Serve Bayeux. Prints one line, `ready URL`, once it does. Ends with 3 if another server takes its store."""
     from crewel.settings import load
 
-    given = {"http.host": host, "http.port": port, "storage.data_dir": data_dir}
+    given = {"http.host": host, "http.port": port, "storage.data_dir": data_dir, "cluster.workers": workers}
     options = [f"{name}={value}" for name, value in given.items() if value is not None]
     if take_over:
         options.append("storage.take_over=true")
+    modules = service or []
     if ephemeral:
-        _run_ephemeral(partial(load, config), [*(overrides or ()), *options], service or [], control_port)
+        _run_ephemeral(partial(load, config), [*(overrides or ()), *options], modules, control_port)
         return
-    settings = load(config, [*(overrides or ()), *options])
+    options = [*(overrides or ()), *options]
+    settings = load(config, options)
     _refuse_open_to_all(settings)
-    _run(settings, service or [])
+    if inherited is not None:
+        _run_worker(settings, modules, inherited)
+    elif settings.cluster.workers > 1:
+        _run_workers(settings, partial(_worker_command, config, options, modules))
+    else:
+        _run(settings, modules)
+
+
+def _worker_command(
+    config: Path | None, options: list[str], modules: list[str], inherited: "Inheritance", decided: list[str]
+) -> list[str]:
+    """The command line of a worker. It reads the settings from the same sources, when it starts."""
+    command = [sys.executable, "-m", "crewel", "serve", f"--inherited={inherited.text()}"]
+    if config is not None:
+        command.append(f"--config={config}")
+    return [*command, *(f"--set={each}" for each in (*options, *decided)), *(f"--service={each}" for each in modules)]
+
+
+def _run_worker(settings: "Settings", modules: list[str], inherited: str) -> None:
+    import uvloop
+
+    from crewel import logs, server
+    from crewel.workers.channel import Inheritance
+    from crewel.workers.worker import Worker
+
+    logs.configure(settings)
+    worker = Worker(Inheritance.read(inherited))
+    uvloop.run(server.serve(settings, _services(modules), worker.is_ready, worker))
+
+
+def _run_workers(settings: "Settings", command: "Command") -> None:
+    import uvloop
+
+    from crewel import logs
+    from crewel.workers.parent import Parent
+
+    if not settings.storage.enabled:
+        raise SettingsError("cluster.workers needs storage.enabled: the workers share a store")
+    if settings.http.tls_cert is not None:
+        raise SettingsError(
+            "cluster.workers above 1 cannot serve TLS: a worker cannot hand an encrypted connection to another; let a proxy"
+            " do it (docs/how-to/proxies.md), or serve with one worker"
+        )
+    logs.configure(settings)
+    with _explaining(settings):
+
+        async def run() -> None:
+            await Parent(settings, command).run(partial(_ready, settings))
+
+        uvloop.run(run())
 
 
 def _run_ephemeral(
@@ -94,8 +150,15 @@ def _run(settings: "Settings", modules: list[str]) -> None:
 
     logs.configure(settings)
     services = _services(modules)
-    try:
+    with _explaining(settings):
         uvloop.run(server.serve(settings, services, partial(_ready, settings)))
+
+
+@contextmanager
+def _explaining(settings: "Settings") -> "Iterator[None]":
+    """Say which address it was that could not be had."""
+    try:
+        yield
     except OSError as error:
         address = f"{settings.http.host}:{settings.http.port}"
         # Its own text repeats the address.

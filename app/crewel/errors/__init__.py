@@ -30,4 +30,5 @@ from crewel.errors.tree import StoreLost as StoreLost
 from crewel.errors.tree import StoreTaken as StoreTaken
 from crewel.errors.tree import StoreUnavailable as StoreUnavailable
 from crewel.errors.tree import StoreUncertain as StoreUncertain
+from crewel.errors.tree import WorkersFailed as WorkersFailed
 from crewel.errors.tree import denied as denied

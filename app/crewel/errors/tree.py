@@ -103,6 +103,14 @@ class StoreLost(CrewelError):
     exit_status = 3
 
 
+class WorkersFailed(CrewelError):
+    """A worker does not start; what it said about the cause stands before this on standard error."""
+
+    def __init__(self, number: int, status: int) -> None:
+        how = f"status {status}" if status >= 0 else f"signal {-status}"
+        super().__init__(f"worker {number} ended with {how} before it served; its own message says why")
+
+
 class StoreError(CrewelError):
     """The store did not do a step. `code` is the dotted code that a client reads."""
 

@@ -40,6 +40,10 @@ class NodeRegistry:
         self._hurry = asyncio.Event()
         self._told: set[str] = set()
         self.members = Members({}, {})
+        self.leaving: frozenset[int] = frozenset()
+        """Processes of this machine that have ended or are about to, and whose sessions will be taken over."""
+        self.looked_at = -inf
+        """When the store was asked last for what is known here, by `elapsed`."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each look."""
 
@@ -59,6 +63,11 @@ class NodeRegistry:
     def has_renewed(self, node: Node, since: float) -> bool:
         """Whether the node lives, and is known to have lived after this moment: so it did not die just before."""
         return node.lives and self._alive_at.get(node.token, -inf) > since
+
+    def leaves(self, node: Node) -> bool:
+        """Whether the node is known to end, so that its sessions will soon be another one's."""
+        process = node.process
+        return process is not None and process.pid in self.leaving and process.is_here
 
     def hurry(self) -> None:
         """Look at once: a node may have died."""
@@ -81,6 +90,7 @@ class NodeRegistry:
             return
         asked = elapsed()
         self.members = await access.writing.ask(nodes.members(access.keys))
+        self.looked_at = asked
         self._tell()
         if self.others():
             durability.tail.is_wanted.set()

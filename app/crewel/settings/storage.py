@@ -297,6 +297,13 @@ class Cluster(Group):
         "Whether this server shares its store with others that have this setting too. Experimental: docs/explanation/nodes.md"
         " says what works. Needs storage.url.",
     )
+    workers: Number = setting(
+        1,
+        "Processes of this machine that serve the address together, as nodes. Above 1, the store may be the embedded one.",
+        unit="processes",
+        ge=1,
+        le=256,
+    )
 
 
 def _host_name() -> str:

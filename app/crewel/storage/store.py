@@ -53,6 +53,8 @@ class Store:
         self.is_full = False
         self.why_full: str | None = None
         """Why nothing should be stored at the moment, by the last look."""
+        self.owner_says: str | None = None
+        """The same from the process that owns an embedded store, where this one only shares it."""
         self.trouble: str | None = "not opened yet"
         self._storage = settings.storage
         self._news = asyncio.Event()
@@ -157,6 +159,11 @@ class Store:
         """The data directory of a store of our own; None if the store is not the server's own."""
         return self._embedded.directory if self._embedded is not None else None
 
+    @property
+    def url(self) -> str:
+        """The `storage.url` by which other processes of this machine share the store; known once it is open."""
+        return self._storage.url or self._embedded_url()
+
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _OPEN_LIMIT_S
@@ -180,7 +187,7 @@ class Store:
             if self._embedded is not None:
                 await self._embedded.ensure()
             if self._pool is None:
-                self._pool = pool_of(self._storage.url or self._embedded_url(), self._storage.prefix)
+                self._pool = pool_of(self.url, self._storage.prefix)
                 self.reader = Reader(connection_pool=self._pool)
             try:
                 await self._writer.connect(self._pool)
@@ -318,7 +325,7 @@ class Store:
 
     async def _note_space(self, info: StoreInfo) -> None:
         if self._embedded is None:
-            why = why_full(info)
+            why = why_full(info) or self.owner_says
         else:
             space = self._space = self._space or Space(self._embedded.directory)
             why = await asyncio.to_thread(space.why_full, info)

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from errno import ENAMETOOLONG
 from functools import partial
 from math import inf
@@ -23,6 +23,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
+from crewel.broker.outbox.exchange import Take
 from crewel.event_loop import GRACE_S, has_stalled
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ from crewel.limits import holder_of
 from crewel.metrics import Metrics
 from crewel.settings import Settings
 
+_MOST_KEPT: Final = 1 << 20  # bytes
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
 
 
@@ -48,21 +50,37 @@ class Connection(RequestHandler):
         "_answered",
         "_caps",
         "_fast",
+        "_first_bytes",
         "_header_timeout",
         "_header_timer",
         "_is_busy",
         "_is_half_closed",
+        "_kept",
         "_may_return",
+        "_muted",
         "_reader_timer",
         "_socket",
         "_unanswered",
         "_unread",
+        "_whole_until",
         "_wire",
     )
 
-    def __init__(self, manager: web.Server, *, header_timeout: float, caps: ConnectionCaps, **options: Any) -> None:
+    def __init__(
+        self,
+        manager: web.Server,
+        *,
+        header_timeout: float,
+        caps: ConnectionCaps,
+        can_move: bool = False,
+        **options: Any,
+    ) -> None:
         super().__init__(manager, **options)
         self._caps = caps
+        self._first_bytes: list[bytes] | None = [] if can_move else None
+        self._kept = 0  # of them, in bytes
+        self._whole_until = 0  # `_answered` when these bytes began
+        self._muted: _Muted | None = None
         self._header_timeout = header_timeout
         self._header_timer: asyncio.TimerHandle | None = None
         self._reader_timer: asyncio.TimerHandle | None = None
@@ -117,6 +135,51 @@ class Connection(RequestHandler):
             response.force_close()
         super().log_access(request, response, time)
 
+    def keep_bytes(self) -> None:
+        """The next bytes begin a request: keep them while it is not answered, if connections can move at all."""
+        if self._first_bytes is not None:
+            self._first_bytes.clear()
+            self._kept = 0
+            self._whole_until = self._answered
+
+    def _keep(self, data: bytes) -> None:
+        assert self._first_bytes is not None
+        if self._answered == self._whole_until:
+            self._first_bytes.append(data)
+            self._kept += len(data)
+            if self._kept > _MOST_KEPT:
+                self.forget_bytes()
+
+    def forget_bytes(self) -> None:
+        """Keep no more: this connection stays."""
+        self._first_bytes = None
+
+    def part_with(self, take: Take) -> bool:
+        """Do what `Peer.part_with` says, while all that came since `keep_bytes` is kept and not answered."""
+        wire, kept = self._wire, self._first_bytes
+        if wire is None or not kept or self._answered != self._whole_until:
+            return False
+        if wire.get_extra_info("sslcontext") is not None or wire.get_write_buffer_size():
+            return False
+        wire.pause_reading()
+        self._loop.call_soon(self._depart, take)
+        return True
+
+    def _depart(self, take: Take) -> None:
+        if self._wire is not None and self._first_bytes is not None:
+            take(self._wire, b"".join(self._first_bytes), self._upgraded)
+            self._wire.abort()
+
+    def has_upgraded(self) -> None:
+        """The next bytes repeat an upgrade that another process has answered: say nothing until `speak`."""
+        self._muted = _Muted()
+
+    def speak(self) -> None:
+        """The upgrade has been answered."""
+        if self._muted is not None and self._wire is not None:
+            self._muted.is_silent = False
+            self.transport, self._muted = self._wire, None
+
     def comes_from(self, fast: FastConnection) -> None:
         """The fast lane handed this connection over and takes it back when it can."""
         self._fast = fast
@@ -125,8 +188,10 @@ class Connection(RequestHandler):
         """Start the time for the first headers."""
         if self._fast is None and not self._caps.admit(self, cast("asyncio.Transport", transport)):
             return  # another protocol has it from here on
-        super().connection_made(transport)
         self._wire = cast("asyncio.Transport", transport)
+        if self._muted is not None:
+            self._muted.transport = self._wire
+        super().connection_made(cast("asyncio.Transport", self._muted or transport))
         self._start_timer()
 
     def data_received(self, data: bytes) -> None:
@@ -143,6 +208,8 @@ class Connection(RequestHandler):
         if self._may_return:
             self._may_return = not self._unanswered and _is_one_request_without_body(data)
             self._unanswered = True
+        if self._first_bytes is not None:
+            self._keep(data)
         if not self._is_busy and self._header_timer is None:
             self._start_timer()
         super().data_received(data)
@@ -223,6 +290,26 @@ class Connection(RequestHandler):
             self._wire.abort()
         else:
             self._watch_reader()
+
+
+class _Muted:
+    """A transport that drops what is written while it is silent."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.is_silent = True
+
+    def write(self, data: bytes) -> None:
+        """Write, or drop."""
+        if not self.is_silent and self.transport is not None:
+            self.transport.write(data)
+
+    def writelines(self, lines: Iterable[bytes]) -> None:
+        """The same for several pieces."""
+        self.write(b"".join(lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
 
 
 def _request(make: Callable[..., web.BaseRequest], message: RawRequestMessage, *others: Any) -> web.BaseRequest:

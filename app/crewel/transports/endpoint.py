@@ -51,6 +51,8 @@ class Endpoint:
         self.sockets: set[websocket.Socket] = set()
         self.receive = broker.inbound.receive
         """Takes what a peer sends."""
+        self.can_move = False
+        """Whether connections may be handed to another process: then the bytes of a request are kept until its answer."""
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
         broker.metrics.gauge("connections", lambda: len(self.caps))
         broker.metrics.gauge("sockets", lambda: len(self.sockets))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from crewel.bayeux.codec import join
-from crewel.broker.outbox.exchange import Peer
+from crewel.broker.outbox.exchange import Peer, Take
 from crewel.errors import Limited, PayloadError
 from crewel.transports.bodies import elements_of, elements_of_values, media_type, read_body
 from crewel.transports.connection import Connection
@@ -53,6 +53,11 @@ class ParsedPeer(Peer):
     def is_gone(self) -> bool:
         """Whether the connection has ended."""
         return self._request.transport is None
+
+    def part_with(self, take: Take) -> bool:
+        """Give up the connection if this is its first request, or the first one since it came from the fast lane."""
+        connection = self._request.protocol
+        return isinstance(connection, Connection) and connection.part_with(take)
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
 
 from crewel.bayeux.codec import decode, join
-from crewel.broker.outbox.exchange import Peer
+from crewel.broker.outbox.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S, has_stalled
 from crewel.transports.bodies import elements_of
@@ -60,6 +60,7 @@ class FastLane:
         self.keepalive = http.keepalive_ms / 1000
         # At hand, because each request needs them.
         self.receive = endpoint.receive
+        self.can_move = endpoint.can_move
         self.max_messages = self.settings.bayeux.max_batch_messages
         self.max_depth = self.settings.bayeux.max_depth
         self._target = f"POST {self.settings.bayeux.path}".encode()
@@ -121,6 +122,7 @@ class FastConnection(asyncio.Protocol, Peer):
         "_lane",
         "_needed",
         "_received",
+        "_request",
         "_transport",
         "deadline",
     )
@@ -140,6 +142,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._is_clogged = False
         self._is_closing = False
         self._is_resting = False
+        self._request = b""
         self.deadline = inf
         """Loop time (s) at which the peer is too late: with a request, its body, or its reading."""
 
@@ -295,6 +298,8 @@ class FastConnection(asyncio.Protocol, Peer):
         self.deadline = inf
         self.browser = head.browser
         self.mints_cookie = False
+        if lane.can_move:
+            self._request = data[:end]
         lane.receive(self, elements)
         return end
 
@@ -349,6 +354,7 @@ class FastConnection(asyncio.Protocol, Peer):
             self._aiohttp = lane.make_connection()
             self._aiohttp.comes_from(self)
             self._aiohttp.connection_made(transport)
+        self._aiohttp.keep_bytes()
         transport.set_protocol(self._aiohttp)
         transport.resume_reading()
         self._aiohttp.serve(data)
@@ -368,6 +374,24 @@ class FastConnection(asyncio.Protocol, Peer):
         """The connection ended while aiohttp had it."""
         self._lane.caps.left(self)
         self._aiohttp = None
+
+    # To another process
+
+    def part_with(self, take: Take) -> bool:
+        """Give up the connection, unless it is encrypted or has an answer that the peer has not taken."""
+        transport = self._transport
+        if transport is None or self._scheme() != "http" or transport.get_write_buffer_size():
+            return False
+        transport.pause_reading()
+        # Not at once: what came behind the request is being kept.
+        self._lane.loop.call_soon(self._depart, take)
+        return True
+
+    def _depart(self, take: Take) -> None:
+        transport = self._transport
+        if transport is not None:  # else the client has gone
+            take(transport, self._request + b"".join(self._chunks), False)
+            transport.abort()
 
     # Answers
 

@@ -21,6 +21,7 @@ from crewel.transports.connection import Connection
 from crewel.transports.http_aiohttp import ParsedPeer
 
 if TYPE_CHECKING:
+    from crewel.broker.outbox.exchange import Take
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
@@ -101,7 +102,9 @@ class Socket(ParsedPeer):
     __slots__ = (
         "_caught_up",
         "_frame",
+        "_has_parted",
         "_is_clogged",
+        "_is_first",
         "_last_frame_at",
         "_payloads",
         "_rest_s",
@@ -136,6 +139,8 @@ class Socket(ParsedPeer):
         self._wake = asyncio.Event()
         self._last_frame_at = 0.0
         self._rest_s = 0.0
+        self._has_parted = False
+        self._is_first = endpoint.can_move  # no frame has been processed
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, parts: list[bytes]) -> None:
@@ -190,6 +195,8 @@ class Socket(ParsedPeer):
         connection = self._request.protocol
         window = self._ws.compress  # in bits; 0: nothing is compressed
         # The frames for all receivers are made once, so a socket with a smaller window cannot read them.
+        if isinstance(connection, Connection):
+            connection.speak()
         if isinstance(connection, Connection) and (not window or window >= _WINDOW_BITS):
             connection.carries(self)
             self._transport = self._request.transport
@@ -256,6 +263,8 @@ class Socket(ParsedPeer):
             if task is not None:
                 await task  # frames of one socket are answered in their order
                 busy = 0.0
+            if self._is_first and await self._has_moved():
+                return
             if busy >= TURN_S:
                 await asyncio.sleep(0)
                 busy = 0.0
@@ -266,6 +275,23 @@ class Socket(ParsedPeer):
                 # A peer that does not read its replies is not read either: they would pile up here.
                 self._caught_up.clear()
                 await self._caught_up.wait()
+
+    async def _has_moved(self) -> bool:
+        """After the first frame: whether another process has the connection. If so, this returns once it has."""
+        self._is_first = False
+        connection = self._request.protocol
+        if not self._has_parted:
+            if isinstance(connection, Connection):
+                connection.forget_bytes()
+            return False
+        async for _ in self._ws:  # until the connection ends here; the other process has these frames too
+            pass
+        return True
+
+    def part_with(self, take: Take) -> bool:
+        """Give up the connection if this is its first frame."""
+        self._has_parted = self._is_first and super().part_with(take)
+        return self._has_parted
 
     def _elements(self, frame: bytes) -> list[object]:
         bayeux = self._endpoint.settings.bayeux

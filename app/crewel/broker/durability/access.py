@@ -43,7 +43,7 @@ class NoStore(Store):
     def __init__(self, settings: Settings) -> None:
         self.keys = Keys(settings.storage.prefix)
         self.is_up = self.is_full = False
-        self.why_full = None
+        self.why_full = self.owner_says = None
         self.trouble = _NO_STORE
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from crewel.bayeux.channel import Channel
@@ -32,6 +32,11 @@ _CONNECTED_WITH: Final = _CONNECTED[:-1] + b',"ext":{%b}}'
 
 Replies = list[tuple[Reply, Message | None]]
 """The replies of one exchange, each with the message that it answers; None: the server alone has asked."""
+
+
+Take = Callable[[Any, bytes, bool], None]
+"""Gets the transport of a connection, which is closed when it returns; all bytes from the first one of the request on; and
+whether the request was an upgrade, which has been answered."""
 
 
 class Peer(ABC):
@@ -71,6 +76,11 @@ class Peer(ABC):
     @property
     def is_gone(self) -> bool:
         """Whether the connection has ended: what is sent arrives nowhere."""
+        return False
+
+    def part_with(self, take: Take) -> bool:
+        """Give up the connection before anything of this request is answered. `take` is called soon, once, unless the client
+        goes first. False: that cannot be done, and nothing has changed."""
         return False
 
     @property

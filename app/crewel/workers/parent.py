@@ -1,0 +1,321 @@
+"""The parent of the workers: it owns the listening sockets and the embedded store, and keeps N workers running.
+
+It reads no request. A worker that dies is replaced, and the others take over its sessions at once. SIGHUP replaces the workers
+one after another: the successor is ready before the old one ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from crewel.errors import StoreTaken, WorkersFailed
+from crewel.security.tokens import keep_token
+from crewel.settings import Settings
+from crewel.storage.leases import lock_directory
+from crewel.storage.store import Store
+from crewel.supervision import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from crewel.transports.listener import bind
+from crewel.workers import channel
+from crewel.workers.channel import Inheritance, Situation, Streams
+from crewel.workers.handover import socket_path
+
+log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 4096
+_END_LIMIT_S: Final = 30.0
+_NOTE_LIMIT_S: Final = 2.0
+_STEADY_S: Final = 1.0  # one that has served for so long is replaced without a pause
+_TRIES: Final = 5
+"""So often in a row may a worker end before it serves; then the parent gives up."""
+_EVERY_S: Final = 1.0
+_MOST_LEFT: Final = 256
+
+Command = Callable[[Inheritance, list[str]], list[str]]
+"""The command line of a worker: what it inherits, and the settings that its parent decides, as texts of `--set`."""
+
+
+@dataclass(eq=False)
+class _Process:
+    """One process of a worker."""
+
+    number: int
+    process: asyncio.subprocess.Process
+    streams: Streams
+    ready: asyncio.Future[str]
+    noted: int = 0
+    """Number of the last line that it has acted on."""
+    since: float = 0.0
+    """When it was ready (loop time)."""
+    is_wanted: bool = True
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it has been ready, and has not ended."""
+        return self.ready.done() and not self.ended.is_set()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+
+class Parent:
+    """One run of `crewel serve --workers N`."""
+
+    def __init__(self, settings: Settings, command: Command) -> None:
+        self._settings = settings
+        self._command = command
+        self._running: list[_Process] = []
+        self._left: deque[int] = deque(maxlen=_MOST_LEFT)  # processes that have ended, or are about to
+        self._line = 0
+        self._has_started = False  # before, what keeps one worker from starting keeps all
+        self._noted = asyncio.Condition()
+        self._stop = asyncio.Event()
+        self._hangup = asyncio.Event()
+        self._failure: Exception | None = None
+        self._failed: dict[int, int] = {}  # number of a worker: starts in a row that came to nothing
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sockets: list[socket.socket] = []
+        self._directory = Path()
+        self._store: Store | None = None
+
+    async def run(self, on_ready: Callable[[str], None]) -> None:
+        """Serve until SIGTERM or SIGINT. Raises OSError if the address cannot be had, SettingsError, StoreTaken, and
+        WorkersFailed if a worker does not start."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
+        http = self._settings.http
+        async with AsyncExitStack() as stack:
+            self._sockets = await bind(http.host, http.port)
+            for each in self._sockets:
+                stack.callback(each.close)
+                each.listen(_BACKLOG)
+            await stack.enter_async_context(self._storing())
+            self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crewel-workers-")))
+            stack.push_async_callback(self._end)
+            url = await self._start_all()
+            if url is not None:
+                on_ready(url)
+                await self._watch()
+        if self._failure is not None:
+            raise self._failure
+
+    @asynccontextmanager
+    async def _storing(self) -> AsyncIterator[None]:
+        """Run the embedded store, if it is that; and have the token that all workers read."""
+        storage, token = self._settings.storage, self._settings.admin.token
+        if token is None:
+            with suppress(OSError):  # each worker reports it
+                await asyncio.to_thread(keep_token, storage.data_dir)
+        if storage.url:
+            yield
+            return
+        self._store = store = Store(self._settings)
+        await store.open()
+        lock = None
+        try:
+            try:
+                lock = await asyncio.to_thread(lock_directory, Path(store.directory or storage.data_dir))
+            except StoreTaken as error:
+                if not storage.take_over:
+                    raise StoreTaken(error.owner, ": end it first") from None
+                log.warning("taking the store from %s", error.owner)
+            yield
+        finally:
+            await store.close()
+            if lock is not None:
+                os.close(lock)
+
+    # Starting
+
+    async def _start_all(self) -> str | None:
+        """Start all workers; returns the URL that they serve, None if the parent is to end first."""
+        count = self._settings.cluster.workers
+        for number in range(1, count + 1):
+            self._running.append(await self._spawn(number))
+        ready = [each.ready for each in self._running]
+        if not await self._unless_stopped(asyncio.wait(ready)):
+            return None
+        self._has_started = True
+        self._tell()
+        return ready[0].result()
+
+    async def _spawn(self, number: int) -> _Process:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            listeners = [each.fileno() for each in self._sockets]
+            inherited = Inheritance(number, listeners, theirs.fileno(), str(self._directory))
+            process = await asyncio.create_subprocess_exec(
+                *self._command(inherited, self._decided(number)),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[*listeners, theirs.fileno()],
+                start_new_session=True,  # Ctrl-C at the terminal is for the parent
+            )
+        with suppress(ValueError):
+            self._left.remove(process.pid)
+        made = _Process(number, process, await channel.streams(ours), asyncio.get_running_loop().create_future())
+        made.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._own(self._listen(made))
+        self._own(self._wait(made))
+        return made
+
+    def _decided(self, number: int) -> list[str]:
+        """What the settings of a worker are, whatever its sources say."""
+        storage, node = self._settings.storage, self._settings.node
+        url = storage.url if self._store is None else self._store.url
+        return [
+            "cluster.workers=1",
+            "cluster.enabled=true",
+            f"storage.url={url}",
+            f"node.name={node.name[:59]}-{number}",
+            f"http.port={self._sockets[0].getsockname()[1]}",
+        ]
+
+    def _own(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Talking
+
+    async def _listen(self, worker: _Process) -> None:
+        async for fields in channel.lines(worker.streams[0]):
+            if "ready" in fields and not worker.ready.done():
+                worker.since = asyncio.get_running_loop().time()
+                worker.ready.set_result(fields["ready"])
+            worker.noted = max(worker.noted, fields.get("noted", 0))
+            async with self._noted:
+                self._noted.notify_all()
+
+    def _tell(self) -> None:
+        """Let all workers know what the situation is."""
+        self._line += 1
+        serving = {str(each.number): each.process.pid for each in self._running if each.is_serving and each.is_wanted}
+        full = None if self._store is None else self._store.why_full
+        situation = Situation(self._line, serving, list(self._left), full)
+        for each in self._running:
+            if each.ready.done():
+                channel.send(each.streams[1], asdict(situation))
+
+    async def _tell_and_wait(self) -> None:
+        """The same, until all have acted on it."""
+        self._tell()
+        line = self._line
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_NOTE_LIMIT_S), self._noted:
+                await self._noted.wait_for(lambda: all(each.noted >= line for each in self._running if each.is_serving))
+
+    async def _unless_stopped(self, what: Coroutine[Any, Any, object]) -> bool:
+        """Wait for this, or for the end; returns whether it is not the end."""
+        waiting = [asyncio.create_task(what), asyncio.create_task(self._stop.wait())]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
+        return not self._stop.is_set()
+
+    # Running
+
+    async def _watch(self) -> None:
+        """Obey signals until the end."""
+        full = None
+        while not self._stop.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_EVERY_S):
+                    await self._unless_stopped(self._hangup.wait())
+            if self._hangup.is_set() and not self._stop.is_set():
+                self._hangup.clear()
+                await self._replace_all()
+            if self._store is not None and self._store.why_full != full:
+                full = self._store.why_full
+                self._tell()
+
+    async def _replace_all(self) -> None:
+        """Replace the workers one after another by processes that read the settings again."""
+        log.info("replacing the workers")
+        for old in [each for each in self._running if each.is_serving]:
+            new = await self._spawn(old.number)
+            self._running.append(new)
+            await self._unless_stopped(asyncio.wait([new.ready]))
+            if not new.is_serving:
+                log.error("worker %d has no successor: the old one stays", old.number)
+                return
+            old.is_wanted = False
+            self._left.append(old.process.pid)
+            await self._tell_and_wait()
+            old.send_signal(signal.SIGTERM)
+            await self._until_ended(old)
+        log.info("all workers are new")
+
+    async def _wait(self, worker: _Process) -> None:
+        """Wait until the process ends; replace it if it was to run."""
+        status = await worker.process.wait()
+        worker.ended.set()
+        worker.streams[1].close()
+        self._running.remove(worker)
+        if worker.process.pid not in self._left:
+            self._left.append(worker.process.pid)
+        with suppress(OSError):
+            socket_path(self._directory, worker.process.pid).unlink()
+        if not worker.ready.done():
+            worker.ready.set_exception(WorkersFailed(worker.number, status))
+        self._tell()
+        if worker.is_wanted and not self._stop.is_set():
+            await self._replace(worker, status)
+
+    async def _replace(self, worker: _Process, status: int) -> None:
+        number = worker.number
+        if any(each.number == number and each.is_wanted for each in self._running):
+            return  # it was to become the successor of one that serves
+        lived = asyncio.get_running_loop().time() - worker.since if worker.since else 0.0
+        failed = self._failed[number] = 0 if lived >= _STEADY_S else self._failed.get(number, 0) + 1
+        if not worker.since and (failed >= _TRIES or not self._has_started):
+            self._failure = WorkersFailed(number, status)
+            self._stop.set()
+            return
+        pause = min(FIRST_PAUSE_S * 2.0**failed, LONGEST_PAUSE_S) if failed else 0.0
+        log.error("worker %d ended with status %d, and starts again in %.1f s", number, status, pause)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._stop.wait()
+        if self._stop.is_set():
+            return
+        new = await self._spawn(number)
+        self._running.append(new)
+        with suppress(WorkersFailed):
+            await asyncio.shield(new.ready)
+            self._tell()
+
+    async def _until_ended(self, worker: _Process) -> None:
+        try:
+            async with asyncio.timeout(_END_LIMIT_S):
+                await worker.ended.wait()
+        except TimeoutError:
+            log.warning("worker %d has not ended within %g s of SIGTERM", worker.number, _END_LIMIT_S)
+            worker.send_signal(signal.SIGKILL)
+            await worker.ended.wait()
+
+    async def _end(self) -> None:
+        """End all workers at the same time."""
+        self._stop.set()
+        while running := list(self._running):
+            for each in running:
+                each.is_wanted = False
+                each.send_signal(signal.SIGTERM)
+            await asyncio.gather(*(self._until_ended(each) for each in running))
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,95 @@
+"""A worker: a server with an inherited listener that obeys its parent."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from crewel.broker.broker import Broker
+from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.router import Router
+from crewel.pages import figures
+from crewel.transports.connection import Connection
+from crewel.transports.listener import Listener
+from crewel.workers import channel
+from crewel.workers.channel import Inheritance, Situation, Streams
+from crewel.workers.figures import joined
+from crewel.workers.handover import Handover
+
+
+@dataclass(eq=False)
+class Worker:
+    """This process, as its parent sees it. Made from what the process has inherited, before the event loop runs."""
+
+    inherited: Inheritance
+    stop: Callable[[], None] = field(default=lambda: None, init=False)
+    """Ends the server: the parent has ended."""
+    _streams: Streams | None = field(default=None, init=False)
+
+    def listeners(self) -> list[socket.socket]:
+        """The sockets that all workers listen on."""
+        found = [socket.socket(fileno=each) for each in self.inherited.listeners]
+        for each in found:
+            each.setblocking(False)
+        return found
+
+    def is_ready(self, url: str) -> None:
+        """The server serves at this URL."""
+        assert self._streams is not None
+        channel.send(self._streams[1], {"ready": url})
+
+    @asynccontextmanager
+    async def serving(
+        self,
+        broker: Broker,
+        listener: Listener,
+        connect: Callable[[], Connection],
+        registry: NodeRegistry,
+        router: Router,
+    ) -> AsyncIterator[None]:
+        """Take and give connections, and obey the parent. `connect` makes the protocol of a connection that is a WebSocket."""
+
+        async def adopt(connection: socket.socket, data: bytes, is_socket: bool) -> None:
+            await listener.adopt(connection, data, partial(_upgraded, connect) if is_socket else None)
+
+        handover = Handover(broker.runtime, Path(self.inherited.directory), adopt, partial(figures, broker))
+        handover.open()
+        router.mover = handover.move
+        broker.metrics.join = partial(self._joined, handover)
+        self._streams = await channel.streams(socket.socket(fileno=self.inherited.channel))
+        listening = broker.spawn(self._obey(self._streams, broker, registry, handover))
+        try:
+            yield
+        finally:
+            # First of all: from now on, the others wait for the take-over of what they cannot hand over.
+            handover.close()
+            listening.cancel()
+
+    async def _obey(self, streams: Streams, broker: Broker, registry: NodeRegistry, handover: Handover) -> None:
+        reader, writer = streams
+        own = os.getpid()
+        async for fields in channel.lines(reader):
+            told = Situation(**fields)
+            handover.siblings = {number: pid for number, pid in told.serving.items() if pid != own}
+            registry.leaving = frozenset(told.leaving)
+            registry.hurry()
+            broker.access.store.owner_says = told.full
+            channel.send(writer, {"noted": told.number})
+        self.stop()
+
+    async def _joined(self, handover: Handover, own: bytes) -> bytes:
+        texts = {str(self.inherited.number): own}
+        for number, pid in handover.siblings.items():
+            texts[number] = await handover.figures_of(pid)
+        return joined(texts)
+
+
+def _upgraded(connect: Callable[[], Connection]) -> Connection:
+    made = connect()
+    made.has_upgraded()
+    return made

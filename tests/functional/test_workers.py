@@ -1,0 +1,228 @@
+"""`crewel serve --workers N`: a client's connection reaches the worker that has its session, whatever worker accepted it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import assert_refused, crewel
+from tests.conftest import StartServer
+from tests.functional.bayeux import Client, Message, data
+from tests.functional.frames import SocketClient
+from tests.functional.people import Person
+from tests.functional.wire import Connection, chunked, close_connections, figures, request_bytes, until
+from tests.server_process import Server
+
+TOKEN = "the-token-of-the-operators-of-all-workers"
+LONG = "cluster.lease_ms=600000"
+"""So long that only a death that is certain ends a lease: a worker that is stopped here stays alive."""
+PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
+
+
+def processes(server: Server) -> list[int]:
+    """The workers of a server, in the order of their starts."""
+    found = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return [pid for pid in map(int, found) if "--inherited" in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+@contextmanager
+def only(server: Server, number: int) -> Iterator[None]:
+    """Connections that are opened in here are accepted by this worker (0 or 1): the other one is stopped."""
+    other = processes(server)[1 - number]
+    os.kill(other, signal.SIGSTOP)
+    try:
+        until(lambda: Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        yield
+    finally:
+        os.kill(other, signal.SIGCONT)
+
+
+def opened_at(server: Server, number: int) -> Connection:
+    """A connection that this worker has accepted."""
+    with only(server, number):
+        connection = Connection(server)
+        assert connection.get("/health/live").status == 200
+    return connection
+
+
+def moved(server: Server) -> float:
+    """How many connections workers have given to each other."""
+    return sum(value for name, value in figures(server).items() if name.startswith("crewel_connections_moved_total{"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two workers, for tests that end none of them."""
+    sets = ("cluster.workers=2", LONG, f"admin.token={TOKEN}")
+    started = Server(["--port=0", *(f"--set={each}" for each in sets)], tmp_path_factory.mktemp("workers"))
+    yield started
+    pids = processes(started)
+    close_connections()
+    started.end_well()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not started.stdout_after_ready
+
+
+@pytest.fixture
+def person(server: Server) -> Person:
+    """A client whose session is the first worker's."""
+    made = Person(server)
+    made._command = opened_at(server, 0)
+    made._polling = opened_at(server, 0)
+    made.be()
+    made.subscribe("/a")
+    return made
+
+
+def connect(person: Person, **fields: Any) -> bytes:
+    """The body of a connect of this session."""
+    message = person.message("/meta/connect", connectionType="long-polling", advice={"timeout": 0}, **fields)
+    return json.dumps([message]).encode()
+
+
+def test_all_workers_are_one_server_to_operators(server: Server, tmp_path: Path) -> None:
+    ended = crewel("nodes", "--url", server.base, "--json", directory=tmp_path, environ={"CREWEL_TOKEN": TOKEN})
+    listed = [json.loads(line) for line in ended.out.splitlines()]
+    assert {int(each["process"].split()[0]) for each in listed} == set(processes(server))
+    names = sorted(each["node"] for each in listed)
+    assert [name.rpartition("-")[2] for name in names] == ["1", "2"]
+    found = figures(server)
+    assert {name for name in found if name.startswith("crewel_nodes")} == {
+        f'crewel_nodes{{worker="{number}"}}' for number in (1, 2)
+    }
+    with Connection(server) as connection:
+        assert connection.get("/health/ready").json() == {"status": "ready"}
+
+
+def test_a_request_moves_its_connection_to_the_worker_with_the_session(server: Server, person: Person) -> None:
+    before = moved(server)
+    connection = opened_at(server, 1)
+    for _ in range(3):
+        (reply,) = connection.post("/cometd", connect(person), person.all_headers()[1:]).messages
+        assert reply["successful"] is True, reply
+    assert moved(server) == before + 1
+
+
+def test_a_moved_connection_delivers(server: Server, person: Person) -> None:
+    person._polling = opened_at(server, 1)
+    person.publish("/a", "stored", **PERSISTENT)
+    person.publish("/a", "not stored")
+    assert data(person.take_all()) == ["stored", "not stored"]
+
+
+def test_requests_that_wait_behind_the_first_one_move_with_it(server: Server, person: Person) -> None:
+    connection = opened_at(server, 1)
+    headers = person.all_headers()
+    connection.send(b"".join(request_bytes("POST", "/cometd", connect(person), headers) for _ in range(5)))
+    for _ in range(5):
+        assert connection.response().messages[-1]["successful"] is True
+
+
+def test_a_request_as_long_as_it_may_be_moves(server: Server, person: Person) -> None:
+    connection = opened_at(server, 1)
+    text = "x" * 60_000
+    body = json.dumps([person.message("/a", data=text)]).encode()
+    connection.send(2 * request_bytes("POST", "/cometd", body, person.all_headers()))
+    for _ in range(2):
+        assert connection.response().messages[-1]["successful"] is True
+    assert data(person.take_all()) == [text, text]
+
+
+def test_a_chunked_request_moves(server: Server, person: Person) -> None:
+    connection = opened_at(server, 1)
+    body = connect(person)
+    headers = [*person.all_headers(), ("Transfer-Encoding", "chunked")]
+    connection.request("POST", "/cometd", chunked(body[:20], body[20:]), headers)
+    assert connection.response().messages[-1]["successful"] is True
+    assert connection.post("/cometd", connect(person), person.all_headers()[1:]).messages[-1]["successful"] is True
+
+
+@pytest.mark.parametrize("deflates", [False, True])
+def test_a_websocket_moves_with_its_first_message(server: Server, person: Person, *, deflates: bool) -> None:
+    before = moved(server)
+    headers = [("Cookie", f"BAYEUX_BROWSER={person.cookie}")]
+    if deflates:
+        headers.append(("Sec-WebSocket-Extensions", "permessage-deflate"))
+    with only(server, 1):
+        client = SocketClient(server, headers=headers)
+    client.id = person.id
+    assert client.connect(advice={"timeout": 0})["successful"] is True
+    assert moved(server) == before + 1
+    client.ask_connect()
+    person.publish("/a", "x" * 1000)
+    assert client.heard() == ["x" * 1000]
+
+
+def test_a_session_that_no_worker_has_is_unknown_at_once(server: Server, person: Person) -> None:
+    assert person.id is not None
+    stranger = Person(server)
+    for unknown in ("no-tag", person.id[:5] + "x" + person.id[6:], person.id[:-8] + "00000000"):
+        stranger.id = unknown
+        (reply,) = stranger.connect(advice={"timeout": 0})
+        assert (reply["successful"], reply["error"][:3]) == (False, "402")
+
+
+def test_two_sessions_of_two_workers_share_a_connection(server: Server, person: Person) -> None:
+    other = Person(server)
+    other._command = other._polling = opened_at(server, 1)
+    other.be()
+    shared = Connection(server)
+    for each in (person, other, person, other):
+        (reply,) = shared.post("/cometd", connect(each), each.all_headers()[1:]).messages
+        assert reply["successful"] is True, reply
+
+
+def test_a_worker_that_dies_is_replaced_and_its_sessions_live_on(start_server: StartServer) -> None:
+    server = start_server("cluster.workers=2", LONG)
+    person = Person(server)
+    person._command = opened_at(server, 0)
+    person._polling = opened_at(server, 0)
+    person.be()
+    person.subscribe("/a")
+    other = Client(server)
+    other._command = opened_at(server, 1)
+    other.handshake()
+    victim = processes(server)[0]
+    os.kill(victim, signal.SIGKILL)
+    person.forget_connections()
+    other.publish("/a", 1, **PERSISTENT)
+    messages: list[Message] = []
+    while not messages:
+        messages = person.take()
+    assert data(messages) == [1]
+    until(lambda: len(processes(server)) == 2, 30)
+    assert victim not in processes(server)
+    os.kill(server.pid, signal.SIGKILL)
+    pids = processes(server)
+    server.kill()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 30)
+
+
+@pytest.mark.parametrize(
+    ("sets", "why"),
+    [
+        (["storage.enabled=false"], "cluster.workers needs storage.enabled"),
+        (["http.tls_cert={0}", "http.tls_key={0}"], "cluster.workers above 1 cannot serve TLS"),
+        (["cluster.workers=0"], "cluster.workers"),
+    ],
+)
+def test_what_workers_cannot_do_is_refused(sets: list[str], why: str, tmp_path: Path) -> None:
+    file = tmp_path / "certificate.pem"
+    file.touch()
+    options = [f"--set={each.format(file)}" for each in ["cluster.workers=2", *sets]]
+    assert_refused(crewel("serve", "--port=0", *options, directory=tmp_path), why)
+
+
+def test_workers_that_do_not_start_end_their_parent(tmp_path: Path) -> None:
+    ended = crewel("serve", "--port=0", "--workers=2", "--service=there.is.none", directory=tmp_path)
+    assert ended.status == 1
+    assert "there.is.none" in ended.err
+    assert "before it served; its own message says why" in ended.err.splitlines()[-1]
+    assert not ended.out
