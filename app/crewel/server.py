@@ -30,7 +30,7 @@ from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
 from crewel.nodes.registry import NodeRegistry
 from crewel.nodes.router import Router
-from crewel.pages import STATIC, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
+from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy, Tokens
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
@@ -41,7 +41,7 @@ from crewel.transports.endpoint import Endpoint
 from crewel.transports.http_fast import FastConnection, FastLane
 from crewel.transports.listener import Connect, Listener, bind
 from crewel.transports.origins import is_loopback
-from crewel.workers.worker import Worker
+from crewel.workers.worker import Serving, Worker
 
 log = logging.getLogger(__name__)
 
@@ -294,10 +294,11 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         if lane is not None:
             stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
         stack.callback(listener.close)  # before all others, when the server ends
-        await listener.start(broker.supervisor)
         if worker is not None:
-            serving = worker.serving(broker, listener, by_aiohttp, app[NODES], app[ROUTER])
-            await stack.enter_async_context(serving)
+            parts = app[NODES], app[ROUTER], partial(figures, broker)
+            served = Serving(broker.runtime, broker.access, listener, by_aiohttp, *parts)
+            await stack.enter_async_context(worker.serving(served))
+        await listener.start(broker.supervisor)
         host = f"[{http.host}]" if ":" in http.host else http.host
         yield f"{'https' if tls else 'http'}://{host}:{listener.port}{settings.bayeux.path}"
 

@@ -65,8 +65,8 @@ class Router:
         self._registry = registry
         self._hold_s = hold_s
         self._changed: asyncio.Future[None] | None = None
-        self.mover: Callable[[Peer, Node], bool] | None = None
-        """Gives the connection of a peer to a node that lives, and returns whether it could."""
+        self.mover: Callable[[Peer, Node], bool | None] | None = None
+        """Gives the connection of a peer to a node, and returns whether it could. None: it may be able to later."""
         registry.on_change.append(self.look_again)
 
     def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
@@ -105,8 +105,8 @@ class Router:
             return _Place.HERE
         if registry.leaves(node):
             return _Place.UNSURE
-        if self.mover is not None and self.mover(peer, node):
-            return _Place.GONE
+        if self.mover is not None and (has_gone := self.mover(peer, node)) is not False:
+            return _Place.GONE if has_gone else _Place.UNSURE
         return _Place.HERE if registry.has_renewed(node, since) else _Place.UNSURE
 
     async def _receive_later(self, peer: Peer, elements: list[Any], since: float) -> None:

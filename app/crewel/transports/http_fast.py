@@ -35,6 +35,7 @@ _END_OF_HEAD: Final = b"\r\n\r\n"
 _KNOWN_STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 _OK: Final = b"HTTP/1.1 200 OK\r\n"
 _RESPONSE: Final = _OK + b"%b%bContent-Length: %d\r\n\r\n[%b]"
+_FLUSH_S: Final = 0.02
 _PIPELINED_S: Final = TURN_S / 5  # of requests that were sent without waiting: a flood comes on several connections
 _MAX_WATCH_INTERVAL: Final = 1.0  # seconds between looks at the connections' deadlines
 
@@ -378,18 +379,23 @@ class FastConnection(asyncio.Protocol, Peer):
     # To another process
 
     def part_with(self, take: Take) -> bool:
-        """Give up the connection, unless it is encrypted or has an answer that the peer has not taken."""
+        """Give up the connection, unless it is encrypted."""
         transport = self._transport
-        if transport is None or self._scheme() != "http" or transport.get_write_buffer_size():
+        if transport is None or self._scheme() != "http":
             return False
         transport.pause_reading()
+        self.deadline = self._lane.idle_deadline
         # Not at once: what came behind the request is being kept.
         self._lane.loop.call_soon(self._depart, take)
         return True
 
     def _depart(self, take: Take) -> None:
         transport = self._transport
-        if transport is not None:  # else the client has gone
+        if transport is None:
+            return  # the client has gone
+        if transport.get_write_buffer_size():  # the answer to the request before this one
+            self._lane.loop.call_later(_FLUSH_S, self._depart, take)
+        else:
             take(transport, self._request + b"".join(self._chunks), False)
             transport.abort()
 

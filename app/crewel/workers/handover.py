@@ -76,35 +76,38 @@ class Handover:
 
     # To another worker
 
-    def move(self, peer: Peer, node: Node) -> bool:
-        """Give the connection of this peer to a node, if that is another worker of the same parent that takes it."""
+    def move(self, peer: Peer, node: Node) -> bool | None:
+        """Give the connection of this peer to a node. None: it is a worker of the same parent, and takes none now."""
         process = node.process
-        if process is None or process.pid not in self.siblings.values() or not process.is_here:
+        if process is None or process.pid == os.getpid() or not process.is_here:
             return False
-        wire = self._reach(process.pid)
-        if wire is None:
+        try:
+            wire = self._reach(process.pid)
+        except FileNotFoundError:
             return False
+        except OSError:  # it ends, or too many wait for it
+            return None
         if peer.part_with(partial(self._give, wire)):
             self._runtime.metrics.connections_moved += 1
             return True
         wire.close()
         return False
 
-    def _reach(self, pid: int) -> socket.socket | None:
+    def _reach(self, pid: int) -> socket.socket:
         wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         wire.setblocking(False)
         try:
             wire.connect(os.fspath(socket_path(self._directory, pid)))
-        except OSError:  # it ends, or too many wait for it
+        except OSError:
             wire.close()
-            return None
+            raise
         return wire
 
     def _give(self, wire: socket.socket, transport: Any, data: bytes, is_upgraded: bool) -> None:
         own = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
-        self._runtime.spawn(self._pass(wire, own, data, is_upgraded))
+        self._runtime.spawn(self._send(wire, own, data, is_upgraded))
 
-    async def _pass(self, wire: socket.socket, own: socket.socket, data: bytes, is_upgraded: bool) -> None:
+    async def _send(self, wire: socket.socket, own: socket.socket, data: bytes, is_upgraded: bool) -> None:
         """Send the connection; if the other worker dies before it has taken it, serve it here as if it had just come."""
         head = _HEAD.pack(_Kind.SOCKET if is_upgraded else _Kind.REQUEST, len(data))
         answer = b""
@@ -163,11 +166,8 @@ class Handover:
 
     async def figures_of(self, pid: int) -> bytes:
         """What another worker counts, as `/metrics` has it; empty if it does not answer."""
-        wire = self._reach(pid)
-        if wire is None:
-            return b""
         parts = []
-        with wire, suppress(OSError, TimeoutError):
+        with suppress(OSError, TimeoutError), self._reach(pid) as wire:
             async with asyncio.timeout(_LIMIT_S):
                 await self._loop.sock_sendall(wire, bytes([_Kind.FIGURES]))
                 while part := await self._loop.sock_recv(wire, _AT_ONCE):

@@ -106,7 +106,7 @@ class Parent:
                 each.listen(_BACKLOG)
             await stack.enter_async_context(self._storing())
             self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crewel-workers-")))
-            stack.push_async_callback(self._end)
+            stack.push_async_callback(self._end_all)
             url = await self._start_all()
             if url is not None:
                 on_ready(url)
@@ -146,7 +146,7 @@ class Parent:
         """Start all workers; returns the URL that they serve, None if the parent is to end first."""
         count = self._settings.cluster.workers
         for number in range(1, count + 1):
-            self._running.append(await self._spawn(number))
+            await self._spawn(number)
         ready = [each.ready for each in self._running]
         if not await self._unless_stopped(asyncio.wait(ready)):
             return None
@@ -169,8 +169,10 @@ class Parent:
             self._left.remove(process.pid)
         made = _Process(number, process, await channel.streams(ours), asyncio.get_running_loop().create_future())
         made.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._running.append(made)
         self._own(self._listen(made))
         self._own(self._wait(made))
+        self._tell()  # it waits for that before it serves
         return made
 
     def _decided(self, number: int) -> list[str]:
@@ -208,8 +210,7 @@ class Parent:
         full = None if self._store is None else self._store.why_full
         situation = Situation(self._line, serving, list(self._left), full)
         for each in self._running:
-            if each.ready.done():
-                channel.send(each.streams[1], asdict(situation))
+            channel.send(each.streams[1], asdict(situation))
 
     async def _tell_and_wait(self) -> None:
         """The same, until all have acted on it."""
@@ -248,7 +249,6 @@ class Parent:
         log.info("replacing the workers")
         for old in [each for each in self._running if each.is_serving]:
             new = await self._spawn(old.number)
-            self._running.append(new)
             await self._unless_stopped(asyncio.wait([new.ready]))
             if not new.is_serving:
                 log.error("worker %d has no successor: the old one stays", old.number)
@@ -294,7 +294,6 @@ class Parent:
         if self._stop.is_set():
             return
         new = await self._spawn(number)
-        self._running.append(new)
         with suppress(WorkersFailed):
             await asyncio.shield(new.ready)
             self._tell()
@@ -308,7 +307,7 @@ class Parent:
             worker.send_signal(signal.SIGKILL)
             await worker.ended.wait()
 
-    async def _end(self) -> None:
+    async def _end_all(self) -> None:
         """End all workers at the same time."""
         self._stop.set()
         while running := list(self._running):

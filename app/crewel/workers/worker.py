@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from crewel.broker.broker import Broker
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.runtime import Runtime
 from crewel.nodes.registry import NodeRegistry
 from crewel.nodes.router import Router
-from crewel.pages import figures
 from crewel.transports.connection import Connection
 from crewel.transports.listener import Listener
 from crewel.workers import channel
 from crewel.workers.channel import Inheritance, Situation, Streams
 from crewel.workers.figures import joined
 from crewel.workers.handover import Handover
+
+
+class Serving(NamedTuple):
+    """The parts of a server that a worker has to do with."""
+
+    runtime: Runtime
+    access: StoreAccess
+    listener: Listener
+    connect: Callable[[], Connection]
+    """Makes the protocol of a connection that is a WebSocket already."""
+    registry: NodeRegistry
+    router: Router
+    figures: Callable[[], Awaitable[bytes]]
+    """What this process counts, for Prometheus."""
 
 
 @dataclass(eq=False)
@@ -29,6 +45,7 @@ class Worker:
     inherited: Inheritance
     stop: Callable[[], None] = field(default=lambda: None, init=False)
     """Ends the server: the parent has ended."""
+    _is_informed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _streams: Streams | None = field(default=None, init=False)
 
     def listeners(self) -> list[socket.socket]:
@@ -44,42 +61,39 @@ class Worker:
         channel.send(self._streams[1], {"ready": url})
 
     @asynccontextmanager
-    async def serving(
-        self,
-        broker: Broker,
-        listener: Listener,
-        connect: Callable[[], Connection],
-        registry: NodeRegistry,
-        router: Router,
-    ) -> AsyncIterator[None]:
-        """Take and give connections, and obey the parent. `connect` makes the protocol of a connection that is a WebSocket."""
+    async def serving(self, server: Serving) -> AsyncIterator[None]:
+        """Take and give connections, and obey the parent."""
 
         async def adopt(connection: socket.socket, data: bytes, is_socket: bool) -> None:
-            await listener.adopt(connection, data, partial(_upgraded, connect) if is_socket else None)
+            await server.listener.adopt(connection, data, partial(_upgraded, server.connect) if is_socket else None)
 
-        handover = Handover(broker.runtime, Path(self.inherited.directory), adopt, partial(figures, broker))
+        runtime = server.runtime
+        handover = Handover(runtime, Path(self.inherited.directory), adopt, server.figures)
         handover.open()
-        router.mover = handover.move
-        broker.metrics.join = partial(self._joined, handover)
+        server.router.mover = handover.move
+        runtime.metrics.join = partial(self._joined, handover)
         self._streams = await channel.streams(socket.socket(fileno=self.inherited.channel))
-        listening = broker.spawn(self._obey(self._streams, broker, registry, handover))
+        obeying = runtime.spawn(self._obey(self._streams, server, handover))
         try:
+            await self._is_informed.wait()
             yield
         finally:
             # First of all: from now on, the others wait for the take-over of what they cannot hand over.
             handover.close()
-            listening.cancel()
+            obeying.cancel()
 
-    async def _obey(self, streams: Streams, broker: Broker, registry: NodeRegistry, handover: Handover) -> None:
+    async def _obey(self, streams: Streams, server: Serving, handover: Handover) -> None:
         reader, writer = streams
         own = os.getpid()
         async for fields in channel.lines(reader):
             told = Situation(**fields)
             handover.siblings = {number: pid for number, pid in told.serving.items() if pid != own}
-            registry.leaving = frozenset(told.leaving)
-            registry.hurry()
-            broker.access.store.owner_says = told.full
+            server.registry.leaving = frozenset(told.leaving)
+            server.registry.hurry()
+            server.access.store.owner_says = told.full
             channel.send(writer, {"noted": told.number})
+            self._is_informed.set()
+        self._is_informed.set()
         self.stop()
 
     async def _joined(self, handover: Handover, own: bytes) -> bytes:
