@@ -152,8 +152,9 @@ $(PAGES_READY): static/package.json static/package-lock.json | $(STAMPS)
 	@tools/need npm "the browser client" nodejs npm
 	@echo "installing the browser client from npm: once, some seconds"
 	@$(NPM) static
-	@mkdir -p static/vendor/cometd
+	@mkdir -p static/vendor/cometd static/vendor/uplot
 	@cp static/node_modules/cometd/*.js static/node_modules/cometd/LICENSE static/vendor/cometd
+	@cd static/node_modules/uplot && cp dist/uPlot.esm.js dist/uPlot.min.css LICENSE ../../vendor/uplot
 	@touch $@
 
 $(INTEROP_READY): tests/interop/package.json tests/interop/package-lock.json | $(STAMPS)

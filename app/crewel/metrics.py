@@ -220,14 +220,15 @@ class Metrics(Collector):
             attribute = declared.name.removeprefix("crewel_").removesuffix("_total")
             kind = GaugeMetricFamily if declared.kind == "gauge" else CounterMetricFamily
             if declared.label is None:
-                yield kind(declared.name, declared.meaning, value=self._value(attribute, declared.kind))
+                yield kind(declared.name, declared.meaning, value=self.value(attribute, declared.kind))
             else:
                 family = kind(declared.name, declared.meaning, labels=[declared.label])
                 for label, count in sorted(getattr(self, attribute).items()):
                     family.add_metric([label], count)
                 yield family
 
-    def _value(self, attribute: str, kind: str) -> float:
+    def value(self, attribute: str, kind: str = "gauge") -> float:
+        """What this figure, without `crewel_` and `_total`, says now; 0 for a gauge that nothing reads."""
         if kind == "gauge":
             return self._gauges[attribute]() if attribute in self._gauges else 0
         return float(getattr(self, attribute))

@@ -20,6 +20,7 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.commands import answer_remote_calls
+from crewel.admin.console import mount_console
 from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
@@ -98,8 +99,8 @@ def attach(
     before the application starts; the broker lives and ends with the application.
 
     `mount` names what else is served, of `MOUNTS`: `api` is `/api/publish`, `admin` is `/admin/api`, without which the
-    operators' commands find nothing; `health`, `metrics` and `extensions` are the paths below these names. `extensions` come
-    after those of `bayeux.extensions`. Raises SettingsError for an unknown name."""
+    operators' commands find nothing, and the operator's page; `health`, `metrics` and `extensions` are the paths below these
+    names. `extensions` come after those of `bayeux.extensions`. Raises SettingsError for an unknown name."""
     settings = settings or Settings()
     mounted = list(mount)
     for name in mounted:
@@ -131,6 +132,12 @@ def attach(
 
 def _mount_admin(app: web.Application) -> None:
     mount_rest(app, app[ADMIN], STATIC)
+    mount_console(app)
+    app.on_startup.append(_record)
+
+
+async def _record(app: web.Application) -> None:
+    app[BROKER].supervisor.start("recorder", app[ADMIN].recorder.run_forever)
 
 
 MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {

@@ -11,6 +11,8 @@ from time import perf_counter, time
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from crewel.admin.census import Census
+from crewel.admin.recorder import Recorder
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
@@ -33,6 +35,8 @@ class Administration:
         """The round trip of the last ping, in milliseconds."""
         self.redriving = broker.redrive
         self.sign_ins = SignIns(broker.admin)
+        self.recorder = Recorder(broker)
+        self.census = Census(self)
 
     @property
     def node(self) -> str:
@@ -73,6 +77,15 @@ class Administration:
         """Whether it is one of these."""
         names = self.broker.names
         return subject in names.blocked or bool(names.of_subject(subject) or self.broker.destinations.waiting(subject))
+
+    def bounds(self, session: Session) -> tuple[int, int | None, str]:
+        """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens
+        beyond."""
+        if session.bounds is not None:
+            return session.bounds.max_entries, session.bounds.max_bytes, session.bounds.policy.value
+        most = self.broker.settings.bayeux.max_queue_messages
+        ends = session.ends_when_full or session.is_reliable
+        return session.queue_limit or most, None, "disconnect" if ends else "dropOldest"
 
     def clock_ms(self, loop_time: float) -> float:
         """Milliseconds since 1970 of a loop time."""

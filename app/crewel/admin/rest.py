@@ -22,6 +22,7 @@ from crewel.admin.commands import failure_json, run
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import Field
+from crewel.admin.overview_resource import OVERVIEW_ROUTES
 from crewel.admin.route import API, Ask, NotThere, Route, document, read
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
@@ -74,6 +75,7 @@ ROUTES: Final = (
         role=Role.VIEW,  # each command has its own
     ),
     *SIGN_IN_ROUTES,
+    *OVERVIEW_ROUTES,
     *SESSION_ROUTES,
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,

@@ -8,6 +8,7 @@ from math import inf
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
+from crewel.admin.census import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
 from crewel.admin.moments import shown
 from crewel.admin.operation import PAGE, Level, flag_text, page_fields, text_field
@@ -27,7 +28,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
     """The session as REST tells it. Times are milliseconds since 1970."""
     dispatchers = admin.dispatchers
     held = dispatchers.holdback(session)
-    max_entries, max_bytes, policy = _bounds(admin, session)
+    max_entries, max_bytes, policy = admin.bounds(session)
     return {
         "name": session.name,
         "id": _absolute(admin, session),
@@ -50,7 +51,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "update": session.dispatcher.rules.tells,
         "durable": session.durable is not None,
         "operator": session.is_operator,
-        "transport": _transport(session),
+        "transport": transport_of(session),
         "loggedIn": int(admin.clock_ms(session.added_at)),
         "expires": _expires_ms(admin, session),
         "ends": _ends(admin, session),
@@ -65,17 +66,8 @@ def subject_of(session: Session) -> str:
     return session.name.split("/")[1]
 
 
-def _bounds(admin: Administration, session: Session) -> tuple[int, int | None, str]:
-    """Most messages that may wait, most bytes (None: as many as the messages have), and what happens beyond."""
-    if session.bounds is not None:
-        return session.bounds.max_entries, session.bounds.max_bytes, session.bounds.policy.value
-    most = admin.broker.settings.bayeux.max_queue_messages
-    ends = session.ends_when_full or session.is_reliable
-    return session.queue_limit or most, None, "disconnect" if ends else "dropOldest"
-
-
 def _qos(admin: Administration, session: Session) -> dict[str, Any]:
-    max_entries, max_bytes, policy = _bounds(admin, session)
+    max_entries, max_bytes, policy = admin.bounds(session)
     settings = admin.broker.settings
     rules, asked = admin.dispatchers.rules(session), session.asked
     return {
@@ -113,13 +105,6 @@ def _failure(session: Session) -> dict[str, str] | None:
         return None
     code, reason = session.dispatcher.last_failure
     return {"code": code, "reason": reason}
-
-
-def _transport(session: Session) -> str | None:
-    """How its client is connected at the moment; None if no connect is held and no socket open."""
-    if session.socket is not None:
-        return session.socket.transport
-    return None if session.held is None else session.held.peer.transport
 
 
 def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
@@ -233,7 +218,7 @@ SESSION_COMMANDS: Final = (
     _read(
         "callbackConfigured",
         "Whether a connect is held or a socket is open.",
-        lambda c: _transport(c.session) is not None,
+        lambda c: transport_of(c.session) is not None,
     ),
     _read("connectionState", "ALIVE, POLLING or DEAD.", lambda c: c.admin.dispatchers.state(c.session).value),
     _read("loginDate", "When this server got the session.", login_date),
@@ -271,11 +256,11 @@ SESSION_COMMANDS: Final = (
         lambda c: c.admin.dispatchers.waiting(c.session),
     ),
     _read("cbQueueNumBytes", "Their bytes.", lambda c: c.admin.dispatchers.waiting_bytes(c.session)),
-    _read("cbQueueMaxMsgs", "Limit of the number of messages.", lambda c: _bounds(c.admin, c.session)[0]),
+    _read("cbQueueMaxMsgs", "Limit of the number of messages.", lambda c: c.admin.bounds(c.session)[0]),
     _read(
         "cbQueueMaxBytes",
         "Limit of their bytes; -1: none.",
-        lambda c: _bounds(c.admin, c.session)[1] or -1,
+        lambda c: c.admin.bounds(c.session)[1] or -1,
     ),
     _read("peekCallbackMessages", "The oldest messages of the queue; they stay.", _peek, COUNT._replace(default=1)),
     _operate(

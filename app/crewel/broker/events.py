@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import add
 from time import time
 from typing import Any, Final
 
@@ -53,6 +54,8 @@ class Events:
     acknowledged: list[Entry] = field(default_factory=list, init=False)
     """What receivers acknowledge; before adding to it, look at `tick`."""
     _ticks: list[tuple[float, list[Entry]]] = field(default_factory=list, init=False)
+    latencies: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_MS) + 1), init=False)
+    """How many acknowledgements took how long since the start, by bucket."""
     _list: list[Fields] = field(default_factory=list, init=False)
     _overflows: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
     _redelivered: Counter[str] = field(default_factory=Counter, init=False)
@@ -273,6 +276,7 @@ class Events:
         if self._settled:
             settled, self._settled = self._settled, {}
             for name, (*buckets, total) in settled.items():
+                self.latencies = list(map(add, self.latencies, buckets))
                 events.append(
                     {"type": "settled", "channel": name, "count": sum(buckets), "sum": total, "buckets": buckets}
                 )

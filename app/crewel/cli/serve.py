@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crewel.cli.bayeux_client import Config, Overrides
+from crewel.cli.console import page_link
 from crewel.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ crewel: `source .venv/bin/activate` in a checkout:
     crewel sub /chat/demo
     crewel pub /chat/demo '{{"user": "joe", "chat": "hello"}}' --persistent
     crewel sessions list"""
+
+
+_TO_OPERATE = """crewel: the operator's page is at the link below, which signs in once, within 15 minutes (crewel console
+crewel: prints another):
+    {link}"""
 
 
 def serve(
@@ -182,6 +188,9 @@ def _ready(settings: "Settings", url: str) -> None:
         if sys.stderr.isatty():
             print(f"crewel: the admin token is {token}, kept in {token_file(data_dir)}", file=sys.stderr, flush=True)
     print("ready", url, flush=True)
+    token = settings.admin.token or read_token(data_dir)
+    if token is not None and sys.stderr.isatty():
+        print(_TO_OPERATE.format(link=page_link(url, token)), file=sys.stderr, flush=True)
     if settings.http.demos and sys.stderr.isatty():
         print(_TO_TRY.format(base=url.removesuffix(settings.bayeux.path)), file=sys.stderr, flush=True)
 

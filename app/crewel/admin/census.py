@@ -1,0 +1,100 @@
+"""What only a look at every session tells: states, transports, and the receivers that are in trouble.
+
+It is taken when a page asks, in turns of the event loop, and kept for some seconds: many pages cost what one costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from crewel.broker.session import Session
+from crewel.delivery.states import DispatcherState
+from crewel.event_loop import in_turns
+
+if TYPE_CHECKING:
+    from crewel.admin.administration import Administration
+
+_KEPT_S: Final = 4.0
+_NAMED: Final = 5
+_FULL: Final = 0.8
+"""The part of its bound from which on a queue is nearly full."""
+
+
+@dataclass
+class Counted:
+    """All sessions at one time."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    transports: Counter[str] = field(default_factory=Counter)
+    """By the connection type in use; `none` for those that are not connected at the moment."""
+    unnamed: int = 0
+    waiting: int = 0
+    """Messages that wait, are sent or are open, once for each session."""
+    waiting_bytes: int = 0
+    on_hold: list[tuple[int, str, str]] = field(default_factory=list)
+    """Sessions on hold, those that have been for longest first: since when (ms), name, and cause."""
+    on_hold_count: int = 0
+    full: list[tuple[float, str]] = field(default_factory=list)
+    """Sessions whose queue is nearly full: how full it is, at most 1, and the name."""
+    full_count: int = 0
+    away: list[tuple[int, str]] = field(default_factory=list)
+    """Sessions that are away, or have failed, while messages wait: how many, and the name."""
+    away_count: int = 0
+    away_waiting: int = 0
+
+
+class Census:
+    """The censuses of one server."""
+
+    def __init__(self, admin: Administration) -> None:
+        self._admin = admin
+        self._last = Counted()
+        self._until = 0.0
+        self._lock = asyncio.Lock()
+
+    async def take(self) -> Counted:
+        """The last one, if it is new enough; else a new one."""
+        loop = self._admin.broker.loop
+        async with self._lock:
+            if loop.time() >= self._until:
+                self._last = await self._count()
+                self._until = loop.time() + _KEPT_S
+        return self._last
+
+    async def _count(self) -> Counted:
+        counted, dispatchers = Counted(), self._admin.dispatchers
+        held: list[tuple[int, str, str]] = []
+        full: list[tuple[float, str]] = []
+        away: list[tuple[int, str]] = []
+        async for session in in_turns(self._admin.broker.sessions.values()):
+            if not session.is_live:
+                continue
+            waiting, state = dispatchers.waiting(session), dispatchers.state(session)
+            counted.states[state.value] += 1
+            counted.transports[transport_of(session) or "none"] += 1
+            counted.unnamed += not session.name
+            counted.waiting += waiting
+            holdback = dispatchers.holdback(session)
+            if holdback is not None:
+                cause = ": ".join(filter(None, (holdback.code, holdback.reason))) or f"by {holdback.who}"
+                held.append((holdback.since_ms, session.name, cause))
+            elif waiting and state is not DispatcherState.ALIVE:
+                away.append((waiting, session.name))
+            if waiting and (share := waiting / max(self._admin.bounds(session)[0], 1)) >= _FULL:
+                full.append((min(share, 1.0), session.name))
+        counted.on_hold, counted.on_hold_count = heapq.nsmallest(_NAMED, held), len(held)
+        counted.full, counted.full_count = heapq.nlargest(_NAMED, full), len(full)
+        counted.away, counted.away_count = heapq.nlargest(_NAMED, away), len(away)
+        counted.away_waiting = sum(waiting for waiting, _ in away)
+        return counted
+
+
+def transport_of(session: Session) -> str | None:
+    """How its client is connected at the moment; None if no connect is held and no socket open."""
+    if session.socket is not None:
+        return session.socket.transport
+    return None if session.held is None else session.held.peer.transport

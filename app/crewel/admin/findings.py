@@ -1,0 +1,219 @@
+"""What is wrong with a server, as an operator wants to read it: each finding has its cause, what to do, and where.
+
+Pure: figures in, findings out. A new one is a function in `CHECKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import quote
+
+from crewel.admin.census import Counted
+
+_NEARLY: Final = 0.85
+"""The part of the store's memory from which on it is nearly full."""
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    BAD = "bad"
+    """Messages are stuck, or are lost."""
+    WARN = "warn"
+    """They will be, if it continues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong."""
+
+    key: str
+    level: Level
+    title: str
+    cause: str
+    advice: str
+    link: str
+    """The view of the page that shows it, as an address after `#`."""
+    count: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of the answer."""
+        return {name: getattr(self, name) for name in ("key", "level", "title", "cause", "advice", "link", "count")}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the checks look at."""
+
+    counted: Counted = field(default_factory=Counted)
+    concerns: dict[str, str] = field(default_factory=dict)
+    """Why the server is not ready, by what it is about."""
+    letters_made: float = 0
+    """Dead letters in the last hour, as far as this run of the server knows."""
+    letter_codes: Sequence[tuple[str, int]] = ()
+    """Dead letters in the store, by code, the most first."""
+    letters_dropped: int = 0
+    """Dead letters that were dropped because there were too many."""
+    store_used: int = 0
+    store_most: int = 0
+    """Bytes of the store's memory, and how many it may have; 0: any number."""
+    facts_lost: int = 0
+    """Facts and events that were removed before the data pipeline had read them."""
+    empty_groups: Sequence[tuple[str, int]] = ()
+    """Consumer groups with messages and without a member, `/jobs/* workers`, and how many messages."""
+
+
+def _plural(count: int, thing: str, things: str = "") -> str:
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
+def _receiver(name: str) -> str:
+    return f"/receivers/{quote(name)}" if name else "/receivers"
+
+
+def _server(facts: Facts) -> Iterator[Finding]:
+    advice = {
+        "store": "Look at the store and its log; see How the store fails in the manual. Publishers get errors meanwhile.",
+        "descriptors": "Raise the limit of open files (ulimit -n), or lower limits.max_connections.",
+    }
+    for about, why in facts.concerns.items():
+        usual = "Look at the log of the server; it tries again by itself."
+        title = "The store cannot be used" if about == "store" else f"The server is not ready: {about}"
+        yield Finding(f"not-ready-{about}", Level.BAD, title, why, advice.get(about, usual), "/")
+
+
+def _held(facts: Facts) -> Iterator[Finding]:
+    counted = facts.counted
+    if not counted.on_hold_count:
+        return
+    _, name, cause = counted.on_hold[0]
+    one = counted.on_hold_count == 1
+    yield Finding(
+        "held",
+        Level.BAD,
+        f"{name} is on hold" if one else f"{_plural(counted.on_hold_count, 'receiver')} are on hold",
+        cause if one else f"{name}: {cause}; and others",
+        "Read the message that is held. Release the receiver when the cause is gone, or skip the message.",
+        _receiver(name) if one else "/receivers?held=true",
+        counted.on_hold_count,
+    )
+
+
+def _letters(facts: Facts) -> Iterator[Finding]:
+    made = round(facts.letters_made)
+    if made:
+        most = f"most of those in the store: {facts.letter_codes[0][0]}" if facts.letter_codes else "see their codes"
+        yield Finding(
+            "letters",
+            Level.BAD,
+            f"{_plural(made, 'new dead letter')} in the last hour",
+            most,
+            "Open a group and read the reason of one. Redrive the group when its cause is gone.",
+            "/dead-letters?since=1h",
+            made,
+        )
+
+
+def _dropped(facts: Facts) -> Iterator[Finding]:
+    if facts.letters_dropped:
+        yield Finding(
+            "letters-dropped",
+            Level.BAD,
+            f"{_plural(facts.letters_dropped, 'dead letter')} were dropped",
+            "There were more than delivery.dead_letters_max, or they took more than delivery.dead_letters_max_bytes.",
+            "Export, redrive or discard old ones, or raise the setting. What was dropped is gone.",
+            "/dead-letters",
+            facts.letters_dropped,
+        )
+
+
+def _full(facts: Facts) -> Iterator[Finding]:
+    counted = facts.counted
+    if counted.full_count:
+        share, name = counted.full[0]
+        yield Finding(
+            "queue-full",
+            Level.BAD if share >= 1 else Level.WARN,
+            f"{_plural(counted.full_count, 'queue')} nearly full",
+            f"the queue of {name} is at {share:.0%} of its bound",
+            "Let its client take messages faster, or drain the queue into dead letters.",
+            _receiver(name),
+            counted.full_count,
+        )
+
+
+def _away(facts: Facts) -> Iterator[Finding]:
+    counted = facts.counted
+    if counted.away_count:
+        waiting, name = counted.away[0]
+        yield Finding(
+            "away",
+            Level.WARN,
+            f"{_plural(counted.away_count, 'receiver')} away, {_plural(counted.away_waiting, 'message')} waiting",
+            f"{name} has {_plural(waiting, 'message')} waiting: its client is gone, or has failed",
+            "Start the client again. Its messages wait until the session ends.",
+            "/receivers?state=POLLING&sort=waiting" if counted.away_count > 1 else _receiver(name),
+            counted.away_count,
+        )
+
+
+def _groups(facts: Facts) -> Iterator[Finding]:
+    if facts.empty_groups:
+        name, count = facts.empty_groups[0]
+        yield Finding(
+            "group-empty",
+            Level.BAD,
+            f"{_plural(len(facts.empty_groups), 'consumer group')} without members",
+            f"{name}: {_plural(count, 'message')} queued, and no session takes them",
+            "Start a worker of the group.",
+            "/receivers",
+            len(facts.empty_groups),
+        )
+
+
+def _memory(facts: Facts) -> Iterator[Finding]:
+    if facts.store_most and facts.store_used >= _NEARLY * facts.store_most:
+        yield Finding(
+            "store-nearly-full",
+            Level.WARN,
+            "The store is nearly full",
+            f"{facts.store_used / facts.store_most:.0%} of its memory is used",
+            "Discard dead letters, end receivers that do not come back, or raise the store's maxmemory.",
+            "/dead-letters",
+        )
+
+
+def _pipeline(facts: Facts) -> Iterator[Finding]:
+    if facts.facts_lost:
+        yield Finding(
+            "pipeline-behind",
+            Level.WARN,
+            "The data pipeline is behind",
+            f"{_plural(facts.facts_lost, 'entry', 'entries')} were removed before it had read them",
+            "Start the pipeline, or raise storage.facts_max_entries and events.max_bytes.",
+            "/",
+            facts.facts_lost,
+        )
+
+
+CHECKS: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
+    _server,
+    _held,
+    _dropped,
+    _groups,
+    _letters,
+    _full,
+    _away,
+    _memory,
+    _pipeline,
+)
+"""All checks, what is most urgent first."""
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """All that is wrong, bad ones first."""
+    found = [each for check in CHECKS for each in check(facts)]
+    return sorted(found, key=lambda each: each.level is not Level.BAD)

@@ -1,0 +1,114 @@
+"""The overview of one server: its last hour, its figures of now, and what is wrong. A REST resource."""
+
+from __future__ import annotations
+
+from time import time
+from typing import Any, Final
+
+from crewel.admin.administration import Administration
+from crewel.admin.census import Counted
+from crewel.admin.findings import Facts, findings
+from crewel.admin.operation import number_text
+from crewel.admin.recorder import COLUMNS, EVERY_S
+from crewel.admin.route import Ask, Route
+from crewel.errors import StoreError
+from crewel.qos.names import group_of
+from crewel.storage import dead_letters
+from crewel.storage.dead_letter_groups import groups
+from crewel.storage.store import Store
+
+_HOUR_S: Final = 3600
+_CODES: Final = 8
+_LATEST: Final = 10**15
+
+
+async def _overview(ask: Ask) -> dict[str, Any]:
+    admin = ask.admin
+    broker = admin.broker
+    counted = await admin.census.take()
+    store = await _store(admin)
+    facts = Facts(
+        counted=counted,
+        concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
+        letters_made=admin.recorder.total("deadLetters", _HOUR_S),
+        letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
+        letters_dropped=store["lettersDropped"],
+        store_used=store["usedMemory"],
+        store_most=store["maxMemory"],
+        facts_lost=sum(broker.metrics.trimmed_unread.values()),
+        empty_groups=_empty_groups(admin),
+    )
+    return {
+        "node": admin.node,
+        "at": int(time() * 1000),
+        "uptimeMs": int((broker.loop.time() - admin.started) * 1000),
+        "everyMs": int(EVERY_S * 1000),
+        "samples": admin.recorder.since(ask.fields.get("after", 0)),
+        "sessions": _sessions(admin, counted),
+        "store": store,
+        "findings": [each.as_json() for each in findings(facts)],
+    }
+
+
+def _empty_groups(admin: Administration) -> list[tuple[str, int]]:
+    """The consumer groups with messages and no member."""
+    queues, members = admin.broker.shared_queues, {(each.pattern, each.name) for each in admin.broker.groups.states()}
+    found = ((group_of(queue), queues.waiting(queue)) for queue in queues.names())
+    return [(" ".join(group), count) for group, count in found if group is not None and group not in members]
+
+
+def _sessions(admin: Administration, counted: Counted) -> dict[str, Any]:
+    return {
+        "count": len(admin.broker.sessions),
+        "unnamed": counted.unnamed,
+        "states": counted.states,
+        "transports": counted.transports,
+        "held": counted.on_hold_count,
+        "waiting": counted.waiting,
+    }
+
+
+async def _store(admin: Administration) -> dict[str, Any]:
+    """What the store says of itself. One that does not answer leaves the rest of the overview as it is."""
+    access = admin.broker.access
+    shown: dict[str, Any] = {
+        "trouble": access.trouble if access.has_store else None,
+        "kept": access.has_store,
+        "usedMemory": 0,
+        "maxMemory": 0,
+        "letters": 0,
+        "lettersDropped": 0,
+        "codes": [],
+    }
+    if not access.has_store or access.trouble is not None:
+        return shown
+    try:
+        return shown | await _asked(access.store)
+    except StoreError as error:
+        return shown | {"trouble": str(error)}
+
+
+async def _asked(store: Store) -> dict[str, Any]:
+    info = await store.reader.info("memory")
+    codes = await groups(store, "code")
+    return {
+        "usedMemory": int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0)),
+        "maxMemory": int(info.get("maxmemory", 0)),
+        "letters": await dead_letters.count(store, dead_letters.DeadLetterFilter()),
+        "lettersDropped": await dead_letters.dropped(store),
+        "codes": [{"value": each.value, "count": each.letters} for each in codes.largest[:_CODES]],
+    }
+
+
+OVERVIEW_ROUTES: Final = (
+    Route(
+        "GET",
+        "/overview",
+        "Show the last hour, the figures of now, and what is wrong.",
+        _overview,
+        f"`samples`: by column ({', '.join(COLUMNS)}) a list, the oldest first; rates are per second, null is unknown."
+        " `sessions`, `store`: the figures of now. `findings`: what is wrong, each with `level` (bad, warn), `title`, `cause`,"
+        " `advice`, `link` (a view of the page) and `count`.",
+        query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
+    ),
+)

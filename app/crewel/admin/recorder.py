@@ -1,0 +1,115 @@
+"""The last hour of one server: a sample of its figures every five seconds, in a ring, so that a page that opens shows what was.
+
+A sample reads numbers that exist anyway. Only the backlog has to be counted, session by session: that is done in turns, and the
+longer it takes the more seldom, so that it never costs more than a thousandth of the processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import nan
+from time import process_time, time
+from typing import Final
+
+from crewel.broker.broker import Broker
+from crewel.metrics import Metrics
+from crewel.storage.streams import BUCKETS_MS
+
+EVERY_S: Final = 5.0
+KEPT: Final = 720
+"""Samples: an hour."""
+_SHARE: Final = 1000
+"""After a count of the backlog, at least so many times what it took passes before the next one."""
+
+_RATES: Final[dict[str, Callable[[Metrics], float]]] = {
+    "published": lambda metrics: metrics.publishes,
+    "delivered": lambda metrics: metrics.deliveries,
+    "redelivered": lambda metrics: metrics.redeliveries + metrics.resends,
+    "deadLetters": lambda metrics: sum(metrics.letters.values()),
+    "dropped": lambda metrics: sum(metrics.dropped.values()),
+    "refused": lambda metrics: sum(metrics.errors.values()),
+}
+"""Counters, which samples have as rates a second."""
+_GAUGES: Final = {
+    "sessions": ("sessions",),
+    "connected": ("held_connects", "sockets"),
+    "memoryBytes": ("queued_bytes",),
+}
+"""Figures that samples have as they stand: sums of gauges."""
+_SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+"""Percentiles of the time from a publish to its acknowledgement, in milliseconds; NaN without acknowledgements."""
+
+COLUMNS: Final = ("at", *_RATES, *_GAUGES, "waiting", *_SHARES)
+"""What a sample has; `at` is in milliseconds since 1970."""
+
+
+class Recorder:
+    """Takes the samples of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._samples: deque[tuple[float, ...]] = deque(maxlen=KEPT)
+        self._waiting = nan
+        self._count_at = 0.0
+        self._at = broker.loop.time()
+        self._counts = self._counted()
+        self._latencies = list(broker.events.latencies)
+
+    async def run_forever(self) -> None:
+        """Take samples until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            await self.count_backlog()
+            self.sample()
+
+    async def count_backlog(self) -> None:
+        """Count the messages that wait, unless it is too early for it."""
+        loop = self._broker.loop
+        if loop.time() < self._count_at:
+            return
+        began = process_time()
+        self._waiting = await self._broker.durability.waiting()
+        self._count_at = loop.time() + _SHARE * (process_time() - began)
+
+    def sample(self) -> None:
+        """Take one sample."""
+        broker = self._broker
+        now, counts, latencies = broker.loop.time(), self._counted(), list(broker.events.latencies)
+        seconds = max(now - self._at, 0.001)
+        rates = [(after - before) / seconds for before, after in zip(self._counts, counts, strict=True)]
+        gauges = [sum(map(broker.metrics.value, names)) for names in _GAUGES.values()]
+        took = [after - before for before, after in zip(self._latencies, latencies, strict=True)]
+        shares = [percentile(took, share) for share in _SHARES.values()]
+        self._samples.append((time() * 1000, *rates, *gauges, self._waiting, *shares))
+        self._at, self._counts, self._latencies = now, counts, latencies
+
+    def since(self, after_ms: float) -> dict[str, list[float]]:
+        """The samples that are newer than this, by column, the oldest first."""
+        found = [sample for sample in self._samples if sample[0] > after_ms]
+        columns = zip(*found, strict=True) if found else ([] for _ in COLUMNS)
+        return {name: list(values) for name, values in zip(COLUMNS, columns, strict=True)}
+
+    def total(self, name: str, seconds: float) -> float:
+        """How often what this rate counts has happened in the last so many seconds, about."""
+        place = COLUMNS.index(name)
+        newest = [sample[place] for sample in list(self._samples)[-max(int(seconds / EVERY_S), 1) :]]
+        return sum(newest) * EVERY_S
+
+    def _counted(self) -> list[float]:
+        return [read(self._broker.metrics) for read in _RATES.values()]
+
+
+def percentile(buckets: Sequence[int], share: float) -> float:
+    """The time in milliseconds within which this share of what the buckets count lies, as far as buckets tell: within one, all
+    are taken to be spread evenly. NaN if they count nothing."""
+    wanted = share * sum(buckets)
+    if not wanted:
+        return nan
+    passed, low = 0, 0
+    for high, count in zip((*BUCKETS_MS, BUCKETS_MS[-1]), buckets, strict=True):
+        if count and passed + count >= wanted:
+            return low + (high - low) * (wanted - passed) / count
+        passed, low = passed + count, high
+    return float(low)

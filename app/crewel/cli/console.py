@@ -1,0 +1,30 @@
+"""`crewel console`: a link that signs a browser in to the operator's page."""
+
+from urllib.parse import urlsplit
+
+import typer
+
+from crewel.cli import bayeux_client
+from crewel.errors import CrewelError
+
+
+def page_link(url: str, token: str) -> str:
+    """A link that works once, to the operator's page of the server with this Bayeux address and this admin token."""
+    from crewel.security.sign_in import code
+
+    parts = urlsplit(url)
+    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    return f"{scheme}://{parts.netloc}/admin/#code={code(token)}"
+
+
+def console(token: bayeux_client.Token = None, url: bayeux_client.Url = bayeux_client.DEFAULT_URL) -> None:
+    """Print a link to the operator's page that signs in once, within 15 minutes. It needs the admin token."""
+    found = token or bayeux_client.local_token(url)
+    if found is None:
+        raise CrewelError(
+            f"the admin token of {url} is not found on this machine: give it by --token or CREWEL_TOKEN, or sign in with a"
+            " token on the page"
+        )
+    if found.count(".") == 2:
+        raise typer.BadParameter("--token takes the admin token here; sign in with a JSON Web Token on the page")
+    print(page_link(url, found))

@@ -1,0 +1,100 @@
+/**
+ * Charts of the last hour, by uPlot. Without it the page shows its figures all the same.
+ */
+
+import {h} from "./elements.js";
+import {figure} from "./format.js";
+
+const plots = import("./uPlot.esm.js").then((module) => module.default, () => null);
+const COLOURS = ["--thread", "--wool", "--good", "--warn"];
+const HEIGHT = 170;
+const sync = "crewel";
+
+const ofDay = new Intl.DateTimeFormat("en-GB", {timeStyle: "short"});
+const toSecond = new Intl.DateTimeFormat("en-GB", {timeStyle: "medium"});
+
+/** Times of day for these seconds since 1970. */
+function clock(plot, seconds) {
+    const format = seconds.length > 1 && seconds[1] - seconds[0] < 60 ? toSecond : ofDay;
+    return seconds.map((each) => format.format(each * 1000));
+}
+
+function colour(name) {
+    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** A chart of some columns of the samples: `lines` has column, label and an optional factor of each. */
+export class Chart {
+    constructor(title, unit, lines) {
+        this.lines = lines;
+        this.unit = unit;
+        this.title = title;
+        this.canvas = h("div", {class: "plot"});
+        this.element = h("figure", {class: "card", role: "group", "aria-label": title},
+            h("figcaption", {}, title, unit ? h("span", {class: "hint"}, ` ${unit}`) : null), this.canvas);
+        this.theme = matchMedia("(prefers-color-scheme: dark)");
+        this.redraw = () => this.#draw(true);
+        this.theme.addEventListener("change", this.redraw);
+        this.observer = new ResizeObserver(() => this.plot?.setSize(this.#size()));
+        this.observer.observe(this.canvas);
+    }
+
+    /** Shows these samples, an object of lists by column. */
+    async show(samples) {
+        this.samples = samples;
+        await this.#draw(false);
+        const last = this.lines.map(({column, label, factor = 1}) =>
+            `${label} ${figure(samples[column].length ? samples[column].at(-1) * factor : null)}`);
+        this.canvas.setAttribute("role", "img");
+        this.canvas.setAttribute("aria-label", `${this.title}${this.unit && `, ${this.unit}`}; now: ${last.join(", ")}`);
+    }
+
+    close() {
+        this.theme.removeEventListener("change", this.redraw);
+        this.observer.disconnect();
+        this.plot?.destroy();
+    }
+
+    #size() {
+        return {width: Math.max(this.canvas.clientWidth, 120), height: HEIGHT};
+    }
+
+    #data() {
+        const {samples} = this;
+        return [samples.at.map((at) => at / 1000), ...this.lines.map(({column, factor = 1}) =>
+            samples[column].map((value) => value === null ? null : value * factor))];
+    }
+
+    async #draw(isNew) {
+        const uPlot = await plots;
+        if (uPlot === null || this.samples === undefined || !this.canvas.isConnected) {
+            return;
+        }
+        if (isNew) {
+            this.plot?.destroy();
+            this.plot = undefined;
+        }
+        if (this.plot === undefined) {
+            this.plot = new uPlot(this.#options(), this.#data(), this.canvas);
+        } else {
+            this.plot.setData(this.#data());
+        }
+    }
+
+    #options() {
+        const axis = {stroke: colour("--faint"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line"), width: 1}, font: "11px system-ui"};
+        return {
+            ...this.#size(),
+            cursor: {sync: {key: sync}, drag: {x: false, y: false}},
+            scales: {x: {time: true}, y: {range: (plot, low, high) => [0, Math.max(high ?? 0, 1) * 1.1]}},
+            axes: [{...axis, values: clock}, {...axis, size: 48, values: (plot, values) => values.map((value) => figure(value))}],
+            series: [{label: "at", value: (plot, value) => value === null ? "–" : clock(plot, [value, value + 1])[0]}, ...this.lines.map(({label}, index) => ({
+                label,
+                stroke: colour(COLOURS[index]),
+                width: 1.5,
+                points: {show: false},
+                value: (plot, value) => figure(value),
+            }))],
+        };
+    }
+}

@@ -1,0 +1,42 @@
+/**
+ * Elements of the page. What others sent goes into texts and attributes only, never into markup.
+ */
+
+/** Makes an element: `h("a", {href: "#/", class: "x", onclick: f}, "text", child)`. Empty children are left out. */
+export function h(tag, properties = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties)) {
+        if (name.startsWith("on")) {
+            element.addEventListener(name.slice(2), value);
+        } else if (value === true) {
+            element.setAttribute(name, "");
+        } else if (value !== false && value !== null && value !== undefined) {
+            element.setAttribute(name, value);
+        }
+    }
+    element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+    return element;
+}
+
+/** A table with these headings and rows of cells; a cell is a text, an element, or a list of them. */
+export function table(caption, headings, rows, empty = "Nothing here.") {
+    if (rows.length === 0) {
+        return h("p", {class: "hint"}, empty);
+    }
+    const head = h("tr", {}, headings.map((heading) => h("th", {scope: "col", class: heading.class}, heading.text ?? heading)));
+    // The heading stands beside each cell on a narrow window.
+    const body = rows.map((row) => h("tr", {}, row.map((cell, index) =>
+        h("td", {"data-label": headings[index].text ?? headings[index], class: headings[index].class}, cell))));
+    return h("div", {class: "scroll"}, h("table", {}, h("caption", {class: "unseen"}, caption), h("thead", {}, head), h("tbody", {}, body)));
+}
+
+/** A list of names and values. */
+export function facts(pairs) {
+    return h("dl", {class: "facts"}, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "")
+        .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+/** Says a sentence to people who cannot see the page change. */
+export function say(text) {
+    document.querySelector("#said").textContent = text;
+}

@@ -1,0 +1,60 @@
+/**
+ * Numbers, times and sizes as people read them. Times are in the zone of the browser, which the foot of the page names.
+ */
+
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", {maximumSignificantDigits: 3, notation: "compact"});
+const moment = new Intl.DateTimeFormat("sv-SE", {dateStyle: "short", timeStyle: "medium"});
+const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000]];
+
+export function count(number) {
+    return whole.format(number);
+}
+
+/** Three digits; a dash for what is not known. */
+export function figure(number, unit = "") {
+    return number === null || number === undefined || Number.isNaN(number) ? "–" : `${short.format(number)}${unit}`;
+}
+
+export function things(number, thing) {
+    return `${count(number)} ${number === 1 ? thing : `${thing}s`}`;
+}
+
+export function bytes(number) {
+    const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let power = 0;
+    while (number >= 1024 && power < units.length - 1) {
+        number /= 1024;
+        power += 1;
+    }
+    return `${power === 0 ? number : number.toPrecision(3)} ${units[power]}`;
+}
+
+/** 2026-11-22 04:31:07 */
+export function time(milliseconds) {
+    return moment.format(new Date(milliseconds));
+}
+
+/** 3 min; 2 h 5 min */
+export function span(milliseconds) {
+    const first = UNITS.findIndex(([, size]) => milliseconds >= size);
+    if (first < 0) {
+        return `${Math.max(0, Math.round(milliseconds))} ms`;
+    }
+    const parts = [];
+    let rest = milliseconds;
+    for (const [unit, size] of UNITS.slice(first, first + 2)) {
+        if (rest >= size) {
+            parts.push(`${Math.floor(rest / size)} ${unit}`);
+        }
+        rest %= size;
+    }
+    return parts.join(" ");
+}
+
+/** 2026-11-22 04:31:07, 3 min ago */
+export function ago(milliseconds) {
+    return `${time(milliseconds)}, ${span(Date.now() - milliseconds)} ago`;
+}

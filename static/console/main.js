@@ -1,0 +1,210 @@
+/**
+ * The operator's page: signs in, and shows the view that the address names: #/receivers?state=POLLING.
+ */
+
+import {get, post} from "./api.js";
+import {h, say} from "./elements.js";
+import {zone} from "./format.js";
+import {overview} from "./overview.js";
+
+/** Address, key, name in the navigation, and the function that shows it. The groups of the address are its arguments. */
+const VIEWS = [
+    {address: /^\/$/, key: "o", name: "Overview", href: "#/", show: overview},
+];
+
+const main = document.querySelector("#view");
+const trouble = document.querySelector("#trouble");
+let me = null;
+let shown = null;
+let timer = 0;
+
+function place() {
+    const [path, search = ""] = (location.hash.slice(1) || "/").split("?", 2);
+    return {path, query: new URLSearchParams(search)};
+}
+
+function viewOf(path) {
+    return VIEWS.find((each) => each.address.test(path));
+}
+
+/** Shows the view of the address. A view is a function that returns `{element, refresh, everyMs, close}`. */
+async function route({focus = false} = {}) {
+    if (me === null) {
+        return;
+    }
+    const {path, query} = place();
+    const view = viewOf(path);
+    close();
+    for (const link of document.querySelectorAll("#nav a")) {
+        link.toggleAttribute("aria-current", view !== undefined && link.getAttribute("href") === view.href);
+    }
+    if (view === undefined) {
+        main.replaceChildren(h("h1", {}, "There is no such view"), h("p", {}, h("a", {href: "#/"}, "To the overview")));
+        return;
+    }
+    document.title = `${view.name} – Crewel`;
+    const words = view.address.exec(path).slice(1).map((word) => decodeURIComponent(word));
+    shown = view.show({me, query, words, go, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => refresh(shown)});
+    main.replaceChildren(shown.element);
+    if (focus) {
+        main.focus({preventScroll: true});
+    }
+    await refresh(shown);
+}
+
+function close() {
+    clearTimeout(timer);
+    shown?.close?.();
+    shown = null;
+}
+
+/** Lets a view show what is new, now and again while it is on screen. */
+async function refresh(view) {
+    clearTimeout(timer);
+    try {
+        await view.refresh();
+        warn("");
+    } catch (error) {
+        warn(error instanceof TypeError ? "The server cannot be reached. This page tries again." : error.message);
+    }
+    if (view === shown && me !== null && view.everyMs) {
+        clearTimeout(timer);
+        timer = setTimeout(() => document.hidden ? undefined : refresh(view), view.everyMs);
+    }
+}
+
+function warn(text) {
+    trouble.textContent = text;
+    trouble.hidden = text === "";
+}
+
+/** Changes the query of the address: what was left out stays, what is empty goes. */
+function go(changes) {
+    const {path, query} = place();
+    for (const [name, value] of Object.entries(changes)) {
+        if (value === "" || value === null) {
+            query.delete(name);
+        } else {
+            query.set(name, value);
+        }
+    }
+    const search = query.toString();
+    location.hash = `${path}${search && "?"}${search}`;
+}
+
+// Signing in
+
+async function begin() {
+    const code = new URLSearchParams(location.hash.slice(1)).get("code");
+    if (code !== null) {
+        history.replaceState(null, "", "#/"); // before anything else can see it
+        try {
+            await post("/sign-in", {code});
+        } catch (error) {
+            signIn(error.message);
+            return;
+        }
+    }
+    try {
+        enter(await get("/me"));
+    } catch (error) {
+        signIn(error.status === 401 ? "" : error.message);
+    }
+}
+
+function enter(operator) {
+    me = operator;
+    document.querySelector("#nav").replaceChildren(...VIEWS.filter((view) => view.href).map((view) =>
+        h("a", {href: view.href, title: `Key: g ${view.key}`}, view.name)));
+    document.querySelector("#nav").hidden = false;
+    const who = document.querySelector("#who");
+    who.replaceChildren(
+        h("span", {class: "node", title: "The server that answers"}, me.node),
+        h("span", {}, `${me.who}, ${me.role}`),
+        h("button", {type: "button", onclick: signOut}, "Sign out"),
+    );
+    who.hidden = false;
+    route();
+}
+
+async function signOut() {
+    try {
+        await post("/sign-out");
+        signIn("");
+    } catch (error) {
+        warn(`You are still signed in: ${error.message}`);
+    }
+}
+
+function signIn(why) {
+    me = null;
+    close();
+    warn("");
+    document.title = "Sign in – Crewel";
+    document.querySelector("#nav").hidden = document.querySelector("#who").hidden = true;
+    const said = h("p", {class: "trouble", role: "alert"}, why);
+    const field = h("input", {id: "token", type: "password", autocomplete: "current-password", required: true});
+    const form = h("form", {class: "card join"},
+        h("h1", {}, "Sign in"),
+        h("p", {class: "field"}, h("label", {for: "token"}, "Token"), field,
+            h("span", {class: "hint"}, "The admin token, or one whose claims make an operator.")),
+        said,
+        h("button", {class: "primary"}, "Sign in"),
+        h("p", {class: "hint"}, "Without typing: ", h("code", {}, "crewel console"), " prints a link that works once."),
+    );
+    form.addEventListener("submit", async (event) => {
+        event.preventDefault();
+        try {
+            await post("/sign-in", {token: field.value.trim()});
+            enter(await get("/me"));
+        } catch (error) {
+            said.textContent = error.message;
+            field.select();
+        }
+    });
+    main.replaceChildren(form);
+    field.focus();
+}
+
+// Keys
+
+let leader = false;
+
+function onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) {
+        return;
+    }
+    const wasLeader = leader;
+    leader = event.key === "g";
+    const view = wasLeader && VIEWS.find((each) => each.href && each.key === event.key);
+    if (view) {
+        location.hash = view.href;
+    } else if (event.key === "/") {
+        const field = main.querySelector("input[type=search]");
+        field?.focus();
+        if (field) {
+            event.preventDefault();
+        }
+    } else if (event.key === "?") {
+        showKeys();
+    }
+}
+
+function showKeys() {
+    const rows = [...VIEWS.filter((view) => view.href).map((view) => [`g ${view.key}`, view.name]), ["/", "Search"], ["?", "This list"], ["Esc", "Close"]];
+    const dialog = h("dialog", {"aria-label": "Keys"},
+        h("h2", {}, "Keys"),
+        h("dl", {class: "facts"}, rows.flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])),
+        h("form", {method: "dialog"}, h("button", {}, "Close")));
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+}
+
+document.querySelector("#zone").textContent = `Times in ${zone}.`;
+document.querySelector("#keys").addEventListener("click", showKeys);
+document.addEventListener("keydown", onKey);
+document.addEventListener("visibilitychange", () => document.hidden || shown === null ? undefined : refresh(shown));
+window.addEventListener("hashchange", () => route({focus: true}).then(() => say(document.title)));
+window.addEventListener("signedout", () => me === null ? undefined : signIn("Your sign-in has ended."));
+begin();

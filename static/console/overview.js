@@ -1,0 +1,114 @@
+/**
+ * The overview: what is wrong, with its cause and where to mend it; the figures of now; the last hour.
+ */
+
+import {get} from "./api.js";
+import {Chart} from "./charts.js";
+import {facts, h} from "./elements.js";
+import {bytes, count, figure, span} from "./format.js";
+
+const HOUR_MS = 3_600_000;
+const MINUTE = 60;
+
+/** The samples of the last hour, gathered from answers that each have those since the one before. */
+class Samples {
+    constructor() {
+        this.columns = null;
+    }
+
+    get newest() {
+        return Math.floor(this.columns?.at.at(-1) ?? 0);
+    }
+
+    add(more, now) {
+        this.columns ??= Object.fromEntries(Object.keys(more).map((name) => [name, []]));
+        const first = this.columns.at.findIndex((at) => at >= now - HOUR_MS);
+        const last = this.newest;
+        const fresh = more.at.map((at) => at > last + 1);
+        for (const [name, values] of Object.entries(this.columns)) {
+            this.columns[name] = [...values.slice(Math.max(first, 0)), ...more[name].filter((_, index) => fresh[index])];
+        }
+    }
+
+    last(name) {
+        return this.columns[name].at(-1);
+    }
+}
+
+export function overview({has}) {
+    const samples = new Samples();
+    const charts = [
+        new Chart("Messages", "per second", [{column: "published", label: "in"}, {column: "delivered", label: "out"}]),
+        new Chart("Time to acknowledgement", "ms", [
+            {column: "p50", label: "half"}, {column: "p95", label: "95 %"}, {column: "p99", label: "99 %"}]),
+        new Chart("Failures", "per minute", [
+            {column: "deadLetters", label: "dead letters", factor: MINUTE},
+            {column: "redelivered", label: "sent again", factor: MINUTE},
+            {column: "dropped", label: "dropped", factor: MINUTE}]),
+        new Chart("Backlog", "messages", [{column: "waiting", label: "waiting"}]),
+        new Chart("Sessions", "", [{column: "sessions", label: "all"}, {column: "connected", label: "connected"}]),
+        new Chart("Refused requests", "per second", [{column: "refused", label: "refused"}]),
+    ];
+    const wrong = h("section", {"aria-labelledby": "wrongTitle", class: "wrong"});
+    const tiles = h("dl", {class: "tiles"});
+    const tables = h("div", {class: "cards"});
+    const element = h("div", {class: "stack"},
+        h("h1", {class: "unseen"}, "Overview"), wrong, tiles,
+        h("div", {class: "charts"}, charts.map((chart) => chart.element)), tables);
+
+    async function refresh() {
+        const told = await get("/overview", {after: samples.newest});
+        samples.add(told.samples, told.at);
+        wrong.replaceChildren(h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding(each, has)));
+        tiles.replaceChildren(...figures(told, samples));
+        tables.replaceChildren(sessions(told.sessions), store(told));
+        await Promise.all(charts.map((chart) => chart.show(samples.columns)));
+    }
+
+    return {element, refresh, everyMs: 5000, close: () => charts.forEach((chart) => chart.close())};
+}
+
+function title(findings) {
+    return findings.length === 0 ? "Nothing is wrong" : `What is wrong: ${findings.length}`;
+}
+
+function finding(each, has) {
+    return h("article", {class: `finding ${each.level}`},
+        h("h3", {}, each.link !== "/" && has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title),
+        h("p", {}, each.cause),
+        h("p", {class: "hint"}, each.advice));
+}
+
+function tile(name, value, hint) {
+    return h("div", {}, h("dt", {}, name), h("dd", {}, value, hint ? h("span", {class: "hint"}, ` ${hint}`) : null));
+}
+
+function figures({sessions: all, store: kept}, samples) {
+    return [
+        tile("In", figure(samples.last("published")), "/s"),
+        tile("Out", figure(samples.last("delivered")), "/s"),
+        tile("Acknowledged, 99 %", figure(samples.last("p99")), "ms"),
+        tile("Waiting", count(all.waiting), ""),
+        tile("Sessions", count(all.count), ""),
+        tile("On hold", count(all.held), ""),
+        tile("Dead letters", kept.kept ? count(kept.letters) : "–", ""),
+    ];
+}
+
+function sessions(all) {
+    const rows = (counts) => Object.entries(counts).sort().map(([name, number]) => [name, count(number)]);
+    return h("section", {class: "card"}, h("h2", {}, "Sessions"),
+        facts([...rows(all.states), ["without a name", count(all.unnamed)]]),
+        h("h3", {}, "By transport"), facts(rows(all.transports)));
+}
+
+function store({store: kept, uptimeMs}) {
+    const most = kept.maxMemory ? ` of ${bytes(kept.maxMemory)}` : "";
+    return h("section", {class: "card"}, h("h2", {}, "Server and store"), facts([
+        ["Server runs for", span(uptimeMs)],
+        ["Store", !kept.kept ? "none: nothing is stored" : kept.trouble ?? "in order"],
+        ["Memory of the store", kept.kept ? bytes(kept.usedMemory) + most : ""],
+        ["Dead letters dropped", kept.lettersDropped ? count(kept.lettersDropped) : ""],
+    ]), kept.codes.length ? [h("h3", {}, "Dead letters by code"),
+        facts(kept.codes.map((each) => [each.value, count(each.count)]))] : null);
+}

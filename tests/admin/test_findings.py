@@ -1,0 +1,78 @@
+"""What is wrong, from figures: each finding with its cause, its advice and where to look."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewel.admin.census import Counted
+from crewel.admin.findings import CHECKS, Facts, Level, findings
+
+HELD = Counted(on_hold=[(1, "client/joe/1", "user.update.holdback: out of paper")], on_hold_count=1)
+MANY_HELD = Counted(on_hold=[(1, "client/joe/1", "by ann"), (2, "client/sue/1", "by ann")], on_hold_count=2)
+AWAY = Counted(away=[(1200, "client/joe/1")], away_count=1, away_waiting=1200)
+MANY_AWAY = Counted(away=[(9, "client/a b/1"), (1, "client/sue/1")], away_count=2, away_waiting=10)
+
+CASES = [
+    (Facts(concerns={"store": "it does not answer"}), "not-ready-store", Level.BAD, "/", "it does not answer"),
+    (Facts(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
+    (Facts(counted=MANY_HELD), "held", Level.BAD, "/receivers?held=true", "client/joe/1: by ann; and others"),
+    (
+        Facts(letters_made=3, letter_codes=[("user.update.error", 3)]),
+        "letters",
+        Level.BAD,
+        "/dead-letters?since=1h",
+        "user.update",
+    ),
+    (Facts(letters_dropped=1), "letters-dropped", Level.BAD, "/dead-letters", "delivery.dead_letters_max"),
+    (Facts(empty_groups=[("/jobs/* workers", 7)]), "group-empty", Level.BAD, "/receivers", "7 messages queued"),
+    (
+        Facts(counted=Counted(full=[(1.0, "client/joe/1")], full_count=1)),
+        "queue-full",
+        Level.BAD,
+        "/receivers/client/joe/1",
+        "100%",
+    ),
+    (
+        Facts(counted=Counted(full=[(0.9, "client/joe/1")], full_count=1)),
+        "queue-full",
+        Level.WARN,
+        "/receivers/client/joe/1",
+        "90%",
+    ),
+    (Facts(counted=AWAY), "away", Level.WARN, "/receivers/client/joe/1", "1,200 messages"),
+    (Facts(counted=MANY_AWAY), "away", Level.WARN, "/receivers?state=POLLING&sort=waiting", "9 messages"),
+    (Facts(store_used=90, store_most=100), "store-nearly-full", Level.WARN, "/dead-letters", "90%"),
+    (Facts(facts_lost=5), "pipeline-behind", Level.WARN, "/", "5 entries"),
+]
+
+
+@pytest.mark.parametrize(("facts", "key", "level", "link", "cause"), CASES, ids=[case[1] + case[2] for case in CASES])
+def test_finding_names_cause_advice_and_view(facts: Facts, key: str, level: Level, link: str, cause: str) -> None:
+    [found] = findings(facts)
+    assert (found.key, found.level, found.link) == (key, level, link)
+    assert cause in found.cause
+    assert found.advice.endswith((".", "meanwhile."))
+    assert found.as_json()["title"]
+
+
+@pytest.mark.parametrize(
+    "facts", [Facts(), Facts(store_used=84, store_most=100), Facts(store_used=90), Facts(letters_made=0.2)]
+)
+def test_nothing_is_wrong(facts: Facts) -> None:
+    assert findings(facts) == []
+
+
+def test_every_check_is_tried_and_bad_ones_come_first() -> None:
+    assert {key.partition("-")[0] for _, key, *_ in CASES} >= {
+        "not",
+        "held",
+        "letters",
+        "group",
+        "queue",
+        "away",
+        "store",
+        "pipeline",
+    }
+    assert len(CHECKS) == len({key for _, key, *_ in CASES})
+    both = Facts(counted=Counted(full=[(0.9, "a")], full_count=1), letters_dropped=1, facts_lost=1)
+    assert [each.level for each in findings(both)] == [Level.BAD, Level.WARN, Level.WARN]

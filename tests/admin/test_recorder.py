@@ -1,0 +1,78 @@
+"""The last hour: samples of the figures, and percentiles from buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isnan
+
+import pytest
+
+from crewel.admin.recorder import COLUMNS, KEPT, Recorder, percentile
+from crewel.storage.streams import BUCKETS_MS
+from tests.broker.stored_world import Receiver, StoredWorld, store
+
+
+def buckets(**counts: int) -> list[int]:
+    """Counts by bucket: `b0=3`."""
+    return [counts.get(f"b{place}", 0) for place in range(len(BUCKETS_MS) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("counted", "share", "expected"),
+    [
+        (buckets(b0=10), 0.5, 0.5),
+        (buckets(b3=10), 0.5, 7.5),  # from 5 to 10 ms
+        (buckets(b0=99, b6=1), 0.99, 1.0),
+        (buckets(b0=90, b6=10), 0.95, 75.0),
+        (buckets(b17=4), 0.99, BUCKETS_MS[-1]),
+    ],
+)
+def test_percentile_lies_in_its_bucket(counted: list[int], share: float, expected: float) -> None:
+    assert percentile(counted, share) == pytest.approx(expected)
+
+
+def test_percentile_of_nothing_is_unknown() -> None:
+    assert isnan(percentile(buckets(), 0.5))
+
+
+@pytest.fixture
+def stored() -> Iterator[StoredWorld]:
+    world = StoredWorld()
+    yield world
+    world.close()
+
+
+@pytest.mark.store
+def test_sample_has_rates_gauges_and_the_backlog(stored: StoredWorld) -> None:
+    recorder = Recorder(stored.broker)
+    Receiver(stored).started("/a/*")
+    store(stored, "/a/b", 1, 2, 3)
+    stored.wait(recorder.count_backlog())
+    stored.broker.metrics.letters["user"] += 2
+    recorder.sample()
+    found = recorder.since(0)
+    assert tuple(found) == COLUMNS
+    assert (found["waiting"], found["sessions"]) == ([3], [len(stored.broker.sessions)])
+    assert found["published"][0] > 0
+    assert recorder.total("deadLetters", 5) > 0
+    assert recorder.since(found["at"][0]) == {name: [] for name in COLUMNS}
+
+
+@pytest.mark.store
+def test_samples_of_an_hour_are_kept(stored: StoredWorld) -> None:
+    recorder = Recorder(stored.broker)
+    for _ in range(KEPT + 5):
+        recorder.sample()
+    assert len(recorder.since(0)["at"]) == KEPT
+
+
+@pytest.mark.store
+def test_backlog_is_counted_more_seldom_the_longer_it_takes(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter((0.0, 0.02))
+    monkeypatch.setattr("crewel.admin.recorder.process_time", lambda: next(clock))
+    recorder = Recorder(stored.broker)
+    stored.wait(recorder.count_backlog())
+    stored.wait(recorder.count_backlog())  # too early: the clock is not asked again
+    assert next(clock, None) is None
