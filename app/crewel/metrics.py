@@ -46,6 +46,12 @@ DECLARED = (
         "counter",
         "Connections handed to another worker, which has the session of the request.",
     ),
+    Declared(
+        "crewel_forwarded_total",
+        "counter",
+        "Requests and WebSocket frames forwarded to the node that has their session.",
+    ),
+    Declared("crewel_forwarded_open", "gauge", "Forwarded requests and WebSockets that are open."),
     Declared("crewel_sockets", "gauge", "Open WebSockets."),
     Declared(
         "crewel_task_restarts_total",
@@ -193,6 +199,7 @@ class Metrics(Collector):
         self.refused_payloads: Counter[str] = Counter()
         self.inherited_sessions = 0
         self.connections_moved = 0
+        self.forwarded = 0
         self.task_restarts: Counter[str] = Counter()
         self.descriptor_shortages = 0
         self.join: Callable[[bytes], Awaitable[bytes]] = _alone

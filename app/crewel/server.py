@@ -24,13 +24,10 @@ from crewel.admin.console import mount_console
 from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
-from crewel.broker.node_tags import tag_of, tagged
 from crewel.broker.services import Service
-from crewel.broker.session import new_secret
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
-from crewel.nodes.registry import NodeRegistry
-from crewel.nodes.router import Router
+from crewel.nodes.membership import Membership
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy, Tokens
 from crewel.security.tokens import keep_token
@@ -49,8 +46,7 @@ log = logging.getLogger(__name__)
 BROKER = web.AppKey("BROKER", Broker)
 ADMIN = web.AppKey("ADMIN", Administration)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
-NODES = web.AppKey("NODES", NodeRegistry)
-ROUTER = web.AppKey("ROUTER", Router)
+NODES = web.AppKey("NODES", Membership)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
 _TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
 
@@ -117,7 +113,7 @@ def attach(
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
     if settings.cluster.enabled:
-        app[NODES], app[ROUTER] = _share_store(broker, endpoint)
+        app[NODES] = _share_store(broker, endpoint)
     app[BROKER] = broker
     app.cleanup_ctx.append(_access)
     app.cleanup_ctx.append(_life_of_broker)
@@ -178,27 +174,24 @@ async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
     store = Store(broker.settings, broker.supervisor)
     await store.open()
     try:
+        if NODES in app:
+            await app[NODES].listen()
         durability = await broker.make_durable(store)
         if NODES in app:
-            broker.supervisor.start("watch over the nodes", app[NODES].run_forever)
+            await app[NODES].join()
         yield
         await durability.close()
+        if NODES in app:
+            await app[NODES].leave()
     finally:
         await store.close()
 
 
-def _share_store(broker: Broker, endpoint: Endpoint) -> tuple[NodeRegistry, Router]:
-    """Make of this server one of several that share the store; returns what it will know of the others, and what finds the one
-    that has a session."""
-    durability = broker.durability
-    registry = NodeRegistry(broker.access, durability, broker.metrics, broker.settings.cluster.lease_ms / 1000)
-    router = Router(
-        broker.runtime, broker.inbound, broker.access, broker.sessions.__contains__, durability.lease, registry
-    )
-    durability.inheritance.on_arrival = router.look_again
-    broker.inbound.new_id = lambda: tagged(new_secret(), tag_of(broker.access.token))
-    endpoint.receive = router.receive
-    return registry, router
+def _share_store(broker: Broker, endpoint: Endpoint) -> Membership:
+    """Make of this server one of several that share the store."""
+    membership = Membership(broker)
+    endpoint.receive = membership.router.receive
+    return membership
 
 
 async def _drain(app: web.Application) -> None:
@@ -302,7 +295,7 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
             stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
         stack.callback(listener.close)  # before all others, when the server ends
         if worker is not None:
-            parts = app[NODES], app[ROUTER], partial(figures, broker)
+            parts = app[NODES].registry, app[NODES].router, partial(figures, broker)
             served = Serving(broker.runtime, broker.access, listener, by_aiohttp, *parts)
             await stack.enter_async_context(worker.serving(served))
         await listener.start(broker.supervisor)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartServer
+from tests.functional.cluster import nodes, pair
 from tests.functional.wire import close_connections, figures, until
 from tests.server_process import Server
 
@@ -21,6 +22,8 @@ LANES: list[tuple[str, ...]] = [("http.fast_lane=true",), ("http.fast_lane=false
 
 # For tests that wait long for what no lane has a part in: sessions that expire, sockets that idle.
 one_lane = pytest.mark.parametrize("lane", LANES[:1], indirect=True, ids=["one lane"])
+
+__all__ = ["nodes", "pair"]
 
 Serve = Callable[..., Server]
 _MAX_SHARED = 6

@@ -12,7 +12,6 @@ SHORT_LIVED = {
     "app/crewel/transports/websocket.py: _write": "it closes its socket",
     "app/crewel/broker/durability/backlog_loader.py: _load": "the next connect of its session starts another",
     "app/crewel/broker/inbound.py: _process_later": "it belongs to one request, which it answers",
-    "app/crewel/nodes/router.py: _receive_later": "it belongs to one request, which it answers",
     "app/crewel/broker/point_to_point/shared_queues.py: _hand_over": "the next look at its queue starts another",
     "app/crewel/security/keys.py: _fetch": "the next token that needs a key starts another",
 }

@@ -189,8 +189,8 @@ class Logins:
 
     def _begin(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         name, durability = qos.name, self._durability
-        resume = new_resume() if "session" in message.ext else None
-        session.use_reply_id(new_reply_id() if resume is not None else "")
+        resume = self._access.marked(new_resume()) if "session" in message.ext else None
+        session.use_reply_id(self._access.marked(new_reply_id()) if resume is not None else "")
         digests = _digests(resume, qos)
         is_stored = session.is_reliable and self._access.has_store
         _check(session, qos, is_stored=is_stored)
@@ -202,6 +202,8 @@ class Logins:
             yield from self._until_ended(_key(name))
             facts = _facts(session, message, digests, session.reply_id)
             answer = yield durability.login(_key(name) or _prefix(name), facts, _ANY_NUMBER)
+            if self._access.is_shared and not answer.is_new:
+                yield from self._until_arrived(answer.name)
             durability.attach(session, answer)
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
         self._names.add(session, *digests)
@@ -215,6 +217,15 @@ class Logins:
             if self._runtime.loop.time() > deadline:
                 raise StoreUnavailable(f"{name}: the session before this one is still ending")
             yield asyncio.sleep(_LOOK_S)
+
+    def _until_arrived(self, name: str) -> Steps[None]:
+        """The store has the session as one of this server, which does not know it: it may be on its way from a dead node.
+        Raises StoreUnavailable when it has come: the client may then take it over."""
+        yield asyncio.sleep(_LOOK_S)
+        while name in self._durability.inheritance.arriving:
+            yield asyncio.sleep(_LOOK_S)
+        if name in self._access.node.sessions:
+            raise StoreUnavailable(f"{name}: the session has just come from another server")
 
     def apply_options(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
@@ -242,9 +253,9 @@ class Logins:
             text = "must be asked for again" if target.is_reliable else "must not be asked for"
             raise IllegalArgument("ack", f"{text}: the session that is taken over cannot change that")
         _check(target, qos, is_stored=target.durable is not None)
-        resume, durability = new_resume(), self._durability
+        resume, durability = self._access.marked(new_resume()), self._durability
         digests = _digests(resume, qos)
-        reply_id = target.reply_id or new_reply_id()
+        reply_id = target.reply_id or self._access.marked(new_reply_id())
         if target.durable is not None:
             facts = _facts(session, message, digests, reply_id)
             answer = yield durability.login(target.name, facts, _ANY_NUMBER)

@@ -111,6 +111,10 @@ class WorkersFailed(CrewelError):
         super().__init__(f"worker {number} ended with {how} before it served; its own message says why")
 
 
+class LinkError(CrewelError):
+    """Another node says what a node cannot say, or does not prove that it belongs to this store."""
+
+
 class StoreError(CrewelError):
     """The store did not do a step. `code` is the dotted code that a client reads."""
 

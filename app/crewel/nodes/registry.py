@@ -23,6 +23,7 @@ from crewel.storage.nodes import Members, Node
 log = logging.getLogger(__name__)
 
 _LOOKS: Final = 3  # in the time that a lease lasts
+_SHORTEST_PAUSE_S: Final = 0.02  # however many are in a hurry
 _LONGEST_PAUSE_S: Final = 1.0  # a process that has ended on this machine is seen before its lease ends
 
 
@@ -34,16 +35,14 @@ class NodeRegistry:
         self._durability = durability
         self._metrics = metrics
         metrics.gauge("nodes", lambda: len(self.others()) + 1)
-        self._lease_s = lease_s
-        self._alive_at: dict[str, float] = {}  # token: when the node lived for certain, by `elapsed`
+        self._looked_at = -inf
+        self._dead: frozenset[str] = frozenset()  # tokens of those whose process has ended for certain
         self._pause_s = min(lease_s / _LOOKS, _LONGEST_PAUSE_S)
         self._hurry = asyncio.Event()
         self._told: set[str] = set()
         self.members = Members({}, {})
         self.leaving: frozenset[int] = frozenset()
         """Processes of this machine that have ended or are about to, and whose sessions will be taken over."""
-        self.looked_at = -inf
-        """When the store was asked last for what is known here, by `elapsed`."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each look."""
 
@@ -58,11 +57,19 @@ class NodeRegistry:
 
     def others(self) -> list[Node]:
         """The other nodes that live."""
-        return [each for each in self.members.nodes.values() if each.lives and each.token != self.own]
+        return [each for each in self.members.nodes.values() if self.lives(each) and each.token != self.own]
 
-    def has_renewed(self, node: Node, since: float) -> bool:
-        """Whether the node lives, and is known to have lived after this moment: so it did not die just before."""
-        return node.lives and self._alive_at.get(node.token, -inf) > since
+    def lives(self, node: Node) -> bool:
+        """Whether this node lives, as far as is known."""
+        return node.lives and node.token not in self._dead
+
+    def stays(self, node: Node) -> bool:
+        """Whether it lives, and is not about to end."""
+        return self.lives(node) and not self.leaves(node)
+
+    def has_looked(self, since: float) -> bool:
+        """Whether what is known was asked for after this moment, by `elapsed`."""
+        return self._looked_at > since
 
     def leaves(self, node: Node) -> bool:
         """Whether the node is known to end, so that its sessions will soon be another one's."""
@@ -82,6 +89,7 @@ class NodeRegistry:
                 async with asyncio.timeout(self._pause_s):
                     await self._hurry.wait()
             self._hurry.clear()
+            await asyncio.sleep(_SHORTEST_PAUSE_S)
 
     async def look(self) -> None:
         """Ask the store which nodes there are, and take over the sessions of dead ones. Raises StoreError."""
@@ -90,24 +98,20 @@ class NodeRegistry:
             return
         asked = elapsed()
         self.members = await access.writing.ask(nodes.members(access.keys))
-        self.looked_at = asked
         self._tell()
         if self.others():
             durability.tail.is_wanted.set()
         else:
             durability.tail.is_wanted.clear()
-        others = self.others()
-        dead = await asyncio.to_thread(_dead, others)
-        for each in others:
-            # Nodes have the same lease, so what is left of it says when it was renewed.
-            is_seen = each.process is not None and each.process.is_here and each.token not in dead
-            self._alive_at[each.token] = asked if is_seen else asked + each.lasts - self._lease_s
+        dead = await asyncio.to_thread(_dead, self.others())
+        self._dead |= dead
         if dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values()):
             count = await durability.inheritance.look(dead)
             if count:
                 self._metrics.inherited_sessions += count
                 log.warning("took over %d sessions of a node that is dead", count)
             self.members = await access.writing.ask(nodes.members(access.keys))
+        self._looked_at = asked
         for changed in self.on_change:
             changed()
 
@@ -119,6 +123,6 @@ class NodeRegistry:
         self._told = lives
 
 
-def _dead(others: Iterable[Node]) -> list[str]:
+def _dead(others: Iterable[Node]) -> frozenset[str]:
     """The tokens of those whose process has ended for certain."""
-    return [each.token for each in others if each.process is not None and each.process.is_dead]
+    return frozenset(each.token for each in others if each.process is not None and each.process.is_dead)

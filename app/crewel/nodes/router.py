@@ -1,8 +1,7 @@
-"""Where a request is processed whose session may be another node's (decision 0260).
+"""Where a request is processed whose session may be another node's (decisions 0260 and 0261).
 
-A request for a session of a node that is dead waits until its sessions are here. So does one for a node that may just have
-died, until that node has renewed its lease. A worker gives the connection to the worker that has the session. Requests are not
-forwarded yet: one for another node that lives is answered here, and its client has to open a new session.
+`_place` is the table of it. A request for a session of a node that lives is forwarded there, once; one for a session of a dead
+node waits until its sessions have been taken over; one that another node has forwarded is processed here or given back.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum, auto
+from enum import Enum
 from typing import Any, Final
 
 from crewel.bayeux import advice, replies
@@ -23,24 +22,25 @@ from crewel.broker.inbound import Inbound
 from crewel.broker.node_tags import tag_in
 from crewel.broker.outbox.exchange import Peer, encode_reply
 from crewel.broker.runtime import Runtime
-from crewel.errors import Refused, coded
+from crewel.errors import Refused, StoreError, coded
+from crewel.nodes.forwarding import Departures, Guest
+from crewel.nodes.link import Links
 from crewel.nodes.registry import NodeRegistry
+from crewel.qos.names import parse_name
+from crewel.storage import nodes
 from crewel.storage.nodes import Node
 
-HOLD_S: Final = 10.0
-"""How long a request waits at most: as long as stock clients wait for an answer beyond the time of a connect."""
 _UNAVAILABLE: Final = coded("resource.unavailable", "", 503)
 _AGAIN_MS: Final = 1000
 
 
-class _Place(Enum):
-    """Where a request is processed."""
+class Place(Enum):
+    """Where a request is processed, if it is not another node."""
 
-    HERE = auto()
-    GONE = auto()
-    """The client is gone, or another process has the connection."""
-    UNSURE = auto()
-    """That is not known yet."""
+    HERE = "here: the session is this node's, or no node's"
+    LATER = "it cannot be said yet, or not before sessions have moved"
+    GONE = "nowhere: another process has the connection, or the client is gone"
+    NAMED = "where the session of the name is: the store knows"
 
 
 class Router:
@@ -52,78 +52,191 @@ class Router:
         inbound: Inbound,
         access: StoreAccess,
         knows: Callable[[str], bool],
+        knows_name: Callable[[str], bool],
         lease: StoreLease,
         registry: NodeRegistry,
-        hold_s: float = HOLD_S,
     ) -> None:
-        """`knows` tells whether the session of a `clientId` is here."""
+        """`knows` tells whether the session of a `clientId` is here, `knows_name` that of a name."""
         self._runtime = runtime
         self._inbound = inbound
         self._access = access
         self._knows = knows
+        self._knows_name = knows_name
         self._lease = lease
         self._registry = registry
-        self._hold_s = hold_s
+        self._hold_s = runtime.settings.cluster.hold_ms / 1000
         self._changed: asyncio.Future[None] | None = None
         self.mover: Callable[[Peer, Node], bool | None] | None = None
         """Gives the connection of a peer to a node, and returns whether it could. None: it may be able to later."""
+        self.links: Links
+        self.departures: Departures
         registry.on_change.append(self.look_again)
 
+    def connect(self, links: Links, departures: Departures) -> None:
+        """Forward over these links from now on."""
+        self.links, self.departures = links, departures
+        departures.on_open = self.look_again
+        departures.on_lost, departures.on_refused = self._lost, self._refused
+        departures.on_leaving = lambda _: self._registry.hurry()
+
     def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
-        """What `Inbound.receive` does, at once or later, here or where the session is."""
+        """What `Inbound.receive` does, here or at another node, at once or later."""
         since = elapsed()
-        outcome = self._place(peer, elements, since)
-        if outcome is _Place.HERE:
+        place = self._place(elements, since)
+        if place is Place.HERE:
+            if peer.relay is not None:
+                peer.relay.gone()  # a socket that spoke for another session before
             return self._inbound.receive(peer, elements)
-        if outcome is _Place.GONE:
+        if isinstance(place, Node):
+            place = self._moved(peer, place)
+            if place is Place.GONE:
+                return None
+        link = self.links.open_to(place.token) if isinstance(place, Node) else None
+        if link is not None:
+            self._runtime.metrics.forwarded += 1
+            self.departures.forward(link, peer, elements)
             return None
-        self._registry.hurry()
         return self._runtime.spawn(self._receive_later(peer, elements, since))
+
+    def receive_guest(self, guest: Guest, elements: list[Any]) -> asyncio.Task[None] | None:
+        """Take what another node has forwarded. It is never forwarded again: nodes that disagree about the owner would send it
+        round in circles."""
+        since = elapsed()
+        place = self._place(elements, since)
+        if place is Place.LATER or (isinstance(place, Node) and not is_handshake(elements[0])):
+            return self._runtime.spawn(self._receive_later(guest, elements, since))
+        return self._inbound.receive(guest, elements)
+
+    def _moved(self, peer: Peer, node: Node) -> Place | Node:
+        """Try to give the connection itself to a node that lives; that node if this cannot be done."""
+        if self.mover is None or peer.relay is not None:
+            return node
+        has_gone = self.mover(peer, node)
+        if has_gone is None:
+            return Place.LATER
+        return Place.GONE if has_gone else node
 
     def look_again(self) -> None:
         """Something is known of the nodes that was not known, or sessions have come."""
+        for link in self.links.dialled():
+            node = self._registry.members.nodes.get(link.token)
+            if node is not None and not self._registry.lives(node):
+                link.end()  # what waits there waits for its heir from now on
         changed, self._changed = self._changed, None
         if changed is not None and not changed.done():
             changed.set_result(None)
 
-    def _place(self, peer: Peer, elements: list[Any], since: float) -> _Place:
-        """Where the request belongs that came at that time; its connection may be given away in here."""
-        registry = self._registry
+    def _place(self, elements: list[Any], since: float) -> Place | Node:
+        """Where this is processed, which came at that time, as far as memory knows."""
         if not self._lease.lasts or self._access.is_reloading:
-            return (
-                _Place.UNSURE
-            )  # another node may have the sessions of this one, or has them, and memory does not know it yet
+            return Place.LATER  # another node may have the sessions of this one, and memory does not know it yet
         first = elements[0] if elements else None
-        client_id = first.get("clientId") if type(first) is dict else None
-        if type(client_id) is not str or self._knows(client_id) or is_handshake(first):
-            return _Place.HERE
-        tag = tag_in(client_id)
-        node = registry.owner(tag)
-        if node is None:  # perhaps one that has just started
-            return _Place.UNSURE if tag and registry.looked_at <= since else _Place.HERE
-        if node.token == registry.own:
-            return _Place.HERE
-        if registry.leaves(node):
-            return _Place.UNSURE
-        if self.mover is not None and (has_gone := self.mover(peer, node)) is not False:
-            return _Place.GONE if has_gone else _Place.UNSURE
-        return _Place.HERE if registry.has_renewed(node, since) else _Place.UNSURE
+        if type(first) is not dict:
+            return Place.HERE
+        if is_handshake(first):
+            return self._place_of_login(first, since)
+        client_id = first.get("clientId")
+        if type(client_id) is not str or self._knows(client_id):
+            return Place.HERE
+        return self._place_of_tag(tag_in(client_id), since)
 
-    async def _receive_later(self, peer: Peer, elements: list[Any], since: float) -> None:
-        outcome = _Place.UNSURE
+    def _place_of_login(self, handshake: dict[str, Any], since: float) -> Place | Node:
+        """A login goes to the node of the session that it may take over."""
+        ext = handshake.get("ext")
+        asked = ext.get("session") if type(ext) is dict else None
+        if type(asked) is not dict:
+            return Place.HERE
+        resume = asked.get("resume")
+        if type(resume) is str and (tag := tag_in(resume)):
+            place = self._place_of_tag(tag, since)
+            if place is not Place.HERE:
+                return place
+        name = _session_name(asked)
+        return Place.HERE if not name or self._knows_name(name) else Place.NAMED
+
+    def _place_of_tag(self, tag: str, since: float) -> Place | Node:
+        if not tag:
+            return Place.HERE
+        node = self._registry.owner(tag)
+        if node is None:
+            # It may have joined since the last look.
+            return Place.HERE if self._registry.has_looked(since) else Place.LATER
+        if node.token == self._registry.own:
+            return Place.HERE
+        return node if self._registry.stays(node) else Place.LATER
+
+    async def _place_of_name(self, name: str, since: float) -> Place | Node:
+        try:
+            token = await nodes.owner(self._access.store, name)
+        except StoreError:
+            return Place.HERE  # the login says what is the matter
+        if token in ("", self._registry.own):
+            return Place.HERE
+        node = self._registry.members.nodes.get(token)
+        if node is None:
+            return Place.HERE if self._registry.has_looked(since) else Place.LATER
+        return node if self._registry.stays(node) else Place.LATER
+
+    async def _receive_later(self, peer: Peer, elements: list[Any], since: float, not_by: str = "") -> None:
+        """Process it when it can be said where; not by the node with the token `not_by`, which has given it back."""
+        place: Place | Node = Place.LATER
         with suppress(TimeoutError):
             async with asyncio.timeout(self._hold_s):
-                while outcome is _Place.UNSURE:
-                    if self._changed is None:
-                        self._changed = self._runtime.loop.create_future()
-                    await asyncio.wait([self._changed])
-                    outcome = _Place.GONE if peer.is_gone else self._place(peer, elements, since)
-        if outcome is _Place.HERE:
+                place = await self._settled(peer, elements, since, not_by)
+        if place is Place.GONE or peer.is_gone:
+            return
+        link = self.links.open_to(place.token) if isinstance(place, Node) else None
+        if link is not None:
+            self._runtime.metrics.forwarded += 1
+            self.departures.forward(link, peer, elements)
+        elif place is Place.HERE:
             task = self._inbound.receive(peer, elements)
             if task is not None:
                 await task
-        elif outcome is _Place.UNSURE and not peer.is_gone:
+        elif isinstance(place, Node) and isinstance(peer, Guest):
+            peer.refuse(elements)
+        else:
             self._refuse(peer, elements)
+
+    async def _settled(self, peer: Peer, elements: list[Any], since: float, not_by: str) -> Place | Node:
+        """The place, once it is known and can be reached."""
+        while True:
+            changed = self._change()
+            place = Place.GONE if peer.is_gone else self._place(elements, since)
+            if place is Place.NAMED:
+                place = await self._place_of_name(_session_name(elements[0]["ext"]["session"]), since)
+            if not_by and isinstance(place, Node) and place.token == not_by:
+                # It says that it does not have the session; what this node knew of it may have been old.
+                place = Place.HERE if self._registry.has_looked(since) else Place.LATER
+            if isinstance(place, Node) and not isinstance(peer, Guest):
+                place = self._moved(peer, place)
+            if place in (Place.HERE, Place.GONE):
+                return place
+            if isinstance(place, Node):
+                if isinstance(peer, Guest):
+                    if is_handshake(elements[0]):
+                        return Place.HERE
+                    # The other node may know more: that the owner is dead, and this one its heir.
+                    if self._registry.has_looked(since):
+                        return place
+                elif await self.links.reach(place.token, place.link) and self.links.open_to(place.token) is not None:
+                    return place
+            self._registry.hurry()
+            await asyncio.wait([changed])
+
+    def _change(self) -> asyncio.Future[None]:
+        if self._changed is None:
+            self._changed = self._runtime.loop.create_future()
+        return self._changed
+
+    def _refused(self, token: str, peer: Peer, elements: list[Any]) -> None:
+        self._runtime.spawn(self._receive_later(peer, elements, elapsed(), not_by=token))
+
+    def _lost(self, token: str, waiting: list[tuple[Peer, list[Any]]]) -> None:
+        """A link has ended. The connects that waited for that node wait for its heir, or for it to be reached again."""
+        self._registry.hurry()
+        for peer, elements in waiting:
+            self._runtime.spawn(self._receive_later(peer, elements, elapsed()))
 
     def _refuse(self, peer: Peer, elements: list[Any]) -> None:
         """Nothing was done, and the client may try again with the same session."""
@@ -136,3 +249,10 @@ class Router:
             reply["advice"] = advice.retry(_AGAIN_MS, self._runtime.settings.bayeux.timeout_ms)
             answers.append(encode_reply(reply, self._runtime.metrics))
         peer.send(answers)
+
+
+def _session_name(asked: dict[str, Any]) -> str:
+    """The name of the one session that a login asks for; empty if it asks for none."""
+    name = asked.get("name")
+    parsed = parse_name(name) if type(name) is str else None
+    return parsed.relative if parsed is not None and parsed.number else ""

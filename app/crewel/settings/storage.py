@@ -304,6 +304,26 @@ class Cluster(Group):
         ge=1,
         le=256,
     )
+    listen: str = setting(
+        "127.0.0.1:0",
+        "Address and port where other nodes forward requests to this one; port 0: any free one. Nodes on several machines need"
+        " an address that the others reach. What is sent there is authenticated, not encrypted.",
+        pattern=r"^\S*:\d{1,5}$",
+        expected="an address and a port, as in 10.0.0.5:7080",
+    )
+    advertise: str = setting(
+        "",
+        "Where other nodes reach this one, as host or host:port, if that is not cluster.listen.",
+        pattern=r"^\S*$",
+        expected="a host, or a host and a port",
+    )
+    hold_ms: Number = setting(
+        10000,
+        "How long a request waits at most for a node that does not answer, or whose sessions are being taken over. Stock"
+        " clients wait 10 s beyond the time of a connect.",
+        ge=0,
+        le=600000,
+    )
 
 
 def _host_name() -> str:

@@ -16,6 +16,7 @@ from crewel.delivery.records import BATCH_BLOCK, SessionRecord
 from crewel.storage.keys import Keys
 from crewel.storage.leases import Owner, adopted
 from crewel.storage.scripts import Step
+from crewel.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,18 @@ def _members(answer: Any) -> Members:
             heir.decode(),
         )
     return Members(nodes, tags)
+
+
+async def secret(store: Store) -> str:
+    """Return what the nodes of this store prove to each other that they know; empty without a node. Raises StoreError."""
+    found: Any = await store.reader.get(store.keys.secret)
+    return found.decode() if found else ""
+
+
+async def owner(store: Store, name: str) -> str:
+    """Return the token of the node that has the session of this name; empty if there is no such session. Raises StoreError."""
+    found: Any = await store.reader.hget(store.keys.session(name), "owner")
+    return found.decode() if found else ""
 
 
 def inherit(k: Keys, token: str, count: int, dead: Iterable[str] = ()) -> Step[Slice]:

@@ -49,6 +49,11 @@ class ParsedPeer(Peer):
         self._request = request
         self._client = client
 
+    def cut_off(self) -> None:
+        """Break the connection."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
     @property
     def is_gone(self) -> bool:
         """Whether the connection has ended."""

@@ -439,6 +439,11 @@ class FastConnection(asyncio.Protocol, Peer):
         elif self._chunks:
             lane.loop.call_soon(self._go_on)
 
+    def cut_off(self) -> None:
+        """Break the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
     @property
     def is_gone(self) -> bool:
         """Whether the connection has ended."""

@@ -183,7 +183,9 @@ class Socket(ParsedPeer):
 
     def _push_more(self) -> None:
         session = self.session
-        if session is not None and session.urgent:
+        if self.relay is not None:
+            self.relay.caught_up()
+        elif session is not None and session.urgent:
             self._endpoint.broker.outbound.make_ready(session)
 
     async def run(self) -> web.WebSocketResponse:

@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields
 from crewel.broker.handler_steps import Promise, resolve
+from crewel.broker.node_tags import tag_of, tagged
 from crewel.broker.session import Session
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import LogId, Submission
@@ -84,6 +85,10 @@ class StoreAccess:
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
         self.on_lost: Callable[[StoreError], None]
         """Called when the store does not know this node as it was."""
+
+    def marked(self, secret: str) -> str:
+        """The secret, with the tag of this node where several share the store: so it leads to the node that gave it."""
+        return tagged(secret, tag_of(self.token)) if self.is_shared else secret
 
     def open(self, store: Store) -> None:
         """There is a store from now on."""

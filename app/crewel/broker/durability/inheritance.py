@@ -53,6 +53,9 @@ class Inheritance:
     finished: list[str] = field(default_factory=list, init=False)
     """Dead nodes of which no session is left, whose records still keep the log."""
 
+    arriving: frozenset[str] = field(default=frozenset(), init=False)
+    """Names of the sessions that are this node's in the store already, and not in the engine yet."""
+
     async def next_slice(self, count: int, dead: Iterable[str]) -> list[SessionRecord]:
         """Take the next sessions of dead nodes in the store; empty: there are no more. Raises StoreError, and then this node
         may own sessions that it does not know."""
@@ -74,10 +77,12 @@ class Inheritance:
                 raise
             if not records:
                 break
+            self.arriving = frozenset(record.name for record in records)
             await self._read(gap, min(record.at or LogId(0) for record in records))
             if self._access.node is not node:
                 return count  # begun from the store meanwhile, with these sessions too
             self._bring_in(gap, records)
+            self.arriving = frozenset()
             self.on_arrival()
             count += len(records)
         if self.finished:

@@ -119,6 +119,7 @@ class StoreLease:
         """Give the store to the next server at once."""
         if self._renewing is not None:
             self._renewing.cancel()
+        self._ends = 0.0
         access = self._access
         if self._owner is not None and not access.is_superseded and access.store.is_up:
             step = leases.renew(access.keys, access.token, self._owner, 0)

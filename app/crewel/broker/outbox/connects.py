@@ -296,6 +296,9 @@ class Connects(ABC):
 
     def vanished(self, peer: Peer) -> None:
         """The connection of this request is gone: whatever comes waits for the next connect."""
+        if peer.relay is not None:
+            peer.relay.gone()
+            return
         session = peer.session
         held = None if session is None else session.held
         if session is None or held is None:
@@ -310,6 +313,9 @@ class Connects(ABC):
     def half_closed(self, peer: Peer) -> None:
         """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
         the connect is answered now: the one gets its answer, the other does not stay held."""
+        if peer.relay is not None:
+            peer.relay.half_closed()
+            return
         session = peer.session
         held = None if session is None else session.held
         if session is not None and held is not None and peer in (held.peer, held.twin):
@@ -319,6 +325,8 @@ class Connects(ABC):
         """The socket is gone. An anonymous session stays, for a reload or another transport, as long as its connect would have
         been held and the grace after it. A named one lives for longer anyway, and its client counts as gone after the grace
         alone, so that the next process of its name need not wait for a connect that is gone."""
+        if socket.relay is not None:
+            socket.relay.gone()
         session = socket.session
         if session is None:
             return
@@ -378,5 +386,4 @@ class Browsers:
 
 
 def _mint(peer: Peer) -> None:
-    peer.browser = new_secret()
-    peer.mints_cookie = True
+    peer.mint(new_secret())

@@ -9,7 +9,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
@@ -39,10 +39,26 @@ Take = Callable[[Any, bytes, bool], None]
 whether the request was an upgrade, which has been answered."""
 
 
+class Forwarded(Protocol):
+    """What takes a request, or a socket, to the node that has its session."""
+
+    def gone(self) -> None:
+        """The client has gone."""
+
+    def half_closed(self) -> None:
+        """The client sends no more."""
+
+    def caught_up(self) -> None:
+        """The client takes again what it is sent."""
+
+    def forward(self, elements: list[Any]) -> None:
+        """Forward a further frame of a socket."""
+
+
 class Peer(ABC):
     """One HTTP request (answered once), or one WebSocket (sent to at any time)."""
 
-    __slots__ = ("browser", "is_writable", "mints_cookie", "session")
+    __slots__ = ("browser", "is_writable", "mints_cookie", "relay", "session")
 
     transport: ClassVar[str] = ""
     """The connection type by its name on the wire."""
@@ -60,6 +76,12 @@ class Peer(ABC):
         """The session whose connect this request holds, or that this socket speaks for."""
         self.is_writable = True
         """Whether the peer takes what it is sent; False while a socket's reader has fallen behind."""
+        self.relay: Forwarded | None = None
+        """Set while another node has its session."""
+
+    def mint(self, browser: str) -> None:
+        """Let the answer set this browser cookie."""
+        self.browser, self.mints_cookie = browser, True
 
     @abstractmethod
     def send(self, parts: list[bytes]) -> None:
@@ -72,6 +94,9 @@ class Peer(ABC):
 
     def slow_down(self, seconds: float) -> None:  # noqa: B027 - not every connection can
         """Take nothing more from the client for so long, if the connection is its own: it asks for more than it may have."""
+
+    def cut_off(self) -> None:  # noqa: B027 - not every connection can
+        """Break the connection: what has become of the request is unknown, and no answer may say that it is known."""
 
     @property
     def is_gone(self) -> bool:

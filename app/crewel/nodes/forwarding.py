@@ -1,0 +1,386 @@
+"""Requests that go to another node, and those that come from one (decision 0261).
+
+The node that a client has reached has a `Relay` for each request that it forwards, and for each WebSocket; the owner of the
+session has a `Guest`, which is a peer like any other to the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+from multidict import CIMultiDict
+
+from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Peer
+from crewel.broker.outbox.outbound import Outbound
+from crewel.nodes.frames import Frame, Kind
+from crewel.nodes.link import Link
+
+_MOST_WAITING: Final = 32
+"""Frames of one WebSocket that wait for the one before them; beyond that its client is slowed down."""
+_REST_MS: Final = 200
+
+
+class Relay:
+    """One forwarded request, or one WebSocket, where the client has reached the cluster."""
+
+    __slots__ = ("_link", "_relays", "_stream", "connect", "peer")
+
+    def __init__(self, link: Link, relays: dict[int, Relay], peer: Peer, elements: list[Any]) -> None:
+        link.streams += 1
+        self._link, self._relays, self._stream = link, relays, link.streams
+        self.peer = peer
+        is_plain = len(elements) == 1 and not peer.pushes and elements[0].get("channel") == CONNECT_CHANNEL.name
+        self.connect = elements if is_plain else None
+        """The request, if it is a connect alone, which may be sent again; all else might be done twice."""
+        relays[self._stream] = self
+        peer.relay = self
+        link.send(Kind.REQUEST, self._stream, _described(peer, elements))
+
+    def goes_to(self, link: Link) -> bool:
+        """Whether it goes over this link."""
+        return self._link is link
+
+    def forward(self, elements: list[Any]) -> None:
+        """Forward a further frame of the socket."""
+        self._link.send(Kind.FRAME, self._stream, orjson.dumps(elements))
+
+    def gone(self) -> None:
+        """The client has gone, or its socket has nothing more to do with that node."""
+        self._end()
+        self._link.send(Kind.GONE, self._stream)
+
+    def half_closed(self) -> None:
+        """The client sends no more."""
+        self._link.send(Kind.HALF_CLOSED, self._stream)
+
+    def caught_up(self) -> None:
+        """The client takes again what it is sent."""
+        self._link.send(Kind.RESUME, self._stream)
+
+    def _end(self) -> None:
+        self._relays.pop(self._stream, None)
+        if self.peer.relay is self:
+            self.peer.relay = None
+
+    def take(self, frame: Frame) -> list[Any] | None:
+        """Do what the other node says. Returns the elements that it would not take."""
+        peer, payload = self.peer, frame.payload
+        if frame.kind == Kind.ANSWER:
+            self._answer(payload)
+        elif frame.kind == Kind.SLOW:
+            peer.slow_down(int.from_bytes(payload) / 1000)
+        elif frame.kind in (Kind.SUPERSEDED, Kind.END, Kind.REFUSED):
+            self._end()
+            if frame.kind == Kind.SUPERSEDED:
+                peer.supersede()
+            elif frame.kind == Kind.END:
+                peer.cut_off()
+            else:
+                elements: list[Any] = orjson.loads(payload)
+                return elements
+        return None
+
+    def _answer(self, payload: bytes) -> None:
+        peer, begin = self.peer, 1 + payload[0]
+        if begin > 1:
+            peer.mint(payload[1:begin].decode())
+        parts = [payload[begin:]] if len(payload) > begin else []
+        if not peer.pushes:
+            self._end()
+        peer.send(parts)
+        if peer.pushes and not peer.is_writable:
+            self._link.send(Kind.PAUSE, self._stream)
+
+    def lost(self) -> Peer | None:
+        """The link has ended. Returns the peer if its request can be sent again; else its connection is cut off, for what has
+        become of it is unknown."""
+        self._end()
+        if self.connect is not None:
+            return self.peer
+        self.peer.cut_off()
+        return None
+
+
+def _described(peer: Peer, elements: list[Any]) -> bytes:
+    """What the owner has to know, as JSON. Header values that are no UTF-8 lose what is not."""
+    fields = {
+        "transport": peer.transport,
+        "browser": peer.browser,
+        "remote": peer.remote,
+        "secure": peer.is_secure,
+        "elements": elements,
+        "headers": list(peer.headers.items()),
+    }
+    try:
+        return orjson.dumps(fields)
+    except TypeError:
+        fields["headers"] = [(name, value.encode(errors="replace").decode()) for name, value in peer.headers.items()]
+        return orjson.dumps(fields)
+
+
+class Departures:
+    """The requests that this node forwards."""
+
+    def __init__(self) -> None:
+        self._relays: dict[Link, dict[int, Relay]] = {}
+        self.on_refused: Callable[[str, Peer, list[Any]], None]
+        """Called with the token of a node, and with what it has not taken."""
+        self.on_lost: Callable[[str, list[tuple[Peer, list[Any]]]], None]
+        """Called with the token of a node whose link has ended, and the connects that waited for it."""
+        self.on_open: Callable[[], None]
+        """Called when there is a way for what waits."""
+        self.on_leaving: Callable[[str], None]
+        """Called with the token of a node that ends."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._relays.values()))
+
+    def forward(self, link: Link, peer: Peer, elements: list[Any]) -> None:
+        """Forward what this peer has sent."""
+        relay = peer.relay
+        if relay is not None and peer.pushes:
+            if isinstance(relay, Relay) and relay.goes_to(link):
+                relay.forward(elements)
+                return
+            relay.gone()
+        Relay(link, self._relays[link], peer, elements)
+
+    def opened(self, link: Link) -> None:
+        """Requests can be sent there."""
+        self._relays[link] = {}
+        self.on_open()
+
+    def caught_up(self, link: Link) -> None:
+        """They can be again."""
+        self.on_open()
+
+    def take(self, link: Link, frame: Frame) -> None:
+        """The owner has answered."""
+        if frame.kind == Kind.LEAVING:
+            self.on_leaving(link.token)
+            return
+        relay = self._relays[link].get(frame.stream)
+        elements = None if relay is None else relay.take(frame)
+        if relay is not None and elements is not None:
+            self.on_refused(link.token, relay.peer, elements)
+
+    def lost(self, link: Link) -> None:
+        """What waits there is lost, but for connects."""
+        waiting = []
+        for relay in list(self._relays.pop(link).values()):
+            connect, peer = relay.connect, relay.lost()
+            if peer is not None and connect is not None:
+                waiting.append((peer, connect))
+        self.on_lost(link.token, waiting)
+
+
+class Guest(Peer, ABC):
+    """A client that has reached another node."""
+
+    __slots__ = ("_fields", "_is_gone", "link", "stream", "waiting")
+
+    def __init__(self, link: Link, stream: int, fields: dict[str, Any]) -> None:
+        super().__init__(fields["browser"])
+        self.link = link
+        self.stream = stream
+        self._fields = fields
+        self._is_gone = False
+        self.waiting: deque[list[Any]] | None = None
+        """Of a socket whose last frame is not answered yet: those that have come since."""
+
+    def send(self, parts: list[bytes]) -> None:
+        """Send these messages by way of the node that has the connection."""
+        cookie = self.browser.encode() if self.mints_cookie and self.browser is not None else b""
+        self.mints_cookie = False
+        self.link.send(Kind.ANSWER, self.stream, bytes((len(cookie),)) + cookie + b",".join(parts))
+        self._sent()
+
+    @abstractmethod
+    def _sent(self) -> None:
+        """An answer has gone."""
+
+    def refuse(self, elements: list[Any]) -> None:
+        """Its session is not here: give back what it sent."""
+        self.leave()
+        self.link.send(Kind.REFUSED, self.stream, orjson.dumps(elements))
+
+    def slow_down(self, seconds: float) -> None:
+        """Take nothing more from the client for so long."""
+        self.link.send(Kind.SLOW, self.stream, int(seconds * 1000).to_bytes(4))
+
+    def cut_off(self) -> None:
+        """Break the client's connection."""
+        self.leave()
+        self.link.send(Kind.END, self.stream)
+
+    def leave(self) -> None:
+        """What is sent from here on arrives nowhere."""
+        self._is_gone = True
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client has gone, as far as this node knows."""
+        return self._is_gone
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that the other node was sent."""
+        return CIMultiDict(map(tuple, self._fields["headers"]))
+
+    @property
+    def remote(self) -> str | None:
+        """The address of the client."""
+        remote: str | None = self._fields["remote"]
+        return remote
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the client came by TLS."""
+        return bool(self._fields["secure"])
+
+
+class RequestGuest(Guest):
+    """A request."""
+
+    transport = "long-polling"
+    __slots__ = ("_guests",)
+
+    def __init__(self, link: Link, stream: int, fields: dict[str, Any], guests: dict[int, Guest]) -> None:
+        super().__init__(link, stream, fields)
+        self._guests = guests
+
+    def _sent(self) -> None:
+        self._guests.pop(self.stream, None)
+
+    def supersede(self) -> None:
+        """End the held connect."""
+        self._guests.pop(self.stream, None)
+        self.link.send(Kind.SUPERSEDED, self.stream)
+
+    def leave(self) -> None:
+        """The request is over."""
+        super().leave()
+        self._guests.pop(self.stream, None)
+
+
+class CallbackGuest(RequestGuest):
+    """A request of a script."""
+
+    transport = "callback-polling"
+    connect_only = True
+    __slots__ = ()
+
+
+class SocketGuest(RequestGuest):
+    """A WebSocket."""
+
+    transport = "websocket"
+    pushes = True
+    __slots__ = ()
+
+    def _sent(self) -> None:
+        """Others follow."""
+
+    def supersede(self) -> None:
+        """A connect that a newer one replaced gets no reply on a socket."""
+
+
+_GUESTS: Final[Mapping[str, type[RequestGuest]]] = {
+    each.transport: each for each in (RequestGuest, CallbackGuest, SocketGuest)
+}
+
+
+class Arrivals:
+    """The requests that other nodes forward to this one."""
+
+    def __init__(self, outbound: Outbound, receive: Callable[[Guest, list[Any]], asyncio.Task[None] | None]) -> None:
+        """`receive` takes what a guest sends; it never forwards it."""
+        self._outbound = outbound
+        self._receive = receive
+        self._guests: dict[Link, dict[int, Guest]] = {}
+        self.on_leaving: Callable[[str], None]
+        """Called with the token of a node that ends."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._guests.values()))
+
+    def opened(self, link: Link) -> None:
+        """Requests come from there."""
+        self._guests[link] = {}
+
+    def caught_up(self, link: Link) -> None:
+        """The other node takes answers again: take more requests of it."""
+        link.resume_reading()
+
+    def take(self, link: Link, frame: Frame) -> None:
+        """Do what the other node's client asks for."""
+        guests, stream = self._guests[link], frame.stream
+        if frame.kind == Kind.REQUEST:
+            fields = orjson.loads(frame.payload)
+            guest = guests[stream] = _GUESTS[fields["transport"]](link, stream, fields, guests)
+            self._serve(guest, fields.pop("elements"))
+            if link.is_clogged:
+                link.pause_reading()
+            return
+        if frame.kind == Kind.LEAVING:
+            self.on_leaving(link.token)
+            return
+        known = guests.get(stream)
+        if known is None:
+            return
+        if frame.kind == Kind.FRAME:
+            self._take_further(known, orjson.loads(frame.payload))
+        elif frame.kind == Kind.GONE:
+            self._gone(known)
+        elif frame.kind == Kind.HALF_CLOSED:
+            self._outbound.half_closed(known)
+        elif frame.kind in (Kind.PAUSE, Kind.RESUME):
+            known.is_writable = frame.kind == Kind.RESUME
+            session = known.session
+            if known.is_writable and session is not None and session.urgent:
+                self._outbound.make_ready(session)
+
+    def _take_further(self, guest: Guest, elements: list[Any]) -> None:
+        if guest.waiting is None:
+            self._serve(guest, elements)
+            return
+        guest.waiting.append(elements)
+        if len(guest.waiting) > _MOST_WAITING:
+            guest.slow_down(_REST_MS / 1000)
+
+    def _serve(self, guest: Guest, elements: list[Any]) -> bool:
+        """Serve this; True if a socket's next frame has to wait, for they are answered in their order."""
+        task = self._receive(guest, elements)
+        if task is None or not guest.pushes:
+            return False
+        if guest.waiting is None:
+            guest.waiting = deque()
+        task.add_done_callback(lambda _: self._serve_next(guest))
+        return True
+
+    def _serve_next(self, guest: Guest) -> None:
+        waiting = guest.waiting
+        while waiting and not guest.is_gone:
+            if self._serve(guest, waiting.popleft()):
+                return
+        guest.waiting = None
+
+    def _gone(self, guest: Guest) -> None:
+        guest.leave()
+        if guest.pushes:
+            self._outbound.socket_closed(guest)
+            session, guest.session = guest.session, None
+            if session is not None:
+                session.forget_peer(guest)
+        else:
+            self._outbound.vanished(guest)
+
+    def lost(self, link: Link) -> None:
+        """All its clients have gone, as far as this node knows."""
+        for guest in list(self._guests.pop(link).values()):
+            self._gone(guest)

@@ -1,0 +1,155 @@
+"""What two nodes say to each other on their link: frames, and the proof that both belong to the same store (decision 0261).
+
+A frame is the length of its payload (4 bytes), its kind (1), the stream that it belongs to (4), and the payload. Each request,
+and each WebSocket, has a stream of its own. Pure: bytes in, frames out.
+"""
+
+from __future__ import annotations
+
+import hmac
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+import orjson
+
+from crewel.errors import LinkError
+
+VERSION: Final = 1
+"""What this node speaks at most. Two nodes speak the lower one of both."""
+OLDEST: Final = 1
+"""A link with a node that speaks less is refused."""
+MOST_BYTES: Final = 256 << 20
+"""Of one frame of a node that has proved itself: the limits of messages apply before a frame is made."""
+MOST_BYTES_OF_A_STRANGER: Final = 4096
+_HEAD: Final = Struct("!IBI")
+
+
+class Kind(IntEnum):
+    """What a frame is. A node passes over kinds that it does not know."""
+
+    HELLO = 1
+    """Version, token and nonce, as JSON: the first frame in both directions."""
+    PROOF = 2
+    """The HMAC of both hellos: the second one. From then on the dialling node sends requests."""
+    REQUEST = 3
+    """Opens a stream. As JSON: what is known of the client, and the elements of its request."""
+    FRAME = 4
+    """Elements of a further frame of a WebSocket, as JSON."""
+    ANSWER = 5
+    """Length of a cookie to be set (1 byte), the cookie, and ready messages. It ends the stream of a request."""
+    SUPERSEDED = 6
+    """A newer connect has taken the place of this request: it ends without an answer."""
+    REFUSED = 7
+    """The receiver does not have the session. The payload is the elements as they came; nothing was done."""
+    GONE = 8
+    """The client has gone. It ends the stream."""
+    HALF_CLOSED = 9
+    """The client sends no more: what is held is answered now."""
+    SLOW = 10
+    """Milliseconds for which nothing more is to be taken from the client."""
+    PAUSE = 11
+    """The client does not take what it is sent: send nothing that can wait."""
+    RESUME = 12
+    """It does again."""
+    END = 13
+    """Break the client's connection. It ends the stream."""
+    PING = 14
+    """A sign of life."""
+    LEAVING = 15
+    """The sender ends: its sessions can be had at once."""
+
+
+class Frame(NamedTuple):
+    """One frame."""
+
+    kind: int
+    """A `Kind`, or one that this version does not know."""
+    stream: int
+    payload: bytes
+
+
+def encoded(kind: Kind, stream: int = 0, payload: bytes = b"") -> bytes:
+    """Return the frame as it is sent."""
+    return _HEAD.pack(len(payload), kind, stream) + payload
+
+
+class FrameReader:
+    """Finds frames in what comes."""
+
+    def __init__(self) -> None:
+        self.most_bytes = MOST_BYTES_OF_A_STRANGER
+        """The longest payload that is read."""
+        self._kept = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that are complete. Raises LinkError for one that is too long; then nothing more can be read."""
+        kept = self._kept
+        kept += data
+        frames, place = [], 0
+        while len(kept) - place >= _HEAD.size:
+            length, kind, stream = _HEAD.unpack_from(kept, place)
+            if length > self.most_bytes:
+                raise LinkError(f"a frame of {length} bytes, at most {self.most_bytes} were expected")
+            begin = place + _HEAD.size
+            if len(kept) < begin + length:
+                break
+            place = begin + length
+            frames.append(Frame(kind, stream, bytes(kept[begin:place])))
+        del kept[:place]
+        return frames
+
+
+class Introduction:
+    """How two nodes come to trust each other: each proves that it knows the secret in the store, for this link alone.
+
+    The proof is made of both hellos, and of who has dialled: what one side has said is of no use to the other, nor on another
+    link.
+    """
+
+    def __init__(self, secret: str, token: str, nonce: str, *, dials: bool, expected: str = "") -> None:
+        """`token` is this node's, `expected` the other's where that is known."""
+        self._secret = secret
+        self._dials = dials
+        self._expected = expected
+        self._own = orjson.dumps({"version": VERSION, "oldest": OLDEST, "token": token, "nonce": nonce})
+        self._theirs = b""
+        self.token = ""
+        """The other node's token, once it has proved itself."""
+        self.version = 0
+
+    @property
+    def hello(self) -> bytes:
+        """The first frame."""
+        return encoded(Kind.HELLO, 0, self._own)
+
+    def take(self, frame: Frame) -> bytes:
+        """Return what is to be sent when this frame has come. Raises LinkError, and then the link is of no use."""
+        if frame.kind == Kind.HELLO and not self._theirs:
+            self._read(frame.payload)
+            return encoded(Kind.PROOF, 0, self._proof(self._own, self._theirs, dials=self._dials))
+        if frame.kind == Kind.PROOF and self._theirs:
+            due = self._proof(self._theirs, self._own, dials=not self._dials)
+            if not hmac.compare_digest(frame.payload, due):
+                raise LinkError("the other side does not know the secret of this store")
+            self.token = orjson.loads(self._theirs)["token"]
+            return b""
+        raise LinkError(f"a frame of kind {frame.kind} before the introduction was over")
+
+    def _read(self, payload: bytes) -> None:
+        try:
+            said = orjson.loads(payload)
+            version, oldest, token = int(said["version"]), int(said["oldest"]), str(said["token"])
+        except (ValueError, TypeError, KeyError):
+            raise LinkError("the other side is no node: its first frame says no version and no token") from None
+        if version < OLDEST or oldest > VERSION:
+            raise LinkError(
+                f"the other node speaks version {oldest} to {version} of the link, this one {OLDEST} to {VERSION}"
+            )
+        if self._expected not in ("", token):
+            raise LinkError("another node has this address by now")
+        self._theirs, self.version = payload, min(version, VERSION)
+
+    def _proof(self, own: bytes, theirs: bytes, *, dials: bool) -> bytes:
+        role = b"dial" if dials else b"accept"
+        return hmac.digest(self._secret.encode(), role + b"\0" + own + b"\0" + theirs, "sha256")

@@ -1,0 +1,277 @@
+"""Links between nodes: one connection for each pair and direction, dialled by the node that has something to forward.
+
+A link sends what has been collected in one turn of the event loop at once. It ends if nothing has come for some seconds, so
+that a peer that vanished without a word is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from crewel.errors import LinkError
+from crewel.event_loop import has_stalled
+from crewel.nodes.frames import MOST_BYTES, Frame, FrameReader, Introduction, Kind, encoded
+
+log = logging.getLogger(__name__)
+
+_BEAT_S: Final = 1.0
+_SILENCE_S: Final = 5.0
+_DIAL_S: Final = 3.0
+_MOST_UNSENT: Final = 4 << 20
+"""Bytes that wait for the other node's reading; beyond that nothing more is taken that would be sent there."""
+_ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+
+class LinkUser(Protocol):
+    """What links serve: requests that go out on them, or that come in."""
+
+    def opened(self, link: Link) -> None:
+        """The other node has proved itself."""
+
+    def take(self, link: Link, frame: Frame) -> None:
+        """A frame has come."""
+
+    def caught_up(self, link: Link) -> None:
+        """What had waited for the other node's reading has gone out."""
+
+    def lost(self, link: Link) -> None:
+        """The link has ended, after it was open."""
+
+
+class Link(asyncio.Protocol):
+    """One end of one link."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, introduction: Introduction, user: LinkUser) -> None:
+        self._loop = loop
+        self._introduction: Introduction | None = introduction
+        self._user = user
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._unsent: list[bytes] = []
+        self._heard_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.token = ""
+        """The other node's."""
+        self.is_clogged = False
+        """Whether the other node does not read what it is sent."""
+        self.settled: asyncio.Future[None] = loop.create_future()
+        """Done when the link is open, or has ended."""
+        self.streams = 0
+        """How many streams it has had."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both nodes have proved themselves, and the connection lasts."""
+        return self._introduction is None and self._transport is not None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce this node."""
+        assert self._introduction is not None
+        self._transport = wire = cast("asyncio.Transport", transport)
+        wire.set_write_buffer_limits(high=_MOST_UNSENT)
+        wire.write(self._introduction.hello)
+        self._heard_at = self._loop.time()
+        self._timer = self._loop.call_later(_BEAT_S, self._beat)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Tell the user, if the link was open."""
+        was_open = self.is_open
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.settled.done():
+            self.settled.set_result(None)
+        if was_open:
+            self._user.lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take the frames in it."""
+        self._heard_at = self._loop.time()
+        try:
+            for frame in self._reader.feed(data):
+                if self._introduction is None:
+                    self._user.take(self, frame)
+                else:
+                    self._introduce(self._introduction, frame)
+        except LinkError as error:
+            log.warning("a link with another node was refused: %s", error)
+            self.end()
+        except Exception:
+            log.exception("a frame of another node could not be handled, and the link is closed")
+            self.end()
+
+    def _introduce(self, introduction: Introduction, frame: Frame) -> None:
+        assert self._transport is not None
+        reply = introduction.take(frame)
+        if reply:
+            self._transport.write(reply)
+            return
+        self.token, self._introduction = introduction.token, None
+        self._reader.most_bytes = MOST_BYTES
+        self._user.opened(self)
+        if not self.settled.done():
+            self.settled.set_result(None)
+
+    def pause_writing(self) -> None:
+        """The other node does not read: send nothing more that can wait."""
+        self.is_clogged = True
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self.is_clogged = False
+        self._user.caught_up(self)
+
+    def pause_reading(self) -> None:
+        """Take nothing more of the other node, until `resume_reading`."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take what comes again."""
+        if self._transport is not None:
+            self._heard_at = self._loop.time()
+            self._transport.resume_reading()
+
+    def send(self, kind: Kind, stream: int = 0, payload: bytes = b"") -> None:
+        """Send this frame, with all others of this turn. Nothing happens if the link has ended."""
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(encoded(kind, stream, payload))
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self._transport is not None:
+            self._transport.write(b"".join(unsent))
+
+    def end(self) -> None:
+        """Close it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _beat(self) -> None:
+        transport, timer = self._transport, self._timer
+        if transport is None or timer is None:
+            return
+        now = self._loop.time()
+        # After a stall of this process, what the other node has sent has come and has not been read.
+        if not has_stalled(timer.when(), now) and now - self._heard_at > _SILENCE_S and transport.is_reading():
+            log.warning("a node has been silent for %.0f s, and the link with it is closed", now - self._heard_at)
+            self.end()
+            return
+        if self._introduction is None:
+            self.send(Kind.PING)
+        self._timer = self._loop.call_later(_BEAT_S, self._beat)
+
+
+class Links:
+    """All links of one node: those that it has dialled, and those that it has accepted."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, token: Callable[[], str], out: LinkUser, into: LinkUser
+    ) -> None:
+        """`token` gives this node's, which changes when it begins again."""
+        self._loop = loop
+        self._token = token
+        self._out = out
+        self._into = into
+        self._dialled: dict[str, Link] = {}
+        self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._accepted: set[Link] = set()
+        self._server: asyncio.Server | None = None
+        self.secret = ""
+        """What nodes of one store know; empty until it has been read, and so long no link opens."""
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept links there; returns the port. Raises OSError."""
+        self._server = await self._loop.create_server(self._accept, host, port)
+        address: tuple[str, int] = self._server.sockets[0].getsockname()
+        return address[1]
+
+    def _accept(self) -> Link:
+        link = self._made(self._into, dials=False)
+        self._accepted.add(link)
+        link.settled.add_done_callback(lambda _: None if link.is_open else self._accepted.discard(link))
+        return link
+
+    def _made(self, user: LinkUser, *, dials: bool, expected: str = "") -> Link:
+        # Before the secret is known, none is the right one.
+        secret = self.secret or secrets.token_hex(16)
+        introduction = Introduction(secret, self._token(), secrets.token_hex(16), dials=dials, expected=expected)
+        return Link(self._loop, introduction, user)
+
+    def open_to(self, token: str) -> Link | None:
+        """The link to the node with this token, if it is open and not clogged."""
+        link = self._dialled.get(token)
+        return link if link is not None and link.is_open and not link.is_clogged else None
+
+    async def reach(self, token: str, address: str) -> bool:
+        """Open the link to this node, unless it is open; returns whether it is now. Not more than one attempt at a time."""
+        link = self._dialled.get(token)
+        if link is not None and link.is_open:
+            return True
+        dialling = self._dialling.get(token)
+        if dialling is None:
+            dialling = self._dialling[token] = self._loop.create_task(self._dial(token, address))
+            dialling.add_done_callback(lambda _: self._dialling.pop(token, None))
+        await asyncio.shield(dialling)
+        link = self._dialled.get(token)
+        return link is not None and link.is_open
+
+    async def _dial(self, token: str, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        try:
+            async with asyncio.timeout(_DIAL_S):
+                _, link = await self._loop.create_connection(
+                    lambda: self._made(self._out, dials=True, expected=token), host.strip("[]"), int(port)
+                )
+                await asyncio.shield(link.settled)
+        except (OSError, ValueError, TimeoutError) as error:
+            log.info("the node at %s cannot be reached: %s", address or "no address", error or "no answer in time")
+            return
+        if link.is_open:
+            self._dialled[token] = link
+
+    def accepted(self) -> list[Link]:
+        """The open links that others have dialled."""
+        self._accepted = {each for each in self._accepted if each.is_open or not each.settled.done()}
+        return [each for each in self._accepted if each.is_open]
+
+    def dialled(self) -> list[Link]:
+        """The open links that this node has dialled."""
+        self._dialled = {token: each for token, each in self._dialled.items() if each.is_open}
+        return list(self._dialled.values())
+
+    async def close(self) -> None:
+        """Close them all, and accept no more."""
+        dialling = list(self._dialling.values())
+        for task in dialling:
+            task.cancel()
+        await asyncio.gather(*dialling, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        for link in (*self.dialled(), *self._accepted):
+            link.end()
+
+
+def address_of(listen: str) -> tuple[str, int]:
+    """Return host and port of `host:port`; an empty host is this machine alone. Raises ValueError."""
+    host, _, port = listen.rpartition(":")
+    return host.strip("[]") or "127.0.0.1", int(port or 0)
+
+
+def told(host: str, port: int, advertise: str) -> str:
+    """Return the address that other nodes are told: `advertise`, with the port in use if it has none; else where it listens."""
+    if not advertise:
+        # There is no address in "all addresses": the name of the machine is the best guess.
+        advertise = socket.gethostname() if host in _ALL_ADDRESSES else host
+    if ":" in advertise and not advertise.startswith("["):
+        named, _, given = advertise.rpartition(":")
+        if given.isdigit() and ":" not in named:
+            return advertise
+        advertise = f"[{advertise}]"
+    return advertise if "]:" in advertise else f"{advertise}:{port}"

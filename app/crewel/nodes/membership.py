@@ -1,0 +1,78 @@
+"""One node with all that makes it one of several: what it knows of the others, its links, and the way of requests.
+
+Without `cluster.enabled` nothing of it is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from crewel.broker.broker import Broker
+from crewel.broker.session import new_secret
+from crewel.errors import SettingsError
+from crewel.nodes.forwarding import Arrivals, Departures
+from crewel.nodes.frames import Kind
+from crewel.nodes.link import Links, address_of, told
+from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.router import Router
+from crewel.storage import nodes
+from crewel.storage.nodes import Node
+
+
+class Membership:
+    """The part that a server has in a cluster."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        access, durability = broker.access, broker.durability
+        self._settings = broker.settings.cluster
+        self.registry = NodeRegistry(access, durability, broker.metrics, self._settings.lease_ms / 1000)
+        self.router = Router(
+            broker.runtime,
+            broker.inbound,
+            access,
+            broker.sessions.__contains__,
+            lambda name: broker.names.find(name) is not None,
+            durability.lease,
+            self.registry,
+        )
+        self.departures = Departures()
+        self.arrivals = Arrivals(broker.outbound, self.router.receive_guest)
+        self.links = Links(broker.loop, lambda: access.token, self.departures, self.arrivals)
+        self.router.connect(self.links, self.departures)
+        self.arrivals.on_leaving = self.departures.on_leaving
+        self.registry.on_change.append(self._dial)
+        durability.inheritance.on_arrival = self.router.look_again
+        broker.inbound.new_id = lambda: access.marked(new_secret())
+        broker.metrics.gauge("forwarded_open", lambda: len(self.departures))
+
+    async def listen(self) -> None:
+        """Accept links, before other nodes read where. Raises SettingsError."""
+        host, port = address_of(self._settings.listen)
+        try:
+            port = await self.links.listen(host, port)
+        except OSError as error:
+            raise SettingsError(f"cluster.listen {self._settings.listen}: {error.strerror or error}") from error
+        self._broker.access.link = told(host, port, self._settings.advertise)
+
+    async def join(self) -> None:
+        """This node is registered: watch over the others. Raises StoreError."""
+        self.links.secret = await nodes.secret(self._broker.access.store)
+        self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)
+
+    def _dial(self) -> None:
+        """Have a link to each other node, before there is something to forward."""
+        for node in self.registry.others():
+            if self.links.open_to(node.token) is None:
+                self._broker.spawn(self._reach(node))
+
+    async def _reach(self, node: Node) -> None:
+        await self.links.reach(node.token, node.link)
+
+    async def leave(self) -> None:
+        """This node has given up its sessions: let the others have them at once."""
+        for link in (*self.links.accepted(), *self.links.dialled()):
+            link.send(Kind.LEAVING)
+        await asyncio.sleep(0)  # what was sent goes out at the end of a turn
+        await asyncio.sleep(0)
+        await self.links.close()

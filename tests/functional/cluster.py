@@ -1,0 +1,39 @@
+"""Nodes: servers that share one store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import StartServer
+from tests.functional.wire import close_connections
+from tests.server_process import Server
+
+NODE = "cluster.enabled=true"
+TOKEN = "the-token-of-the-operators-of-both-nodes"
+OPERATED = f"admin.token={TOKEN}"
+LONG = "cluster.lease_ms=600000"
+PATIENT = "bayeux.max_interval_ms=600000"
+"""For tests with more clients than connect again in time."""
+
+
+@pytest.fixture
+def nodes(start_server: StartServer) -> list[Server]:
+    """Two nodes, whose leases are so long that only a death that is certain ends one."""
+    first = start_server(NODE, LONG, OPERATED, PATIENT, "node.name=a")
+    return [first, start_server(*first.store_sets, NODE, LONG, OPERATED, PATIENT, "node.name=b")]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
+    """The same, for tests that end none of them."""
+    directory = tmp_path_factory.mktemp("pair")
+    common = [f"--set={text}" for text in (NODE, LONG, OPERATED)]
+    first = Server(["--port=0", *common, "--set=node.name=a"], directory)
+    same = [f"--set={text}" for text in first.store_sets]
+    second = Server(["--port=0", *same, *common, "--set=node.name=b"], directory)
+    yield [first, second]
+    close_connections()
+    first.end_well()
+    second.end_well()
