@@ -19,6 +19,7 @@ from crewel.admin.commands import COMMANDS
 from crewel.admin.rest import ROUTES
 from crewel.client.states import TRANSITIONS
 from crewel.client.times import TIMES
+from crewel.conformance.runner import CHECKS
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
 from crewel.errors import CODES, KNOWN, BayeuxCode, Category, Fault
@@ -324,6 +325,12 @@ def decisions() -> str:
     return "\n".join(f"- [{title}](decisions/{page.name})" for page, title in zip(pages, titles, strict=True))
 
 
+def conformance_checks() -> str:
+    """Return the table of the checks of `crewel conformance`."""
+    rows = ((f"`{each.id}`", each.level.value, each.section, each.text, each.how) for each in CHECKS.values())
+    return table(("check", "level", "section", "statement", "how"), rows)
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "topic-rules": topic_rules,
@@ -356,6 +363,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "resources": resources,
     "pipeline-tables": pipeline_tables,
     "decisions": decisions,
+    "conformance-checks": conformance_checks,
 }
 
 

@@ -54,7 +54,7 @@ class TestHandshake:
 
     @pytest.mark.parametrize(
         "fields",
-        [{}, {"version": "2.0"}, {"supportedConnectionTypes": ["smoke"]}, {"clientId": "stray"}, {"minimumVersion": 5}],
+        [{}, {"version": "2.0"}, {"supportedConnectionTypes": "smoke"}, {"clientId": "stray"}, {"minimumVersion": 5}],
     )
     def test_what_hand_written_clients_leave_out_or_make_up_is_not_checked(
         self, world: World, fields: dict[str, Any]
@@ -62,6 +62,25 @@ class TestHandshake:
         (reply,) = world.post({"channel": "/meta/handshake", **fields}).answer
         assert reply["successful"]
         assert "id" not in reply
+
+    @pytest.mark.parametrize("types", [["smoke"], [], [7, None, ["websocket"]]])
+    def test_a_client_that_has_no_transport_in_common_is_refused(self, world: World, types: list[Any]) -> None:
+        request = world.post({"channel": "/meta/handshake", "id": "1", "supportedConnectionTypes": types})
+        assert request.answer == [
+            {
+                "channel": "/meta/handshake",
+                "id": "1",
+                "successful": False,
+                "error": "405::no_transport",
+                "supportedConnectionTypes": ["websocket", "long-polling"],
+                "advice": {"reconnect": "none"},
+            }
+        ]
+        assert not world.broker.sessions
+
+    def test_one_transport_in_common_is_enough(self, world: World) -> None:
+        types = ["smoke", "long-polling"]
+        assert world.post({"channel": "/meta/handshake", "supportedConnectionTypes": types}).answer[0]["successful"]
 
     def test_the_grace_is_told_if_the_operator_wants_it(self, make_world: MakeWorld) -> None:
         client = Client(make_world("bayeux.handshake_reconnect=true", "bayeux.max_interval_ms=1234"))

@@ -61,13 +61,20 @@ def test_names_of_functions(server: Server, function: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["", "jsonp=", "jsonp=alert(1)", "jsonp=a%20b", "jsonp=%3Cscript%3E", "jsonp=a&jsonp=b", "jsonp=" + "x" * 65,
-     "jsonp=caf%C3%A9", "jsonp=a%0A", "callback=cb", "jsonp=a%2F%2F"],
+    ["jsonp=", "jsonp=alert(1)", "jsonp=a%20b", "jsonp=%3Cscript%3E", "jsonp=a&jsonp=b", "jsonp=" + "x" * 65,
+     "jsonp=caf%C3%A9", "jsonp=a%0A", "jsonp=a%2F%2F"],
 )  # fmt: skip
 def test_anything_else_is_no_name(server: Server, query: str) -> None:
     response = get(server, f"{query}&message={quote(json.dumps([HANDSHAKE]))}")
     assert response.status == 400
     assert "script" not in (response.header("Content-Type") or "")
+
+
+@pytest.mark.parametrize("query", ["", "callback=cb&"])
+def test_without_a_name_the_function_is_that_of_the_specification(server: Server, query: str) -> None:
+    (reply,) = said(get(server, f"{query}message={quote(json.dumps([HANDSHAKE]))}"), "jsonpcallback")
+    assert reply["successful"] is True
+    assert get(server, query).status == 400
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from crewel.broker.refusals import (
     denied,
     limited,
     login_refusal,
+    no_transport,
     refused,
     requested_name,
     shown_token,
@@ -420,9 +421,14 @@ class HandshakeHandler:
     _table: SessionTable
 
     def handshake(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
-        """MAY carry anything; the version and the transports are not checked: hand-written clients leave them out."""
+        """MAY carry anything; the version is not checked, and the transports only if they are there: hand-written clients leave
+        them out."""
         try:
             self._limits.handshake(session, message)
+            refusal = no_transport(message, self._runtime.settings.bayeux.transports)
+            if refusal is not None:
+                exchange.session = None
+                return refusal
             outcome = self._begin(exchange, session, message)
         except Limited as error:
             exchange.session = None

@@ -7,6 +7,7 @@ stands in the way of may be tried again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from crewel.bayeux import advice, replies
@@ -97,6 +98,18 @@ def denied(message: Message, refusal: Refusal) -> Reply:
     reply["advice"] = {"reconnect": refusal.reconnect}
     if refusal.ext is not None:
         reply["ext"] = refusal.ext
+    return reply
+
+
+def no_transport(message: Message, offered: Sequence[str]) -> Reply | None:
+    """The reply to a handshake whose client names its transports, if the server offers none of them. A client that names none
+    may have any: hand-written ones leave the field out."""
+    asked = message.fields.get("supportedConnectionTypes")
+    if type(asked) is not list or any(each in offered for each in asked):
+        return None
+    reply = replies.failed(message, BayeuxCode.NO_TRANSPORT)
+    reply["supportedConnectionTypes"] = list(offered)
+    reply["advice"] = advice.none()
     return reply
 
 

@@ -7,6 +7,7 @@ Owns what is true of one session. What a message or a meta channel does to it is
 from __future__ import annotations
 
 import secrets
+from base64 import b32encode
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
@@ -90,9 +91,9 @@ _secrets: list[str] = []
 
 
 def new_secret() -> str:
-    """An unguessable `clientId` or cookie: 104 random bits in 26 characters of `[0-9a-f]`."""
+    """An unguessable `clientId` or cookie: 130 random bits in 26 characters of `[a-z2-7]`; Bayeux 1.0 asks for 128."""
     if not _secrets:
-        randomness = secrets.token_hex(13 * 64)  # one system call for many
+        randomness = b32encode(secrets.token_bytes(5 * 26 * 8)).decode().lower()  # one system call for 64
         _secrets.extend(randomness[start : start + 26] for start in range(0, len(randomness), 26))
     return _secrets.pop()
 

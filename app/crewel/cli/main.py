@@ -13,6 +13,7 @@ import typer
 from crewel.cli import bayeux_client, dead_letters, mock, operations, settings
 from crewel.cli.admin_client import command
 from crewel.cli.backup import backup, restore
+from crewel.cli.conformance import conformance
 from crewel.cli.console import console
 from crewel.cli.doctor import doctor
 from crewel.cli.nodes import nodes
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes break an error into several lines, also in a log
 )
-for _command in (serve, console, doctor, backup, restore, pub, sub, request, reply):
+for _command in (serve, console, doctor, backup, restore, pub, sub, request, reply, conformance):
     app.command(name=_command.__name__)(_command)
 command(app)(operations.cmd)
 command(app)(nodes)

@@ -164,6 +164,10 @@ class BayeuxCode(Explained):
     UNSUBSCRIBE_FAILED = "403::unsubscribe_failed", "An unsubscribe names a meta channel."
     MESSAGE_DELETED = "404::message_deleted", "An extension or a listener of the application rejected the message."
     CHANNEL_INVALID = "405::channel_invalid", "`channel` is not a valid channel name, or is a wildcard in a publish."
+    NO_TRANSPORT = (
+        "405::no_transport",
+        "A handshake names transports in `supportedConnectionTypes`, and the server offers none of them.",
+    )
     MESSAGE_ID_INVALID = "405::message_id_invalid", "`id` contains other characters than letters and digits."
     INTERNAL_ERROR = "500::internal_error", "The application failed while handling the message; the log has the cause."
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -35,6 +35,7 @@ _CALLBACK_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Disposition": "attachment; filename=f.txt",
 }
+_DEFAULT_FUNCTION: Final = "jsonpcallback"
 _FUNCTION_NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
@@ -167,8 +168,9 @@ class CallbackPeer(RequestPeer):
 
 
 def function_name(request: web.Request, parameter: str, max_length: int) -> str | None:
-    """The function to call; None if it is missing, given twice, too long, or no name."""
-    values = request.query.getall(parameter, [])
+    """The function to call, `jsonpcallback` where none is named (Bayeux 1.0, callback-polling); None if it is given twice, too
+    long, or no name."""
+    values = request.query.getall(parameter, [_DEFAULT_FUNCTION] if "message" in request.query else [])
     if len(values) != 1 or len(values[0]) > max_length or _FUNCTION_NAME.fullmatch(values[0]) is None:
         return None
     return values[0]

@@ -1,0 +1,110 @@
+"""`crewel conformance`: whether a Bayeux server does what the specification says."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewel.cli import output
+
+if TYPE_CHECKING:
+    from crewel.conformance.runner import Report
+
+_STYLES = {"passed": "green", "failed": "bold red", "untested": "yellow"}
+
+
+def conformance(
+    url: Annotated[str, typer.Argument(help="The server: http://localhost:8080/cometd.")] = "",
+    transport: Annotated[
+        list[str] | None, typer.Option(help="Try this transport only; repeatable. Default: all that are offered.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run the check with this id; repeatable.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="Send `Name: value` with each request; repeatable.")] = None,
+    root: Annotated[str, typer.Option(help="Publish below this channel.")] = "/conformance",
+    limit: Annotated[float, typer.Option(help="Seconds to wait for what is due at once.", min=0.1)] = 5.0,
+    expiry: Annotated[
+        float | None, typer.Option(help="Seconds after which the server has ended a silent session; checks it.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report for people to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="End with 1 also if a SHOULD is not met.")] = False,
+    list_checks: Annotated[bool, typer.Option("--list", help="List the checks and run none.")] = False,
+) -> None:
+    """Test whether a Bayeux server does what the specification says. Ends with 1 if a MUST is not met.
+
+    It publishes and subscribes below --root, and leaves nothing behind. Use it on servers that are yours.
+    """
+    from crewel.conformance import runner
+    from crewel.conformance.table import CHECKS, TRANSPORTS, Level, Outcome
+    from crewel.conformance.wires import Site
+    from crewel.errors import SettingsError
+
+    if list_checks:
+        output.print_table(
+            ("check", "level", "section", "statement"),
+            [(each.id, each.level.value, each.section, each.text) for each in CHECKS.values()],
+        )
+        return
+    _require(url.startswith(("http://", "https://")), f"URL: expected http://… or https://…, got {url!r}")
+    for name in only or ():
+        _require(name in CHECKS, f"--only: there is no check {name!r}; --list shows all")
+    for name in transport or ():
+        _require(name in TRANSPORTS, f"--transport: expected {', '.join(TRANSPORTS)}, got {name!r}")
+    site = Site(url.rstrip("/"), dict(_header(each) for each in header or ()), limit)
+    try:
+        report = asyncio.run(
+            runner.run(site, transports=transport or TRANSPORTS, only=only or (), root=root, expiry_s=expiry)
+        )
+    except runner.Unreachable as error:
+        raise SettingsError(str(error)) from None
+    if html is not None:
+        from crewel.conformance.report import as_html
+
+        html.write_text(as_html(report), "utf-8")
+    if as_json:
+        from crewel.conformance.report import as_json as report_json
+
+        print(json.dumps(report_json(report), indent=2, ensure_ascii=False))
+    else:
+        _print(report)
+    was_tested = report.is_complete and any(each.outcome is Outcome.PASSED for each in report.results)
+    if not was_tested or report.failed(Level.MUST, *([Level.SHOULD] if strict else [])):
+        raise typer.Exit(1)
+
+
+def _require(condition: bool, text: str) -> None:
+    from crewel.errors import SettingsError
+
+    if not condition:
+        raise SettingsError(text)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    _require(bool(colon and name.strip()), f"--header: expected `Name: value`, got {text!r}")
+    return name.strip(), value.strip()
+
+
+def _print(report: "Report") -> None:
+    from rich.text import Text
+
+    from crewel.conformance.table import Level, Outcome
+
+    rows = [
+        (
+            each.check.id,
+            each.check.level.value,
+            each.transport,
+            Text(each.outcome.value, style=_STYLES[each.outcome.value]),
+            f"{each.check.text} {each.detail[:1].upper()}{each.detail[1:]}",
+        )
+        for each in report.results
+        if each.outcome is not Outcome.PASSED and (each.transport in report.offered or each.outcome is Outcome.FAILED)
+    ]
+    print(f"{report.url} offers {', '.join(report.offered)}\n")
+    if rows:
+        output.print_table(("check", "level", "transport", "result", "statement"), rows)
+    totals = [(level.value, *(report.count(level, outcome) for outcome in Outcome)) for level in Level]
+    output.print_table(("level", *(outcome.value for outcome in Outcome)), totals)

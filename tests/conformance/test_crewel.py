@@ -1,0 +1,78 @@
+"""That Crewel conforms, over each transport, and what the command prints and writes of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewel.cli.conformance import conformance
+from crewel.conformance.table import TRANSPORTS, Level, Outcome
+from crewel.errors import SettingsError
+from crewel.testing import Server
+from tests.conformance.conftest import RunChecks
+
+pytestmark = pytest.mark.server
+ALL = {"bayeux.transports": ",".join(("websocket", "long-polling", "callback-polling"))}
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "crewel", "conformance", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, timeout=110)
+
+
+@pytest.mark.crewel(settings=ALL)
+def test_crewel_passes_every_check_on_every_transport_but_one_recommendation(
+    crewel: Server, run_checks: RunChecks
+) -> None:
+    report = run_checks(crewel.url)
+    # As with CometD, only connects carry messages over callback-polling: a script that did not load takes nothing along.
+    failed = {(each.check.id, each.transport) for each in report.failed(*Level)}
+    assert failed == {("prefer-response", "callback-polling")}
+    assert {each.transport for each in report.results} == set(TRANSPORTS)
+    untested = {each.check.id for each in report.results if each.outcome is Outcome.UNTESTED}
+    assert untested == {"expiry", "timestamp-format"}
+
+
+@pytest.mark.crewel(settings={"bayeux.max_interval_ms": 200})
+def test_a_silent_session_is_seen_to_end(crewel: Server, run_checks: RunChecks) -> None:
+    report = run_checks(crewel.url, only=["expiry"], transports=["long-polling"], expiry_s=3)
+    assert [each.outcome for each in report.results] == [Outcome.PASSED]
+
+
+def test_the_command_reports_as_text_html_and_json(crewel: Server, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    checks = ["--only=callback-polling-offered", "--only=handshake-fields"]
+    ended = command(crewel.url, *checks, f"--html={page}", "--limit=30")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "callback-polling-offered" in ended.stdout
+    assert "handshake-fields" not in ended.stdout  # it passed
+    assert '<tr id="handshake-fields">' in page.read_text("utf-8")
+    ended = command(crewel.url, *checks, "--json", "--strict", "--limit=30")
+    assert ended.returncode == 1  # callback-polling is a SHOULD, and off by default
+    report = json.loads(ended.stdout)
+    assert report["summary"]["SHOULD"] == {"passed": 0, "failed": 1, "untested": 0}
+    assert [each["id"] for each in report["checks"]] == ["callback-polling-offered", "handshake-fields"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"url": "ftp://x"}, "URL: expected http://… or https://…, got 'ftp://x'"),
+        ({"url": "http://127.0.0.1:9/cometd"}, "no Bayeux server answers at http://127.0.0.1:9/cometd"),
+        ({"url": "http://x", "only": ["no"]}, "--only: there is no check 'no'; --list shows all"),
+        (
+            {"url": "http://x", "transport": ["smoke"]},
+            "--transport: expected long-polling, callback-polling, websocket, got",
+        ),
+        ({"url": "http://x", "header": ["no"]}, "--header: expected `Name: value`, got 'no'"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        conformance(**options)
+    assert str(refused.value).startswith(why)

@@ -1,0 +1,200 @@
+"""The table of checks, the report, and that each check of a kind notices what it is there for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from crewel.conformance.report import as_html, as_json
+from crewel.conformance.runner import Report, Result, Unreachable, run
+from crewel.conformance.table import CHECKS, SECTIONS, Level, Outcome
+from crewel.conformance.wires import Site
+from crewel.testing import LoopThread, Server
+from tests.conformance.conftest import RunChecks
+
+Messages = list[dict[str, Any]]
+
+
+def test_each_check_has_a_statement_and_says_how_it_looks() -> None:
+    assert len(CHECKS) > 60
+    for each in CHECKS.values():
+        assert each.text.endswith(".")
+        assert each.how.endswith(".")
+        assert each.transports
+    assert {each.section for each in CHECKS.values()} == set(SECTIONS)
+
+
+def report_of(outcome: Outcome, detail: str) -> Report:
+    check = CHECKS["meta-id"]
+    return Report("http://x/<b>", ["long-polling"], [Result(check, "long-polling", outcome, detail, 0.25)])
+
+
+def test_the_report_escapes_what_a_server_sends() -> None:
+    page = as_html(report_of(Outcome.FAILED, "got <script>alert(1)</script>"))
+    assert "<script>" not in page
+    assert "got &lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<code>http://x/&lt;b&gt;</code>" in page
+
+
+def test_the_report_as_json() -> None:
+    report = as_json(report_of(Outcome.UNTESTED, "why"))
+    assert report["summary"]["MUST"] == {"passed": 0, "failed": 0, "untested": 1}
+    (row,) = report["checks"]
+    assert row["link"] == "https://docs.cometd.org/current8/reference/#_bayeux_id"
+    assert row["results"] == [{"transport": "long-polling", "outcome": "untested", "detail": "why", "ms": 250}]
+
+
+# Servers that do something wrong
+
+
+def without(field: str, channel: str = "") -> Callable[[Messages], Messages]:
+    def changed(messages: Messages) -> Messages:
+        return [
+            {name: value for name, value in each.items() if name != field or channel not in each["channel"]}
+            for each in messages
+        ]
+
+    return changed
+
+
+def with_fields(channel: str, **fields: Any) -> Callable[[Messages], Messages]:
+    return lambda messages: [{**each, **(fields if channel in each["channel"] else {})} for each in messages]
+
+
+def delivered(**fields: Any) -> Callable[[Messages], Messages]:
+    return lambda messages: [{**each, **(fields if "data" in each else {})} for each in messages]
+
+
+WRONG: dict[str, Callable[[Messages], Messages]] = {
+    "meta-reply": lambda messages: [each for each in messages if each["channel"] != "/meta/unsubscribe"],
+    "meta-id": with_fields("/meta/disconnect", id="other"),
+    "meta-successful": without("successful", "/meta/disconnect"),
+    "publish-successful": without("successful", "/conformance"),
+    "message-channel": lambda messages: [
+        {name: value for name, value in each.items() if name != "channel" or "data" not in each} for each in messages
+    ],
+    "message-array": lambda messages: messages[:2],
+    "handshake-fields": without("version", "/meta/handshake"),
+    "handshake-common": with_fields("/meta/handshake", supportedConnectionTypes=["smoke"]),
+    "handshake-none-common": with_fields("/meta/handshake", successful=True),
+    "handshake-failure": without("error", "/meta/handshake"),
+    "client-id-unique": with_fields("/meta/handshake", clientId="same"),
+    "client-id-alphanumeric": with_fields("/meta/handshake", clientId="a-b"),
+    "client-id-random": with_fields("/meta/handshake", clientId="abcdefgh"),
+    "long-polling-offered": with_fields("/meta/handshake", supportedConnectionTypes=["websocket"]),
+    "error-format": with_fields("/meta/subscribe", error="no"),
+    "timestamp-format": with_fields("/meta/connect", timestamp="Fri Nov 20 07:00:07 UTC 2026"),
+    "connect-unknown": with_fields("/meta/connect", successful=True),
+    "unconnected-handshake-advice": without("advice", "/meta/connect"),
+    "error-arguments": with_fields("/meta/subscribe", error="403::subscribe_denied"),
+    "disconnect-ends": with_fields("/meta/subscribe", successful=True),
+    "subscribe-fields": without("subscription", "/meta/subscribe"),
+    "unsubscribe-fields": without("subscription", "/meta/unsubscribe"),
+    "delivery": lambda messages: [each for each in messages if "data" not in each],
+    "delivery-data": delivered(data="other"),
+    "delivery-has-data": lambda messages: [
+        {name: value for name, value in each.items() if name != "data" or value is not None} for each in messages
+    ],
+    "one-copy": lambda messages: [each for each in messages for _ in range(1 + ("data" in each))],
+    "order": lambda messages: messages[::-1],
+    "no-publisher-id": delivered(id="publisher1"),
+    "forged-fields": delivered(advice={"reconnect": "none"}),
+    "messages-first": lambda messages: messages[::-1],
+    "service-subscribe": with_fields("/meta/subscribe", successful=False),
+    "meta-subscribe": with_fields("/meta/subscribe", successful=True),
+    "unconnected-refused": without("error"),
+}
+"""What a server in between does to the messages of each response, and the check that must notice."""
+
+
+class Meddler:
+    """A server that passes requests on to a right one, and changes what comes back as the first part of the path says."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._handshaken: set[str] = set()
+        self._publishers: dict[str, str] = {}
+
+    async def start(self) -> str:
+        self._agent = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        app = web.Application()
+        app.router.add_post("/{name}/cometd{tail:.*}", self._pass_on)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        await self._agent.close()
+        await self._runner.cleanup()
+
+    async def _pass_on(self, request: web.Request) -> web.Response:
+        name, asked = request.match_info["name"], await request.json()
+        if "data" in asked[0]:
+            self._publishers[name] = asked[0].get("clientId", "")
+        headers = {"Cookie": request.headers.get("Cookie", ""), "Content-Type": "application/json"}
+        async with self._agent.post(self._target, json=asked, headers=headers) as response:
+            body = await response.read()
+            cookies = response.headers.getall("Set-Cookie", [])
+        if response.status == 200:
+            body = json.dumps(self._changed(name, json.loads(body))).encode()
+        answer = web.Response(status=response.status, body=body, content_type="application/json")
+        for each in cookies:
+            answer.headers.add("Set-Cookie", each)
+        return answer
+
+    def _changed(self, name: str, messages: Messages) -> Messages:
+        if name not in self._handshaken:  # by the first one the runner learns what the server offers
+            self._handshaken.add(name)
+            return messages
+        if name == "client-id-leak":
+            return delivered(clientId=self._publishers.get(name))(messages)
+        return WRONG.get(name, list)(messages)
+
+
+@pytest.mark.server
+def test_each_check_notices_a_server_that_does_not_obey(crewel: Server, loop_thread: LoopThread) -> None:
+    meddler = Meddler(crewel.url)
+    url = loop_thread.run(meddler.start())
+    names = [*WRONG, "client-id-leak"]
+
+    async def failing(path: str, checks: list[str], limit_s: float) -> list[str]:
+        site = Site(f"{url}/{path}/cometd", limit_s=limit_s)
+        report = await run(site, only=checks, transports=["long-polling"])
+        return [each.check.id for each in report.failed(*Level)]
+
+    async def found() -> list[list[str]]:
+        return await asyncio.gather(*(failing(name, [name], 2) for name in names))
+
+    # What a right server does is passed on unchanged: the checks do not fail because of the server in between.
+    assert asyncio.run(failing("nothing", names, 30)) == []
+    assert asyncio.run(found()) == [[name] for name in names]
+    loop_thread.run(meddler.stop())
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("body", ["[]", "{}", "null", "7", "[7]", "<html>", "[{}]", '[{"channel":7}]'])
+def test_a_server_that_speaks_something_else_is_named(
+    body: str, loop_thread: LoopThread, run_checks: RunChecks
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=body)
+
+    async def start() -> web.AppRunner:
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", answer)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return runner
+
+    runner = loop_thread.run(start())
+    with pytest.raises(Unreachable, match="no Bayeux server answers"):
+        run_checks(f"http://127.0.0.1:{runner.addresses[0][1]}/")
+    loop_thread.run(runner.cleanup())
