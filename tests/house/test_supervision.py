@@ -15,7 +15,7 @@ SHORT_LIVED = {
     "app/crewel/broker/point_to_point/shared_queues.py: _hand_over": "the next look at its queue starts another",
     "app/crewel/security/keys.py: _fetch": "the next token that needs a key starts another",
 }
-ELSEWHERE = ("app/crewel/cli/", "app/crewel/client/", "pipeline/")  # no part of the server
+ELSEWHERE = ("app/crewel/cli/", "app/crewel/client/", "app/crewel/conformance/", "pipeline/")  # no part of the server
 
 
 def names(node: ast.AST) -> Iterator[str]:
