@@ -13,12 +13,14 @@ import crewel.extensions.replay
 import crewel.extensions.timesync
 import crewel.extensions.update  # noqa: F401 - imported by name when a server is made, which would block the loop of a test
 from crewel import server
-from crewel.errors import SettingsError
+from crewel.broker.services import Service
+from crewel.errors import ServiceError, SettingsError
 from crewel.settings import Settings
 from crewel.settings.access import Admin
 from crewel.settings.storage import Storage
 
 TOKEN = "an-admin-token-for-tests"
+OPERATOR = {"Authorization": f"Bearer {TOKEN}"}
 PATHS = {
     "api": "/api/publish",
     "admin": "/admin/api/sessions",
@@ -37,8 +39,7 @@ async def statuses(client: AiohttpClient, *mount: str) -> dict[str, int]:
     app = web.Application()
     server.attach(app, without_store(), mount=mount)
     asking = await client(app)
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    return {name: (await asking.get(path, headers=headers)).status for name, path in PATHS.items()}
+    return {name: (await asking.get(path, headers=OPERATOR)).status for name, path in PATHS.items()}
 
 
 async def test_bayeux_alone_is_mounted_unless_more_is_named(aiohttp_client: AiohttpClient) -> None:
@@ -52,6 +53,38 @@ async def test_each_mount_serves_what_its_name_says(aiohttp_client: AiohttpClien
     assert await statuses(aiohttp_client, *server.MOUNTS) == {
         "api": 405, "admin": 200, "health": 200, "metrics": 200, "extensions": 404,
     }  # fmt: skip
+
+
+def routes(app: web.Application) -> set[tuple[str, str]]:
+    """Return the method and the path of each route."""
+    return {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource is not None}
+
+
+async def test_all_mounts_together_are_what_serve_has_but_for_its_pages() -> None:
+    app = web.Application()
+    server.attach(app, without_store(), mount=server.MOUNTS)
+    settings = without_store()
+    settings.http.demos = False
+    assert routes(app) == routes(server.build(settings))
+    assert {"/cometd", "/api/publish", "/admin/api/sessions", "/health/ready", "/metrics"} <= {
+        path for _, path in routes(app)
+    }
+
+
+async def test_a_service_is_installed_in_several_servers_at_once(aiohttp_client: AiohttpClient) -> None:
+    service = Service("echoes")
+    heard: list[object] = []
+    service.subscription("/a")(lambda message: heard.append(message.data))
+    brokers = []
+    for number in range(2):
+        app = web.Application()
+        brokers.append(server.attach(app, without_store(), services=[service], mount=["api"]))
+        client = await aiohttp_client(app)
+        answer = await client.post("/api/publish", json={"channel": "/a", "data": number}, headers=OPERATOR)
+        assert (answer.status, heard) == (200, list(range(number + 1)))
+    assert service.brokers == brokers
+    with pytest.raises(ServiceError, match="is installed in 2 servers"):
+        service.publish("/a", 1)
 
 
 async def test_scripts_of_extensions_are_served(aiohttp_client: AiohttpClient) -> None:
