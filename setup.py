@@ -1,24 +1,41 @@
-"""What pyproject.toml cannot say of the build: a wheel without the browser client is refused, for its chat would not work."""
+"""What pyproject.toml cannot say of the build: a package without the browser client is refused, for its chat would not work."""
 
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
-CLIENT = Path("static/vendor/cometd/cometd.js")
+# Through the link in a checkout; in a source distribution, which has copies of what the links lead to, as it stands.
+CLIENT = Path("app/crewel/static/vendor/cometd/cometd.js")
+
+
+def require_client() -> None:
+    """Raises `SystemExit` if the browser client is missing."""
+    if not CLIENT.exists():
+        raise SystemExit(
+            "static/vendor/cometd/cometd.js is missing, so the pages of this package would not work: run"
+            " `make .cache/stamps/pages`, which needs Node.js with npm, and build again"
+        )
 
 
 class BuildWithPages(build_py):
     """The usual step, which packs the pages too. An editable install takes them from the checkout, and needs none."""
 
     def run(self) -> None:
-        """Copy modules and pages. Raises `SystemExit` if the browser client is missing."""
-        if not self.editable_mode and not CLIENT.exists():
-            raise SystemExit(
-                f"{CLIENT} is missing, so the pages of this wheel would not work: run `make .cache/stamps/pages`, which needs"
-                " Node.js with npm, and build again"
-            )
+        """Copy modules and pages."""
+        if not self.editable_mode:
+            require_client()
         super().run()
 
 
-setup(cmdclass={"build_py": BuildWithPages})
+class SourceWithPages(sdist):
+    """The usual step, which packs the pages too, so that a wheel can be built from it without Node.js."""
+
+    def run(self) -> None:
+        """Copy the sources."""
+        require_client()
+        super().run()
+
+
+setup(cmdclass={"build_py": BuildWithPages, "sdist": SourceWithPages})

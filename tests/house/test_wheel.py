@@ -1,4 +1,4 @@
-"""That a wheel holds what a checkout has: the package, the extensions, and the pages."""
+"""That a wheel, made from a source distribution, holds what a checkout has: the package, the extensions, and the pages."""
 
 import shutil
 import subprocess
@@ -23,7 +23,19 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    (made,) = built(copied(tmp_path_factory.mktemp("checkout"))).iterdir()
+    """The wheel as a release has it: made from the source distribution, which is made from a checkout."""
+    checkout = copied(tmp_path_factory.mktemp("checkout"))
+    (made,) = built(source_of(checkout), checkout / "wheels").iterdir()
+    return made
+
+
+def source_of(checkout: Path) -> Path:
+    """Make a source distribution. Raises `CalledProcessError` with what the build printed."""
+    script = "from setuptools import build_meta; build_meta.build_sdist('sources')"
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=checkout, check=True, capture_output=True, text=True, timeout=120
+    )
+    (made,) = (checkout / "sources").iterdir()
     return made
 
 
@@ -36,9 +48,8 @@ def copied(copy: Path) -> Path:
     return copy
 
 
-def built(checkout: Path) -> Path:
+def built(source: Path, out: Path) -> Path:
     """Build a wheel and return the directory that it is in. Raises `CalledProcessError` with what the build printed."""
-    out = checkout / "wheels"
     command = [
         sys.executable,
         "-m",
@@ -49,7 +60,7 @@ def built(checkout: Path) -> Path:
         "--no-build-isolation",
         "-w",
         out,
-        checkout,
+        source,
     ]
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     return out
@@ -74,11 +85,12 @@ def test_a_wheel_holds_the_package_the_extensions_and_the_pages(wheel: Path) -> 
     assert not [name for name in held if "node_modules" in name or "package" in Path(name).name]
 
 
-def test_a_checkout_without_the_browser_client_makes_no_wheel(checkout: Path) -> None:
+def test_a_checkout_without_the_browser_client_makes_no_package(checkout: Path) -> None:
     shutil.rmtree(checkout / "static" / "vendor")
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        built(checkout)
-    assert "static/vendor/cometd/cometd.js is missing" in refused.value.stdout + refused.value.stderr
+    for build in (lambda: source_of(checkout), lambda: built(checkout, checkout / "wheels")):
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            build()
+        assert "static/vendor/cometd/cometd.js is missing" in refused.value.stdout + refused.value.stderr
 
 
 def test_the_pages_are_found_in_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
