@@ -52,6 +52,11 @@ DECLARED = (
         "Requests and WebSocket frames forwarded to the node that has their session.",
     ),
     Declared("crewel_forwarded_open", "gauge", "Forwarded requests and WebSockets that are open."),
+    Declared(
+        "crewel_bus_lost_total",
+        "counter",
+        "Transient messages of other nodes for subscribers here that did not arrive.",
+    ),
     Declared("crewel_sockets", "gauge", "Open WebSockets."),
     Declared(
         "crewel_task_restarts_total",
@@ -200,6 +205,7 @@ class Metrics(Collector):
         self.inherited_sessions = 0
         self.connections_moved = 0
         self.forwarded = 0
+        self.bus_lost = 0
         self.task_restarts: Counter[str] = Counter()
         self.descriptor_shortages = 0
         self.join: Callable[[bytes], Awaitable[bytes]] = _alone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -24,7 +25,7 @@ from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import Submission
+from crewel.delivery.records import LogId, Submission
 from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.qos.update import Origin
@@ -67,6 +68,8 @@ class Broadcaster:
     def __post_init__(self) -> None:
         self._settings = self._runtime.settings
         self._metrics = self._runtime.metrics
+        self.spread: Callable[[Channel, Entry, str, bytes], None] | None = None
+        """Sends a transient message, with the name of its publisher and its QoS, to the other nodes that want it."""
 
     def plan_storage(self, channel: Channel, qos: PublishQos, publisher: Session | None = None) -> StoragePlan | None:
         """Where the message is kept; None: nowhere, it is transient. The topic takes notice of it. Raises Limited if the topic
@@ -174,8 +177,22 @@ class Broadcaster:
             counted = ANSWERS if channel.is_reply else channel.name
             self._events.published(counted, sum(session is not excluded for session in subscribers))
         outbound.fan_out(entry, subscribers, excluded)
+        if self.spread is not None:
+            self.spread(channel, entry, "" if publisher is None else publisher.name, qos.kept())
         if for_services is not None:
             self._registry.call_subscribed(channel, for_services, "" if publisher is None else publisher.name)
+
+    def from_another_node(
+        self, channel: Channel, wire: bytes, sender: str, kept: bytes, *, lazy: bool, priority: int, expires: int
+    ) -> None:
+        """Put a message that was published at another node into the queue of every subscriber here. `wire` is its JSON, `kept`
+        its QoS, `expires` as of an entry."""
+        origin = Origin(*self._ids.stamp(), sender, kept) if self._dispatchers.updated else None
+        entry = Entry.logged(channel.name, LogId(0), wire, lazy=lazy, origin=origin, priority=priority, expires=expires)
+        subscribers = self._channels.subscribers(channel)
+        if self._options.filtered:
+            subscribers = self._options.filter_subscribers(channel, entry, list(subscribers), sender, kept)
+        self._outbound.fan_out(entry, subscribers, None)
 
     def to_one(self, session: Session, fields: Fields, *, lazy: bool = False) -> bool:
         """Queue a ready message for one session."""

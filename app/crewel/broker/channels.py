@@ -6,7 +6,7 @@ looking the patterns up is the same as walking a trie, and needs no tree.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -43,6 +43,10 @@ class Channels:
         self._known: dict[str, Known] = {}
         self._round: Iterator[tuple[str, Known]] = iter(())
         self._lazy: set[str] = set()
+        self.on_first: Callable[[str], None] | None = None
+        """Called before a channel or pattern gets its first subscriber."""
+        self.on_last: Callable[[str], None] | None = None
+        """Called when it has lost its last one."""
         self.subscriptions = 0
         """How many there are, of all sessions."""
         self.version = 0
@@ -69,7 +73,10 @@ class Channels:
     def subscribe(self, session: Session, name: str) -> None:
         """Add the session to the subscribers of this channel or pattern; twice is once."""
         self.version += 1
-        self.create(name).subscribers[session] = None
+        subscribers = self.create(name).subscribers
+        if self.on_first is not None and not subscribers:
+            self.on_first(name)
+        subscribers[session] = None
         if name not in session.subscriptions:
             session.subscriptions.add(name)
             self._count(session, 1)
@@ -80,6 +87,8 @@ class Channels:
         known = self._known.get(name)
         if known is not None:
             known.subscribers.pop(session, None)
+            if self.on_last is not None and not known.subscribers:
+                self.on_last(name)
         if name in session.subscriptions:
             session.subscriptions.remove(name)
             self._count(session, -1)

@@ -340,7 +340,7 @@ class Parts:
     def _make_meta(self, host: Host) -> None:
         runtime, outbound = self.runtime, self.outbound
         readers = HistoryReads(runtime.loop, runtime.settings, self.access, outbound, self.subscription_options)
-        subscribes = SubscribeHandler(
+        self.subscribes = subscribes = SubscribeHandler(
             self.channels,
             self.limits,
             self.guard,

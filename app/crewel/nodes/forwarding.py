@@ -17,6 +17,7 @@ from multidict import CIMultiDict
 
 from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Peer
 from crewel.broker.outbox.outbound import Outbound
+from crewel.nodes.bus import Bus
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
 
@@ -124,9 +125,10 @@ def _described(peer: Peer, elements: list[Any]) -> bytes:
 
 
 class Departures:
-    """The requests that this node forwards."""
+    """The requests that this node forwards, and what the other nodes want to hear."""
 
     def __init__(self) -> None:
+        self.bus: Bus
         self._relays: dict[Link, dict[int, Relay]] = {}
         self.on_refused: Callable[[str, Peer, list[Any]], None]
         """Called with the token of a node, and with what it has not taken."""
@@ -163,6 +165,9 @@ class Departures:
         """The owner has answered."""
         if frame.kind == Kind.LEAVING:
             self.on_leaving(link.token)
+            return
+        if frame.kind in (Kind.HEAR_ALL, Kind.HEAR, Kind.UNHEAR):
+            self.bus.heard(link, frame)
             return
         relay = self._relays[link].get(frame.stream)
         elements = None if relay is None else relay.take(frame)
@@ -303,6 +308,7 @@ class Arrivals:
         self._outbound = outbound
         self._receive = receive
         self._guests: dict[Link, dict[int, Guest]] = {}
+        self.bus: Bus
         self.on_leaving: Callable[[str], None]
         """Called with the token of a node that ends."""
 
@@ -312,6 +318,7 @@ class Arrivals:
     def opened(self, link: Link) -> None:
         """Requests come from there."""
         self._guests[link] = {}
+        self.bus.joined(link)
 
     def caught_up(self, link: Link) -> None:
         """The other node takes answers again: take more requests of it."""
@@ -320,6 +327,9 @@ class Arrivals:
     def take(self, link: Link, frame: Frame) -> None:
         """Do what the other node's client asks for."""
         guests, stream = self._guests[link], frame.stream
+        if frame.kind in (Kind.MESSAGE, Kind.HEARD):
+            self.bus.take(link, frame)
+            return
         if frame.kind == Kind.REQUEST:
             fields = orjson.loads(frame.payload)
             guest = guests[stream] = _GUESTS[fields["transport"]](link, stream, fields, guests)
@@ -382,5 +392,6 @@ class Arrivals:
 
     def lost(self, link: Link) -> None:
         """All its clients have gone, as far as this node knows."""
+        self.bus.left(link)
         for guest in list(self._guests.pop(link).values()):
             self._gone(guest)

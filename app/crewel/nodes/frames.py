@@ -58,6 +58,17 @@ class Kind(IntEnum):
     """A sign of life."""
     LEAVING = 15
     """The sender ends: its sessions can be had at once."""
+    HEAR_ALL = 16
+    """Version (8 bytes), and as JSON all patterns that the sender wants transient messages of. This and the next two go to
+    the node that has dialled."""
+    HEAR = 17
+    """The same with further patterns."""
+    UNHEAR = 18
+    """The same with patterns that it does not want any more."""
+    HEARD = 19
+    """The version that counts now for what is sent on this link."""
+    MESSAGE = 20
+    """A transient message: its number (8 bytes), the length of a JSON array about it (4), that, and the message."""
 
 
 class Frame(NamedTuple):

@@ -168,6 +168,14 @@ class Link(asyncio.Protocol):
         self._timer = self._loop.call_later(_BEAT_S, self._beat)
 
 
+class _NotYet(asyncio.Protocol):
+    """A connection to a node that cannot prove anything yet: the other one dials again."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()
+
+
 class Links:
     """All links of one node: those that it has dialled, and those that it has accepted."""
 
@@ -192,16 +200,16 @@ class Links:
         address: tuple[str, int] = self._server.sockets[0].getsockname()
         return address[1]
 
-    def _accept(self) -> Link:
+    def _accept(self) -> asyncio.Protocol:
+        if not self.secret:
+            return _NotYet()
         link = self._made(self._into, dials=False)
         self._accepted.add(link)
         link.settled.add_done_callback(lambda _: None if link.is_open else self._accepted.discard(link))
         return link
 
     def _made(self, user: LinkUser, *, dials: bool, expected: str = "") -> Link:
-        # Before the secret is known, none is the right one.
-        secret = self.secret or secrets.token_hex(16)
-        introduction = Introduction(secret, self._token(), secrets.token_hex(16), dials=dials, expected=expected)
+        introduction = Introduction(self.secret, self._token(), secrets.token_hex(16), dials=dials, expected=expected)
         return Link(self._loop, introduction, user)
 
     def open_to(self, token: str) -> Link | None:

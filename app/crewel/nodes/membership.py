@@ -10,6 +10,7 @@ import asyncio
 from crewel.broker.broker import Broker
 from crewel.broker.session import new_secret
 from crewel.errors import SettingsError
+from crewel.nodes.bus import Bus
 from crewel.nodes.forwarding import Arrivals, Departures
 from crewel.nodes.frames import Kind
 from crewel.nodes.link import Links, address_of, told
@@ -40,6 +41,12 @@ class Membership:
         self.arrivals = Arrivals(broker.outbound, self.router.receive_guest)
         self.links = Links(broker.loop, lambda: access.token, self.departures, self.arrivals)
         self.router.connect(self.links, self.departures)
+        self.bus = Bus(broker.runtime, broker.channels, broker.broadcaster, self.registry, self.links.open_to)
+        self.departures.bus = self.arrivals.bus = self.bus
+        self.registry.on_change.append(self.bus.look_again)
+        broker.broadcaster.spread = self.bus.spread
+        broker.channels.on_first, broker.channels.on_last = self.bus.wants, self.bus.gives_up
+        broker.subscribes.announced = self.bus.announced
         self.arrivals.on_leaving = self.departures.on_leaving
         self.registry.on_change.append(self._dial)
         durability.inheritance.on_arrival = self.router.look_again
@@ -56,8 +63,12 @@ class Membership:
         self._broker.access.link = told(host, port, self._settings.advertise)
 
     async def join(self) -> None:
-        """This node is registered: watch over the others. Raises StoreError."""
+        """This node is registered: get to know the others, and watch over them from now on. Raises StoreError."""
         self.links.secret = await nodes.secret(self._broker.access.store)
+        await self.registry.look()
+        others = self.registry.others()
+        reached = await asyncio.gather(*(self.links.reach(each.token, each.link) for each in others))
+        await self.bus.known(each.token for each, is_open in zip(others, reached, strict=True) if is_open)
         self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)
 
     def _dial(self) -> None:

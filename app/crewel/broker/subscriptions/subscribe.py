@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from crewel.bayeux import replies
@@ -54,9 +54,22 @@ class SubscribeHandler:
     _subscriptions: SubscriptionStore
     _readers: HistoryReads
     _failures: SubscriptionFailures
+    announced: Callable[[], Awaitable[None] | None] | None = field(default=None, init=False)
+    """Gives what ends when all other nodes know what is subscribed to here; None if they do."""
 
     def subscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
+        outcome = self._subscribe(session, message)
+        return outcome if self.announced is None else self._announce(outcome, self.announced)
+
+    def _announce(self, outcome: Reply | Steps[Reply], announced: Callable[[], Awaitable[None] | None]) -> Steps[Reply]:
+        reply = outcome if isinstance(outcome, dict) else (yield from outcome)
+        waiting = announced()
+        if waiting is not None:
+            yield waiting
+        return reply
+
+    def _subscribe(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         channels = message.subscriptions()
         self._limits.subscribe(session, len(channels))
         if self._asks_for_more(session, message):

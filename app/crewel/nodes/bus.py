@@ -1,0 +1,197 @@
+"""Transient messages between nodes: each goes to the nodes that have a subscriber (decision 0262).
+
+A node tells the others which patterns it wants, and a subscribe is answered when they have confirmed that. Messages to one node
+are numbered, so that it can count those that did not come. Stored messages do not come this way: every node reads the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from struct import Struct
+from typing import Final
+
+import orjson
+
+from crewel.bayeux.channel import REPLIES, Channel, parse
+from crewel.broker.broadcaster import Broadcaster
+from crewel.broker.channels import Channels
+from crewel.broker.node_tags import tag_in
+from crewel.broker.runtime import Runtime
+from crewel.delivery.entry import Entry
+from crewel.nodes.frames import Frame, Kind
+from crewel.nodes.link import Link
+from crewel.nodes.registry import NodeRegistry
+
+_MESSAGE: Final = Struct("!QI")
+"""What a message begins with: its number, and the length of the JSON between this and the message itself."""
+_CONFIRM_S: Final = 2.0
+"""How long a subscribe waits at most for the nodes that have not confirmed it: one that is dead never will."""
+
+
+class Bus:
+    """The part of one node."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        broadcaster: Broadcaster,
+        registry: NodeRegistry,
+        link_to: Callable[[str], Link | None],
+    ) -> None:
+        """`link_to` gives the link to the node with a token, if there is one that takes something."""
+        self._runtime = runtime
+        self._channels = channels
+        self._broadcaster = broadcaster
+        self._registry = registry
+        self._link_to = link_to
+        # What others want
+        self._wanted: defaultdict[str, set[str]] = defaultdict(set)  # pattern: tokens
+        self._sent: Counter[str] = Counter()
+        # What this node wants
+        self._version = 0
+        self._hearers: dict[Link, int] = {}  # the link by which a node sends here: the version that it has confirmed
+        self._received: Counter[str] = Counter()  # token: number of the last message of that node
+        self._known: set[str] = set()  # tokens of nodes that have said what they want
+        self._changed: asyncio.Future[None] | None = None
+
+    # What this node wants
+
+    def wants(self, pattern: str) -> None:
+        """There is a subscriber to this pattern, and was none."""
+        if not pattern.startswith(REPLIES):  # a reply channel says itself whose it is
+            self._version += 1
+            self._tell(Kind.HEAR, [pattern])
+
+    def gives_up(self, pattern: str) -> None:
+        """There is none any more. That need not be known at once."""
+        if not pattern.startswith(REPLIES):
+            self._tell(Kind.UNHEAR, [pattern])
+
+    def _tell(self, kind: Kind, patterns: Iterable[str]) -> None:
+        payload = self._version.to_bytes(8) + orjson.dumps(list(patterns))
+        for link in self._hearers:
+            link.send(kind, 0, payload)
+
+    def joined(self, link: Link) -> None:
+        """A node can send here: tell it all."""
+        self._hearers[link] = -1
+        patterns = [name for name in self._channels if self._channels.count(name) and not name.startswith(REPLIES)]
+        link.send(Kind.HEAR_ALL, 0, self._version.to_bytes(8) + orjson.dumps(patterns))
+        self._registry.hurry()  # it may be new
+
+    def left(self, link: Link) -> None:
+        """It cannot any more."""
+        self._hearers.pop(link, None)
+        self._look()
+
+    def announced(self) -> asyncio.Task[None] | None:
+        """A task that ends when all nodes that live have confirmed what this one wants now; None if they have."""
+        return None if self._is_confirmed(self._version) else self._runtime.loop.create_task(self._wait(self._version))
+
+    def _is_confirmed(self, version: int) -> bool:
+        confirmed = {link.token for link, each in self._hearers.items() if each >= version}
+        return all(node.token in confirmed for node in self._registry.others())
+
+    async def _wait(self, version: int) -> None:
+        await self._until(lambda: self._is_confirmed(version))
+
+    async def known(self, tokens: Iterable[str]) -> None:
+        """Wait until these nodes have said what they want, but not for long."""
+        expected = set(tokens)
+        await self._until(lambda: expected <= self._known)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CONFIRM_S):
+                while not holds():
+                    if self._changed is None:
+                        self._changed = self._runtime.loop.create_future()
+                    await asyncio.wait([self._changed])
+
+    def _look(self) -> None:
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set_result(None)
+
+    def take(self, link: Link, frame: Frame) -> None:
+        """A node that sends here has confirmed something, or has sent a message."""
+        if frame.kind == Kind.HEARD:
+            self._hearers[link] = int.from_bytes(frame.payload)
+            self._look()
+        else:
+            self._deliver(link.token, frame.payload)
+
+    def _deliver(self, token: str, payload: bytes) -> None:
+        number, length = _MESSAGE.unpack_from(payload)
+        self._runtime.metrics.bus_lost += number - self._received[token] - 1
+        self._received[token] = number
+        begin = _MESSAGE.size + length
+        name, sender, kept, lazy, priority, expires = orjson.loads(payload[_MESSAGE.size : begin])
+        channel = parse(name)
+        assert channel is not None
+        self._broadcaster.from_another_node(
+            channel, payload[begin:], sender, kept.encode(), lazy=lazy, priority=priority, expires=expires
+        )
+
+    # What others want
+
+    def heard(self, link: Link, frame: Frame) -> None:
+        """The node at the other end of a link that this one has dialled says what it wants."""
+        token, patterns = link.token, orjson.loads(frame.payload[8:])
+        if frame.kind == Kind.HEAR_ALL:
+            self.forget(token)
+        for pattern in patterns:
+            if frame.kind == Kind.UNHEAR:
+                self._withdraw(pattern, token)
+            else:
+                self._wanted[pattern].add(token)
+        self._known.add(token)
+        link.send(Kind.HEARD, 0, frame.payload[:8])
+        self._look()
+
+    def forget(self, token: str) -> None:
+        """This node wants nothing any more."""
+        for pattern in [pattern for pattern, tokens in self._wanted.items() if token in tokens]:
+            self._withdraw(pattern, token)
+
+    def look_again(self) -> None:
+        """Something is known of the nodes: those that are dead want nothing, and no subscribe waits for them."""
+        dead = {each.token for each in self._registry.members.nodes.values() if not self._registry.lives(each)}
+        for token in dead & self._known:
+            self.forget(token)
+            self._known.discard(token)
+        self._look()
+
+    def _withdraw(self, pattern: str, token: str) -> None:
+        tokens = self._wanted.get(pattern)
+        if tokens is not None:
+            tokens.discard(token)
+            if not tokens:
+                del self._wanted[pattern]
+
+    def spread(self, channel: Channel, entry: Entry, sender: str, kept: bytes) -> None:
+        """Send a message to the nodes that want it; `sender` and `kept` are what filters look at. Nothing waits for it."""
+        tokens = self._receivers(channel)
+        if not tokens:
+            return
+        head = orjson.dumps([entry.channel, sender, kept.decode(), entry.lazy, entry.priority, entry.expires])
+        for token in tokens:
+            self._sent[token] += 1
+            link = self._link_to(token)
+            if link is not None:  # else the next message that arrives shows that this one did not
+                link.send(Kind.MESSAGE, 0, _MESSAGE.pack(self._sent[token], len(head)) + head + entry.wire)
+
+    def _receivers(self, channel: Channel) -> Iterable[str]:
+        if channel.is_reply:
+            node = self._registry.owner(tag_in(channel.reply_id))
+            return () if node is None or node.token == self._registry.own else (node.token,)
+        if not self._wanted or not channel.is_broadcast:
+            return ()
+        found: set[str] = set()
+        for pattern in channel.patterns:
+            found |= self._wanted.get(pattern, set())
+        return found
