@@ -167,8 +167,12 @@ def test_services_refer_to_what_there_is() -> None:
     for service in services.values():
         assert set(service.get("depends_on", ())) <= set(services)
         assert set(service["networks"]) <= set(COMPOSE["networks"])
-        assert service.get("profiles", []) in ([], ["spark"]), "what starts by itself is the server and its store"
-        assert {mount.partition(":")[0] for mount in service["volumes"]} <= set(COMPOSE["volumes"])
+        assert service.get("profiles", []) in ([], ["spark"], ["cluster"]), (
+            "what starts by itself is the server and its store"
+        )
+        sources = {mount.partition(":")[0] for mount in service["volumes"]}
+        assert all((ROOT / each).exists() for each in sources if each.startswith("./"))
+        assert {each for each in sources if not each.startswith("./")} <= set(COMPOSE["volumes"])
     assert services["crewel"]["depends_on"]["store"]["condition"] == "service_healthy"
     assert services["store"]["healthcheck"]["test"][0] == "CMD"
 
@@ -187,7 +191,7 @@ def test_compose_understands_its_file_where_there_is_one(command: list[str]) -> 
         found is not None
         and subprocess.run([*command, "version"], capture_output=True, timeout=LIMIT_S).returncode == 0
     ):
-        for profiles in ([], ["--profile", "spark"]):
+        for profiles in ([], ["--profile", "spark"], ["--profile", "cluster"]):
             run([*command, "--file", ROOT / "docker-compose.yml", *profiles, "config", "--quiet"])
 
 
