@@ -5,11 +5,17 @@
 import {get, post} from "./api.js";
 import {h, say} from "./elements.js";
 import {zone} from "./format.js";
+import {deadLetter, deadLetters} from "./letters.js";
 import {overview} from "./overview.js";
+import {receiver, receivers} from "./receivers.js";
 
 /** Address, key, name in the navigation, and the function that shows it. The groups of the address are its arguments. */
 const VIEWS = [
     {address: /^\/$/, key: "o", name: "Overview", href: "#/", show: overview},
+    {address: /^\/receivers$/, key: "r", name: "Receivers", href: "#/receivers", show: receivers},
+    {address: /^\/receivers\/(.+)$/, name: "Receiver", show: receiver},
+    {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters},
+    {address: /^\/dead-letters\/([0-9]+-[0-9]+)$/, name: "Dead letter", show: deadLetter},
 ];
 
 const main = document.querySelector("#view");
@@ -36,7 +42,12 @@ async function route({focus = false} = {}) {
     const view = viewOf(path);
     close();
     for (const link of document.querySelectorAll("#nav a")) {
-        link.toggleAttribute("aria-current", view !== undefined && link.getAttribute("href") === view.href);
+        const isHere = path.startsWith(link.getAttribute("href").slice(1)) && (link.hash !== "#/" || path === "/");
+        if (isHere) {
+            link.setAttribute("aria-current", "page");
+        } else {
+            link.removeAttribute("aria-current");
+        }
     }
     if (view === undefined) {
         main.replaceChildren(h("h1", {}, "There is no such view"), h("p", {}, h("a", {href: "#/"}, "To the overview")));

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from crewel.admin.recorder import COLUMNS
-from tests.admin.desk import Desk, Receiver, publish
+from tests.admin.desk import Desk, Receiver, audit, publish
 from tests.functional.wire import Connection, Response
 from tests.house.source import ROOT
 from tests.server_process import Server
@@ -59,3 +59,67 @@ def test_overview_has_the_figures_and_what_is_wrong(
     assert told["store"]["usedMemory"] > 0
     assert desk.get(f"/overview?after={told['at'] + 10**9}")["samples"]["at"] == []
     receiver.disconnect()
+
+
+def test_sessions_are_sorted_and_filtered_a_page_at_a_time(desk: Desk, server: Server, subject: str) -> None:
+    for number in (1, 2, 3):
+        Receiver(server).be(f"{subject}/{number}").subscribe(f"/{subject}/{number}")
+    for number, waiting in ((1, 1), (2, 3), (3, 3)):
+        publish(server, f"/{subject}/{number}", waiting)
+    names = {number: f"client/{subject}/{number}" for number in (1, 2, 3)}
+
+    def listed(query: str) -> list[str]:
+        found, after = [], ""
+        while True:
+            page = desk.get(f"/sessions?contains={subject.upper()}/&count=1&{query}{after}")
+            found += [each["name"] for each in page["sessions"]]
+            if not page["next"]:
+                return found
+            after = f"&after={page['next']}"
+
+    assert listed("sort=waiting") == listed("sort=waitingBytes") == [names[2], names[3], names[1]]
+    assert listed("") == listed("sort=name") == [names[1], names[2], names[3]]
+    assert listed("active=false") == []
+    wrong = desk.ask("GET", "/sessions?sort=waiting&after=client/joe/1")
+    assert (wrong.status, "`next` of a page" in wrong.json()["message"]) == (400, True)
+
+
+def test_queue_is_looked_at_without_a_change(
+    desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str
+) -> None:
+    publish(server, channel, 3)
+    for _ in range(2):
+        queue = desk.get(f"/sessions/{subject}/1/messages?count=2")
+        assert (queue["waiting"], [each["data"] for each in queue["messages"]]) == (3, [0, 1])
+    assert [each["data"] for each in receiver.take()] == [0, 1, 2]
+    assert desk.ask("GET", "/sessions/nobody/1/messages").status == 404
+
+
+def test_dead_letters_are_grouped_and_searched(desk: Desk, subject: str, channel: str, dead: list[str]) -> None:
+    by_channel = desk.get("/dead-letters/groups?by=channel")
+    assert {"value": channel, "count": 5} in by_channel["groups"]
+    assert {"value": f"client/{subject}/1", "count": 5} in desk.get("/dead-letters/groups?by=receiver")["groups"]
+    counts = [each["count"] for each in desk.get("/dead-letters/groups")["groups"]]
+    assert counts == sorted(counts, reverse=True)
+    assert by_channel["partial"] is False
+    where = f"receiver=client/{subject}/1"
+    message = desk.get(f"/dead-letters/{dead[2]}")["message"]
+    assert [each["id"] for each in desk.letters(f"{where}&contains={message.upper()}")] == [dead[2]]
+    assert len(desk.letters(f"{where}&contains=NO")) == 5  # the reason
+    assert desk.letters(f"{where}&contains=nothing-has-this") == []
+    assert desk.get(f"/dead-letters/count?{where}&contains={message}")["count"] == 1
+    chosen = {"all": True, "receiver": f"client/{subject}/1", "contains": message, "reason": "a test"}
+    assert desk.post("/dead-letters/discard", {**chosen, "dryRun": True})["count"] == 1
+    assert desk.post("/dead-letters/discard", chosen)["discarded"] == 1
+    assert len(desk.letters(where)) == 4
+
+
+def test_reason_of_an_operation_stands_in_the_audit(
+    desk: Desk, server: Server, receiver: Receiver, subject: str
+) -> None:
+    assert receiver.id
+    desk.post(f"/sessions/{subject}/1/kill", {"reason": f"because of {subject}"})
+    assert any(
+        f'"reason": "because of {subject}"' in line or f'"reason":"because of {subject}"' in line
+        for line in audit(server)
+    )

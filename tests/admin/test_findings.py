@@ -24,7 +24,7 @@ CASES = [
         "user.update",
     ),
     (Facts(letters_dropped=1), "letters-dropped", Level.BAD, "/dead-letters", "delivery.dead_letters_max"),
-    (Facts(empty_groups=[("/jobs/* workers", 7)]), "group-empty", Level.BAD, "/receivers", "7 messages queued"),
+    (Facts(empty_groups=[("/jobs/* workers", 7)]), "group-empty", Level.BAD, "/", "7 messages queued"),
     (
         Facts(counted=Counted(full=[(1.0, "client/joe/1")], full_count=1)),
         "queue-full",

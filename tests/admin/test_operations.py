@@ -20,10 +20,10 @@ def label(operation: Operation) -> str:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=label)
 def test_operation_has_its_faces(operation: Operation) -> None:
     [route] = [each for each in ROUTES if (each.method, each.path) == (operation.method, operation.route)]
-    assert {each.name for each in (*route.query, *route.body)} == {each.name for each in operation.fields}
+    assert {each.name for each in (*route.query, *route.body)} == {each.name for each in operation.asked}
     group = get_command(app).commands[f"{operation.level}s"]  # type: ignore[attr-defined]
     options = {option for each in group.commands[operation.verb].params for option in each.opts}
-    assert {f"--{each.name}" for each in operation.fields} <= options
+    assert {f"--{each.name}" for each in operation.asked} <= options
     commands = [each.name for each in COMMANDS if each.level is operation.level]
     assert not operation.command or commands.count(operation.command) == 1
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from crewel.security.sign_in import code
-from tests.admin.desk import SETS, TOKEN, Desk, Receiver
+from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.test_looks import CONTRASTS, LOOKS
 from tests.functional.wire import until
@@ -21,8 +22,22 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def mess(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with a receiver on hold, dead letters of two codes, and one that is away while messages wait."""
-    directory = tmp_path_factory.mktemp("console")
+    """A server in a mess that no test changes."""
+    server = in_a_mess(tmp_path_factory.mktemp("console"))
+    yield server
+    server.end_well()
+
+
+@pytest.fixture
+def own_mess(tmp_path: Path) -> Iterator[Server]:
+    """One for a test that mends it."""
+    server = in_a_mess(tmp_path)
+    yield server
+    server.end_well()
+
+
+def in_a_mess(directory: Path) -> Server:
+    """Start a server with a receiver on hold, and dead letters of two codes."""
     sets = (
         *SETS,
         "security.policy=jwt",
@@ -41,8 +56,7 @@ def mess(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     joe.reject(messages[2:4], "user.update.illegalArgument", "no such dish")
     joe.reject(messages[4:5], "user.update.holdback", "out of paper")
     until(lambda: len(Desk(server).letters()) == 4)
-    yield server
-    server.end_well()
+    return server
 
 
 class Console:
@@ -53,7 +67,7 @@ class Console:
         self.complaints: list[str] = []
         self.context = browser.new_context(**look)
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(30_000)
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
@@ -131,12 +145,68 @@ def test_overview_names_what_is_wrong_and_the_way_to_it(console: Console) -> Non
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_overview_looks_well(browser: Browser, mess: Server, look: str) -> None:
+def test_views_look_well(browser: Browser, mess: Server, look: str) -> None:
     console = Console(browser, mess, **LOOKS[look]).open()
-    expect(console.page.locator("canvas")).to_have_count(6)
-    expect(console.page.locator("article", has_text="new dead letters")).to_be_visible(timeout=15_000)
+    page = console.page
+    expect(page.locator("canvas")).to_have_count(6)
+    expect(page.locator("article", has_text="new dead letter")).to_be_visible(timeout=15_000)
     picture(console, f"overview-{look}")
     judge(console)
+    for name, address, text in (
+        ("receivers", "#/receivers", "client/joe/1"),
+        ("receiver", "#/receivers/client/joe/1", "out of paper"),
+        ("letters", "#/dead-letters", "user.update.error"),
+    ):
+        page.goto(f"{mess.base}/admin/{address}")
+        expect(page.locator("main").get_by_text(text).first).to_be_visible()
+        picture(console, f"{name}-{look}")
+        judge(console)
+    page.locator("td a").first.click()
+    expect(page.get_by_role("heading", name="Data")).to_be_visible()
+    picture(console, f"letter-{look}")
+    judge(console)
+    console.close()
+
+
+def confirm(page: Page, button: str, reason: str) -> str:
+    """Press the button, give a reason, and confirm; what the question said."""
+    page.get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    told = dialog.inner_text()
+    dialog.get_by_label("Reason").fill(reason)
+    dialog.locator(".primary").click()
+    return told
+
+
+def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_mess: Server) -> None:
+    viewer = Console(browser, own_mess).open("/dead-letters", signed(operator="view"))
+    expect(viewer.page.get_by_text("dead letters in all")).to_be_visible()
+    for name in ("Redrive", "Discard"):
+        expect(viewer.page.get_by_role("button", name=name, exact=True)).to_have_count(0)
+    viewer.close()
+    console = Console(browser, own_mess).open("/dead-letters")
+    page = console.page
+    page.get_by_role("button", name="user.update.illegalArgument").click()
+    expect(page.get_by_text("2 dead letters match.")).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    assert "code=user.update.illegalArgument" in page.url
+    expect(page.locator("tbody tr").first).to_contain_text(HOSTILE)  # as text
+    page.get_by_label("Select").first.check()
+    assert "Discards 1 dead letter." in confirm(page, "Discard", "wrong dish")
+    expect(page.locator(".outcome")).to_have_text("1 dead letter discarded.")
+    assert "Sends 1 dead letter" in confirm(page, "Redrive", "the dish is there now")
+    expect(page.locator(".outcome")).to_have_text("1 dead letter redriven.")
+    expect(page.get_by_text("0 dead letters match.")).to_be_visible()
+    page.get_by_role("link", name="Overview").click()
+    page.get_by_role("link", name="client/joe/1 is on hold").click()
+    expect(page.get_by_text("user.update.holdback: out of paper").first).to_be_visible()
+    expect(page.get_by_text("Looking changes nothing.")).to_be_visible()
+    assert "Messages go to client/joe/1 again" in confirm(page, "Release", "paper is in")
+    expect(page.get_by_role("button", name="Hold", exact=True)).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("o")
+    expect(page.locator("article", has_text="on hold")).to_have_count(0, timeout=15_000)
+    assert any("paper is in" in line for line in audit(own_mess))
     console.close()
 
 

@@ -17,10 +17,11 @@ from crewel.bayeux.codec import encode
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import IllegalArgument, StoreError
-from crewel.qos.fields import list_of, whole
+from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letters
+from crewel.storage.dead_letter_groups import KINDS, groups
 from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_dead_id
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ _FILTERS: Final = (
     text_field("channel", "Only those of this channel or pattern.", _channel),
     text_field("since", f"Only those that are not older: {EXPECTED}.", _since),
     text_field("until", "Only those up to this id.", _dead_id),
+    text_field("contains", "Only those with this text in data, options, reason, sender or message id."),
     text_field("after", "Continue after this id: the `next` of the answer before.", _dead_id),
 )
 _CHOICE: Final = (
@@ -100,6 +102,7 @@ _CHOICE: Final = (
     Field("all", _all, {"type": "boolean"}, "Instead of `ids`: all dead letters, or those that match the filters."),
     *_FILTERS,
     flag_field("dryRun", "Only count them."),
+    text_field("reason", "Reason, for the audit."),
     Field(
         "count",
         whole(1, _MOST_WORKED),
@@ -116,6 +119,7 @@ def _filter(fields: dict[str, Any], until: str = "") -> DeadLetterFilter:
         fields.get("channel", ""),
         fields.get("since", 0),
         fields.get("until", until),
+        fields.get("contains", ""),
     )
 
 
@@ -138,6 +142,17 @@ async def _count(ask: Ask) -> dict[str, Any]:
     store = ask.admin.store
     count = await dead_letters.count(store, _filter(ask.fields))
     return {"count": count, "dropped": await dead_letters.dropped(store)}
+
+
+async def _groups(ask: Ask) -> dict[str, Any]:
+    kind = ask.fields.get("by", KINDS[0])
+    found = await groups(ask.admin.store, kind)
+    return {
+        "by": kind,
+        "groups": [{"value": each.value, "count": each.letters} for each in found.largest],
+        "values": found.values,
+        "partial": found.is_partial,
+    }
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
@@ -193,7 +208,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     if fields.get("dryRun", False):
         return await _counted(ask, chosen)
     to_channel = fields.get("toChannel", False)
-    _note(ask, "redrive dead letters", chosen, toChannel=to_channel)
+    _note(ask, "redrive dead letters", chosen, toChannel=to_channel, **_reason(ask))
     limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
     report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
     ask.admin.note(ask.who, "dead letters were redriven", done=report.done, undone=len(report.undone))
@@ -204,7 +219,7 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     chosen = await _chosen(ask)
     if ask.fields.get("dryRun", False):
         return await _counted(ask, chosen)
-    _note(ask, "discard dead letters", chosen)
+    _note(ask, "discard dead letters", chosen, **_reason(ask))
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
     report = await ask.admin.redriving.discard(chosen, limits, ask.who)
     ask.admin.note(ask.who, "dead letters were discarded", done=report.done, undone=len(report.undone))
@@ -235,10 +250,14 @@ def _note(ask: Ask, what: str, chosen: Chosen, **more: Any) -> None:
     """Write the audit entry of a piece of work, before it begins."""
     wanted = chosen.wanted
     which: dict[str, Any] = {"code": wanted.code, "receiver": wanted.receiver, "channel": wanted.channel}
-    which |= {"since": wanted.since_ms, "until": wanted.until, "after": chosen.after}
+    which |= {"since": wanted.since_ms, "until": wanted.until, "contains": wanted.contains, "after": chosen.after}
     if chosen.ids is not None:
         which = {"ids": list(chosen.ids[:20]), "count": len(chosen.ids)}
     ask.admin.note(ask.who, what, **{name: value for name, value in which.items() if value}, **more)
+
+
+def _reason(ask: Ask) -> dict[str, str]:
+    return {"reason": ask.fields["reason"]} if "reason" in ask.fields else {}
 
 
 def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:
@@ -285,6 +304,15 @@ DEAD_LETTER_ROUTES: Final = (
         _count,
         "`count`; `dropped`: how many were dropped since the store exists, because there were too many.",
         query=_FILTERS[:-1],
+    ),
+    Route(
+        "GET",
+        "/dead-letters/groups",
+        "Count the dead letters by code, channel or receiver.",
+        _groups,
+        "`by`; `groups`, a list of `value` and `count`, the largest first, at most 1000; `values`: how many there are in all;"
+        " `partial`: whether there are more than one request reads, so that larger ones may be missing.",
+        query=(text_field("by", f"What they are grouped by: {', '.join(KINDS)}.", one_of(*KINDS)),),
     ),
     Route(
         "GET",

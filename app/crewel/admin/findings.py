@@ -169,7 +169,7 @@ def _groups(facts: Facts) -> Iterator[Finding]:
             f"{_plural(len(facts.empty_groups), 'consumer group')} without members",
             f"{name}: {_plural(count, 'message')} queued, and no session takes them",
             "Start a worker of the group.",
-            "/receivers",
+            "/",
             len(facts.empty_groups),
         )
 

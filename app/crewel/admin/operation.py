@@ -107,6 +107,9 @@ def page_fields(things: str) -> tuple[Field, Field]:
     )
 
 
+_REASON: Final = text_field("reason", "Reason, for the audit.")
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation on a session, a subject or a topic."""
@@ -133,6 +136,11 @@ class Operation:
     """Further answers, by status."""
     role: Role = Role.DESTROY
     """What an operator needs for it."""
+
+    @property
+    def asked(self) -> tuple[Field, ...]:
+        """Its fields, among them a reason, which the audit has for each operation."""
+        return self.fields if any(each.name == "reason" for each in self.fields) else (*self.fields, _REASON)
 
     @property
     def route(self) -> str:

@@ -166,8 +166,8 @@ def _of_operation(
         handle,
         with_result,
         refusals={**unknown, **operation.refusals},
-        query=() if has_body else operation.fields,
-        body=operation.fields if has_body else (),
+        query=() if has_body else operation.asked,
+        body=operation.asked if has_body else (),
         role=operation.role,
     )
 

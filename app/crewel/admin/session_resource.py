@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
+from operator import itemgetter
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.census import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
 from crewel.admin.moments import shown
-from crewel.admin.operation import PAGE, Level, flag_text, page_fields, text_field
+from crewel.admin.operation import MAX_PAGE, PAGE, Level, flag_text, number_text, page_fields, text_field
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
+from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.timers import outlook
 from crewel.broker.session import Session, State
+from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.states import DispatcherState
+from crewel.errors import IllegalArgument
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
@@ -300,31 +305,62 @@ _VIEW: Final = "The session: name, state, active, holdback, waiting, waitingByte
 _STATES: Final = ", ".join(DispatcherState)
 
 
+_ORDERS: Final[Mapping[str, Callable[[Dispatchers, Session], int]]] = {
+    "name": lambda dispatchers, session: 0,
+    "waiting": lambda dispatchers, session: -dispatchers.waiting(session),
+    "waitingBytes": lambda dispatchers, session: -dispatchers.waiting_bytes(session),
+}
+"""By what a list is sorted, the largest first; sessions that are equal in that, by name."""
+_AT_ONCE: Final = 500
+
+
 async def _list(ask: Ask) -> dict[str, Any]:
-    """A page of the sessions in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
-    fields = ask.fields
-    count = fields.get("count", PAGE)
-    # One more than the page shows whether there is a next page; sorting all sessions would hold the loop.
-    found = heapq.nsmallest(count + 1, await _wanted(ask, fields), key=lambda session: session.name)
+    """A page of the sessions in their order. Answers `next`, which is the cursor, empty on the last page."""
+    fields, dispatchers = ask.fields, ask.admin.dispatchers
+    count, sort = fields.get("count", PAGE), fields.get("sort", "name")
+    order = _ORDERS[sort]
+    after = _place(fields.get("after"), sort)
+    # One more than the page shows whether there is a next page; sorting all sessions at once would hold the loop.
+    found: list[tuple[tuple[int, str], Session]] = []
+    async for session in in_turns(ask.admin.named()):
+        if _is_wanted(dispatchers, session, fields):
+            place = (order(dispatchers, session), session.name)
+            if after is None or place > after:
+                found.append((place, session))
+        if len(found) >= count + _AT_ONCE:
+            found = heapq.nsmallest(count + 1, found, key=itemgetter(0))
+    found = heapq.nsmallest(count + 1, found, key=itemgetter(0))
     page, more = found[:count], len(found) > count
     return {
-        "sessions": [session_view(ask.admin, session) async for session in in_turns(page) if session.is_live],
-        "next": page[-1].name if more else "",
+        "sessions": [session_view(ask.admin, session) async for _, session in in_turns(page) if session.is_live],
+        "next": _cursor(page[-1][0], sort) if more else "",
         "unnamed": sum(not session.name for session in ask.admin.broker.sessions.values()),
     }
 
 
-async def _wanted(ask: Ask, fields: dict[str, Any]) -> list[Session]:
-    dispatchers = ask.admin.dispatchers
-    subject, state, active, after = (fields.get(name) for name in ("subject", "state", "active", "after"))
-    return [
-        session
-        async for session in in_turns(ask.admin.named())
-        if (after is None or session.name > after)
+def _cursor(place: tuple[int, str], sort: str) -> str:
+    return place[1] if sort == "name" else f"{-place[0]}:{place[1]}"
+
+
+def _place(cursor: str | None, sort: str) -> tuple[int, str] | None:
+    """The place after which a page begins. Raises IllegalArgument."""
+    if cursor is None or sort == "name":
+        return None if cursor is None else (0, cursor)
+    number, colon, name = cursor.partition(":")
+    if not (colon and number.isascii() and number.isdigit()):
+        raise IllegalArgument("after", "must be the `next` of a page with the same `sort`")
+    return -int(number), name
+
+
+def _is_wanted(dispatchers: Dispatchers, session: Session, fields: dict[str, Any]) -> bool:
+    contains, subject, state, active = (fields.get(name) for name in ("contains", "subject", "state", "active"))
+    return (
+        session.is_live
+        and (contains is None or contains.lower() in session.name.lower())
         and (subject is None or subject_of(session) == subject)
         and (state is None or dispatchers.state(session) == state)
         and (active is None or (dispatchers.holdback(session) is None) is active)
-    ]
+    )
 
 
 def _found(ask: Ask) -> Session:
@@ -341,6 +377,17 @@ async def _show(ask: Ask) -> dict[str, Any]:
     return session_view(ask.admin, _found(ask))
 
 
+async def _messages(ask: Ask) -> dict[str, Any]:
+    """The oldest messages of the queue. Looking changes nothing."""
+    session, dispatchers = _found(ask), ask.admin.dispatchers
+    entries = await dispatchers.peek(session, ask.fields.get("count", PAGE))
+    return {
+        "name": session.name,
+        "waiting": dispatchers.waiting(session),
+        "messages": [as_delivered(entry, with_origin=True) async for entry in in_turns(entries)],
+    }
+
+
 async def _call(ask: Ask) -> Call:
     session = _found(ask)
     return Call(ask.admin, ask.who, session.name, [session], fields=ask.fields)
@@ -355,7 +402,7 @@ SESSION_ROUTES: Final = (
     Route(
         "GET",
         "/sessions",
-        "List the named sessions by name, a page at a time.",
+        "List the named sessions, a page at a time.",
         _list,
         "`sessions`, a list; `next`, the cursor of the next page, empty if this is the last; `unnamed`, how many sessions"
         " have no name.",
@@ -363,9 +410,22 @@ SESSION_ROUTES: Final = (
             text_field("subject", "Only this subject's: joe."),
             text_field("state", f"Only those in this state: {_STATES}.", one_of(*DispatcherState)),
             flag_text("active", "false: only those on hold; true: only the others."),
+            text_field("contains", "Only those whose name contains this text."),
+            text_field(
+                "sort", f"By what they are sorted: {', '.join(_ORDERS)}; numbers from the top.", one_of(*_ORDERS)
+            ),
             *page_fields("sessions"),
         ),
     ),
     Route("GET", Level.SESSION.resource, "Show one session.", _show, _VIEW, refusals=_UNKNOWN),
+    Route(
+        "GET",
+        f"{Level.SESSION.resource}/messages",
+        "Read the queue of a session; it stays as it is.",
+        _messages,
+        "`name`, `waiting`: how many there are, and `messages` as the session would get them.",
+        query=(number_text("count", "Most messages, of the first.", 1, MAX_PAGE, PAGE),),
+        refusals=_UNKNOWN,
+    ),
     *operation_routes(Level.SESSION, _call, _after, _VIEW.removesuffix("."), _UNKNOWN),
 )

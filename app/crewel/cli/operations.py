@@ -78,7 +78,7 @@ def _add_show(level: Level) -> None:
 
 def _add(operation: Operation) -> None:
     group, argument, read, about = _LEVELS[operation.level]
-    options = {"names": (argument, Parameter.empty), **{each.name: _option(each) for each in operation.fields}}
+    options = {"names": (argument, Parameter.empty), **{each.name: _option(each) for each in operation.asked}}
 
     @command(group, operation.verb, operation.meaning, options)
     async def _(admin: Admin, as_json: AsJson = None, **asked: Any) -> None:

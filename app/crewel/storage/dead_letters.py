@@ -95,6 +95,8 @@ class DeadLetterFilter:
     """Not older, milliseconds since 1970."""
     until: str = ""
     """Dead id of the newest one that is wanted."""
+    contains: str = ""
+    """Text in body, options, reason, sender or message id, whatever the case of its ASCII letters."""
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -103,7 +105,10 @@ class DeadLetterFilter:
         return {kind: text for kind, text in asked.items() if text}
 
     def has(self, letter: StoredDeadLetter) -> bool:
-        """Whether code, receiver and channel are wanted."""
+        """Whether code, receiver, channel and text are wanted."""
+        needle, words = self.contains.encode().lower(), f"{letter.reason}\0{letter.sender}\0{letter.id}".encode()
+        if needle and not any(needle in text.lower() for text in (letter.body, letter.qos, words)):
+            return False
         return all(fits(kind, text, getattr(letter, kind)) for kind, text in self.kinds.items())
 
 
@@ -332,7 +337,7 @@ async def count(store: Store, wanted: DeadLetterFilter) -> int:
     are asked for; of several indexes, all dead letters of the smallest are read. Raises as `page` does."""
     span = _range(wanted, "", newest_first=False)
     kinds = wanted.kinds
-    if len(kinds) > 1:
+    if len(kinds) > 1 or wanted.contains:
         return await _count_read(store, wanted)
     kind, text = next(iter(kinds.items()), ("code", ""))
     if not text and span == ("-", "+", False):

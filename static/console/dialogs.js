@@ -1,0 +1,60 @@
+/**
+ * Asks before something is done: what it does, to how many, and why.
+ */
+
+import {h, say} from "./elements.js";
+
+const RANKS = ["view", "operate", "destroy"];
+
+/** Whether an operator with this role may do what needs the other. */
+export function may(role, needed) {
+    return RANKS.indexOf(role) >= RANKS.indexOf(needed);
+}
+
+/** Resolves to the reason, which may be empty, or to null if the operator does not want it after all. */
+export function ask({title, effect, button, isFinal = false}) {
+    return new Promise((resolve) => {
+        const reason = h("input", {id: "reason", maxlength: "1024", autocomplete: "off"});
+        const form = h("form", {method: "dialog"},
+            h("h2", {}, title),
+            h("p", {}, effect),
+            isFinal ? h("p", {class: "trouble"}, "This cannot be undone.") : null,
+            h("p", {class: "field"}, h("label", {for: "reason"}, "Reason"), reason,
+                h("span", {class: "hint"}, "Optional. It stands in the audit, with your name.")),
+            h("p", {class: "actions"},
+                h("button", {value: "yes", class: "primary"}, button),
+                h("button", {value: "", formnovalidate: true}, "Cancel")));
+        const dialog = h("dialog", {"aria-label": title}, form);
+        dialog.addEventListener("close", () => {
+            dialog.remove();
+            resolve(dialog.returnValue === "yes" ? reason.value.trim() : null);
+        });
+        document.body.append(dialog);
+        dialog.showModal();
+    });
+}
+
+/** A button that asks, does, and says what came of it in `output`. */
+export function action({name, question, work, output, again, kind = ""}) {
+    const button = h("button", {type: "button", class: kind}, name);
+    button.addEventListener("click", async () => {
+        button.disabled = true;
+        try {
+            const asked = await question();
+            const reason = asked === null ? null : await ask(asked);
+            if (reason !== null) {
+                output.textContent = await work(reason);
+                output.classList.remove("trouble");
+                say(output.textContent);
+                await again();
+            }
+        } catch (error) {
+            output.textContent = error.message;
+            output.classList.add("trouble");
+            say(error.message);
+        } finally {
+            button.disabled = false;
+        }
+    });
+    return button;
+}

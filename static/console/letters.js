@@ -1,0 +1,202 @@
+/**
+ * Dead letters: their groups, a list that the server filters, one of them, and redrive and discard of one, of a selection, or of
+ * all that match.
+ */
+
+import {get, post} from "./api.js";
+import {action, may} from "./dialogs.js";
+import {facts, h, table} from "./elements.js";
+import {ago, count, things} from "./format.js";
+
+const PAGE = 100;
+const FILTERS = ["code", "channel", "receiver", "since", "contains"];
+const GROUPED = 8;
+
+function filled(asked) {
+    return Object.fromEntries(FILTERS.filter((name) => asked[name]).map((name) => [name, asked[name]]));
+}
+
+export function deadLetters({query, go, me, again}) {
+    const asked = Object.fromEntries(query);
+    const filters = filled(asked);
+    const inputs = [
+        ["contains", "Body, key, reason or sender contains", "search"], ["code", "Code begins with"], ["channel", "Channel or pattern"],
+        ["receiver", "Receiver"], ["since", "Since: 2h, 2026-11-22"],
+    ].map(([name, hint, type = "text"]) => h("input", {type, "data-filter": name, value: asked[name] ?? "", placeholder: hint, "aria-label": hint}));
+    const form = h("form", {class: "filters", role: "search", onsubmit: (event) => {
+        event.preventDefault();
+        go({...Object.fromEntries(inputs.map((input) => [input.dataset.filter, input.value.trim()])), after: ""});
+    }}, inputs, h("button", {}, "Filter"));
+    const groups = h("div", {class: "cards groups"});
+    const total = h("p", {class: "hint"});
+    const output = h("p", {class: "outcome"});
+    const list = h("div", {class: "stack"});
+    const chosen = new Set();
+    const selected = h("span", {class: "hint"});
+    const choice = h("div", {class: "actions"});
+    const element = h("div", {class: "stack"}, h("h1", {}, "Dead letters"), form, groups, total, choice, output, list);
+    choose();
+
+    function choose() {
+        selected.textContent = chosen.size ? `${count(chosen.size)} selected` : "Nothing is selected: these work on all that match.";
+    }
+    const which = () => chosen.size ? {ids: [...chosen]} : {all: true, ...filters};
+    const buttons = works(me, which, output, () => {
+        chosen.clear();
+        choose();
+        return again();
+    });
+    choice.replaceChildren(...buttons, selected);
+
+    async function refresh() {
+        const [told, counted, ...kinds] = await Promise.all([
+            found(filters, asked.after),
+            filters.contains ? null : get("/dead-letters/count", filters),
+            ...["code", "channel", "receiver"].map((by) => get("/dead-letters/groups", {by})),
+        ]);
+        groups.replaceChildren(...kinds.map((each) => group(each, asked, go)));
+        const dropped = counted?.dropped ? ` ${count(counted.dropped)} were dropped, because there were too many.` : "";
+        total.textContent = counted === null ? "" : `${things(counted.count, "dead letter")} ${Object.keys(filters).length ? "match" : "in all"}.${dropped}`;
+        list.replaceChildren(
+            table("Dead letters", ["Select", {text: "Dead letter", class: "id"}, "Code", "Channel", "Receiver", "Reason", "Data"],
+                told.letters.map((each) => row(each, chosen, choose)), told.next ? "None so far; the search continues with the next page." : "No dead letter matches."),
+            h("p", {class: "actions"},
+                asked.after ? h("button", {type: "button", onclick: () => go({after: ""})}, "First page") : null,
+                told.next ? h("button", {type: "button", onclick: () => go({after: told.next})}, "Next page") : null,
+                h("a", {class: "button", href: `/admin/api/dead-letters/export?${new URLSearchParams(filters)}`, download: "dead-letters.ndjson"}, "Export")));
+    }
+
+    return {element, refresh, everyMs: 10_000};
+}
+
+/** A page, the newest first. A search reads page after page until it has enough, or has looked at many. */
+async function found(filters, after) {
+    const letters = [];
+    let next = after;
+    for (let pages = 0; pages < 10; pages += 1) {
+        const told = await get("/dead-letters", {...filters, after: next, count: PAGE, newestFirst: true});
+        letters.push(...told.letters);
+        next = told.next;
+        if (!next || letters.length >= PAGE / 2) {
+            break;
+        }
+    }
+    return {letters, next};
+}
+
+function group({by, groups, values}, asked, go) {
+    const rows = groups.slice(0, GROUPED).map((each) => h("li", {},
+        h("button", {type: "button", class: "plain", "aria-pressed": asked[by] === each.value ? "true" : "false",
+            onclick: () => go({[by]: asked[by] === each.value ? "" : each.value, after: ""})}, each.value),
+        h("span", {class: "number"}, count(each.count))));
+    return h("section", {class: "card"}, h("h2", {}, `By ${by}`), h("ul", {}, rows),
+        values > GROUPED ? h("p", {class: "hint"}, `and ${count(values - GROUPED)} more`) : null);
+}
+
+function row(letter, chosen, choose) {
+    const box = h("input", {type: "checkbox", "aria-label": `Select ${letter.id}`, checked: chosen.has(letter.id), onchange: (event) => {
+        chosen[event.target.checked ? "add" : "delete"](letter.id);
+        choose();
+    }});
+    return [
+        box,
+        [h("a", {href: `#/dead-letters/${letter.id}`}, letter.id), letter.returns ? h("span", {class: "mark bad"}, ` came back ${letter.returns}×`) : null],
+        letter.errorCode,
+        letter.channel,
+        name(letter),
+        letter.reason,
+        h("code", {class: "data"}, JSON.stringify(letter.data)),
+    ];
+}
+
+function name(letter) {
+    return letter.receiver.replace(/^\/node\/[^/]+\//, "");
+}
+
+/** Buttons that redrive or discard what `which` says: ids, or a filter. */
+function works(me, which, output, again) {
+    const counted = async (verb) => (await post(`/dead-letters/${verb}`, {...which(), dryRun: true})).count;
+    const make = (verb, text, role, effect, more = {}, kind = "") => may(me.role, role) && action({
+        name: text,
+        question: async () => {
+            const number = await counted(verb);
+            if (number === 0) {
+                output.textContent = "No dead letter matches.";
+                return null;
+            }
+            return {title: text, effect: effect(things(number, "dead letter")), button: `${text}: ${count(number)}`, isFinal: role === "destroy"};
+        },
+        work: (reason) => all(verb, {...which(), ...more, ...(reason ? {reason} : {})}, output),
+        output,
+        again,
+        kind,
+    });
+    return [
+        make("redrive", "Redrive", "operate", (number) => `Sends ${number} to ${which().ids ? "their" : "the"} receivers again. Those that fail again become new dead letters and are not part of this.`),
+        make("redrive", "Redrive to channel", "operate", (number) => `Publishes ${number} to their channels again: all subscribers of now get them.`, {toChannel: true}),
+        make("discard", "Discard", "destroy", (number) => `Discards ${number}.`, {}, "danger"),
+    ].filter(Boolean);
+}
+
+/** Does the work, as many requests as it takes, and says what came of it. It ends when this page is closed. */
+async function all(verb, body, output) {
+    const field = verb === "redrive" ? "redriven" : "discarded";
+    let [done, undone, first] = [0, 0, ""];
+    let next = {};
+    for (;;) {
+        const told = await post(`/dead-letters/${verb}`, {...body, ...next});
+        done += told[field];
+        undone += told.undoneCount;
+        first ||= told.undone[0]?.message ?? "";
+        if (!told.next || body.ids) {
+            break;
+        }
+        output.textContent = `${things(done, "dead letter")} ${field}, and more to do. Keep this page open.`;
+        next = {after: told.next, until: told.until};
+        await new Promise((wake) => setTimeout(wake, told.waitMs));
+    }
+    const left = undone ? ` ${things(undone, "dead letter")} stayed: ${first}` : "";
+    return `${things(done, "dead letter")} ${field}.${left}`;
+}
+
+export function deadLetter({words: [id], me, again}) {
+    const body = h("div", {class: "stack"});
+    const output = h("p", {class: "outcome"});
+    const choice = h("div", {class: "actions"}, works(me, () => ({ids: [id]}), output, again));
+    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/dead-letters"}, "All dead letters")),
+        h("h1", {}, `Dead letter ${id}`), choice, output, body);
+
+    async function refresh() {
+        let letter;
+        try {
+            letter = await get(`/dead-letters/${encodeURIComponent(id)}`);
+        } catch (error) {
+            if (error.status !== 404) {
+                throw error;
+            }
+            body.replaceChildren(h("p", {}, "There is no such dead letter, or not any more: it was redriven, discarded or dropped."));
+            choice.hidden = true;
+            return;
+        }
+        body.replaceChildren(
+            h("section", {class: "card"}, facts([
+                ["Made", ago(Number(id.split("-")[0]))],
+                ["Code", letter.errorCode],
+                ["Reason", letter.reason],
+                ["Attempts", count(letter.attempts)],
+                ["Came back", letter.returns ? `${letter.returns} times, from ${letter.redriveOf}` : ""],
+                ["Receiver", h("a", {href: `#/receivers/${name(letter)}`}, name(letter))],
+                ["Channel", letter.channel],
+                ["To", letter.to],
+                ["Message", letter.message],
+                ["Published", ago(Number(letter.rcvTimestamp) / 1e6)],
+                ["Sender", letter.sender || "the server, or a back end"],
+                ["Persistent", letter.persistent ? "yes" : "no"],
+            ])),
+            ...[["Data", letter.data], ["Options of the publish", letter.qos], ["Other ext", letter.ext]]
+                .filter(([, value]) => value !== null && Object.keys(Object(value)).length + (typeof value !== "object") > 0)
+                .map(([title, value]) => h("section", {class: "card"}, h("h2", {}, title), h("pre", {}, JSON.stringify(value, null, 2)))));
+    }
+
+    return {element, refresh, everyMs: 10_000};
+}
