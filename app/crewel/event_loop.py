@@ -34,12 +34,14 @@ def has_stalled(due: float, now: float) -> bool:
 class Turns:
     """The turns of one piece of long work. Call `rest` after each short step."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
+        """`seconds`: how long a turn is, nearly; `TURN_S` by default."""
+        self._seconds = seconds
         self._began = perf_counter()
 
     async def rest(self) -> None:
         """Let others work, if this turn has been long enough."""
-        if perf_counter() - self._began >= TURN_S:
+        if perf_counter() - self._began >= (TURN_S if self._seconds is None else self._seconds):
             await asyncio.sleep(0)
             self._began = perf_counter()
 

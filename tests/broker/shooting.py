@@ -104,6 +104,7 @@ class Round:
         if self._cuts:  # as if each message had many receivers
             fan_outs = world.broker.outbound.fan_outs
             fan_outs.at_once, fan_outs.step, fan_outs.slice_s = 1, 1, -1.0
+            fan_outs.looked_up = 1
             node = world.access.node
             node.max_changes = node.max_dead_letters = 1
         return world

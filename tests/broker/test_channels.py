@@ -35,6 +35,18 @@ class TestSubscribers:
         assert set(channels.subscribers(channel("/a/b"))) == set(sessions[:2])
         assert len(list(channels.subscribers(channel("/a/b")))) == 2
 
+    def test_one_session_can_be_looked_up(self, channels: Channels, sessions: list[Session]) -> None:
+        for name in ("/a/b", "/a/*"):
+            channels.subscribe(sessions[0], name)
+        channels.subscribe(sessions[1], "/b")
+        hears = [channels.is_subscriber(each, channel("/a/b")) for each in sessions]
+        assert hears == [True, False, False]
+        assert channels.most_subscribers(channel("/a/b")) == 2
+        assert channels.most_subscribers(channel("/b")) == 1
+        channels.subscribe(sessions[0], "/**")
+        assert not channels.is_subscriber(sessions[0], channel("/service/x"))
+        assert channels.most_subscribers(channel("/service/x")) == 0
+
     def test_nobody_hears_a_channel_without_subscribers(self, channels: Channels, sessions: list[Session]) -> None:
         channels.create("/a")
         channels.subscribe(sessions[0], "/b")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from typing import Any, NamedTuple
 
+from crewel.delivery.changes import Changes
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.fan_out_buffer import FanOutBuffer, FanOutRecord, SubscriberSet
 from crewel.delivery.log_consumer import LogConsumer
@@ -77,7 +78,7 @@ class ForgetsWhatIsDirty(LogConsumer):
 class EndsInOneStep(LogConsumer):
     def committed(self, commit: Commit) -> list[DurableSession]:
         super().committed(commit)
-        return [each for each in self._closing if each.ending is not None]
+        return [each for each in self.closing if each.ending is not None]
 
 
 class LeavesAtOnce(LogConsumer):
@@ -92,13 +93,14 @@ class StartsAtTheEnd(LogConsumer):
 
 
 class TakesNothingClosing(LogConsumer):
-    def _take_closing(
-        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, taken: list[DurableSession]
-    ) -> None:
+    def _take_hidden(
+        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, found: Set[DurableSession]
+    ) -> list[DurableSession]:
         for durable, group in self._pending.items():
-            if durable not in taken:
+            if durable not in found:
                 for pending in group:
                     pending.seen.append((log_id, patterns, waiting))
+        return []
 
 
 class LetsSubscribesOverrule(LogConsumer):
@@ -139,15 +141,23 @@ class AppliesInSilence(LogConsumer):
 
 
 class KeepsSubscriberSets(LogConsumer):
-    def subscriber_set(self, patterns: Collection[str], hearing: Iterable[DurableSession]) -> SubscriberSet | None:
-        found = super().subscriber_set(patterns, hearing)
-        self.fan_out.version = -2
-        return found
+    def touch(self, durable: DurableSession) -> None:
+        super().touch(durable)
+        self.fan_out.changes = Silent()
 
-    @property
-    def is_stable(self) -> bool:
-        self.fan_out.version = -2
-        return super().is_stable
+
+class Silent(Changes[DurableSession]):
+    """Changes that nothing is noted in."""
+
+    def note(self, item: DurableSession) -> None:
+        pass
+
+
+class TakesForAllButThoseThatClose(LogConsumer):
+    def take_closing(
+        self, subscribers: SubscriberSet, log_id: LogId, patterns: Collection[str], waiting: PendingMessage
+    ) -> list[DurableSession]:
+        return []
 
 
 class TakesForAllBesideOthers(LogConsumer):
@@ -530,7 +540,8 @@ MUTATIONS = (
     Mutation("a node starts at the lowest cursor of its sessions", node=StartsAtTheEnd),
     Mutation("closed intervals are taken until they are passed", node=TakesNothingClosing),
     Mutation("a commit applies first what was taken for many", node=CommitsBeforeApplying),
-    Mutation("a subscriber set is built again when something has changed", node=KeepsSubscriberSets),
+    Mutation("a subscriber set follows what has changed", node=KeepsSubscriberSets),
+    Mutation("what is taken for a subscriber set is taken for closed intervals too", node=TakesForAllButThoseThatClose),
     Mutation("nothing is taken for a subscriber set while subscriptions close", node=TakesForAllBesideOthers),
     Mutation("the cursor goes to where a divided commit began", node=MovesToWhereverItIs),
     Mutation("what has ended ahead of the cursor is told when it moves", node=MovesWithoutWhoIsAhead),

@@ -281,6 +281,9 @@ class Server:
             for durable in subscriber_set.sessions:
                 self._came(durable, logged)
                 self._send(durable, logged, record)
+            for durable in node.take_closing(subscriber_set, logged.id, patterns, waiting):
+                self._came(durable, logged)
+                self._deliver(durable, logged, is_bounded=is_bounded)
             return
         hearing = [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
         for durable in node.take(logged.id, patterns, waiting, hearing):
@@ -292,15 +295,20 @@ class Server:
         node, patterns = self.serving, MATCHING[channel]
         if not node.is_stable:
             return None
-        known = self._subscriber_sets.get(channel)
-        if known is not None and known[0] == node.fan_out.version:
-            return known[1]
-        found = node.subscriber_set(
-            patterns, [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
-        )
-        if found is not None:
-            self._subscriber_sets[channel] = (node.fan_out.version, found)
-        return found
+        version, former = self._subscriber_sets.get(channel, (-1, None))
+        changed = node.fan_out.changes.since(version) if former is not None else None
+        members = dict(former.sessions) if changed is not None and former is not None else {}
+        for durable in changed or ():
+            members.pop(durable, None)
+        looked_at = dict.fromkeys(node.sessions.values() if changed is None else changed)
+        hearing = [each for each in looked_at if not each.since.keys().isdisjoint(patterns)]
+        hearing = [each for each in hearing if node.sessions.get(each.name) is each]
+        if not all(node.receives_all(each, patterns) for each in hearing):
+            return None
+        if former is None or changed is None or changed:
+            former = SubscriberSet([*members, *hearing])
+        self._subscriber_sets[channel] = (node.fan_out.changes.version, former)
+        return former
 
     def _came(self, durable: DurableSession, logged: Logged) -> None:
         self._receive(durable, logged.id)

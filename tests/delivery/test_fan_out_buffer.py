@@ -32,9 +32,8 @@ def served(*durables: DurableSession, cursor: int = 10) -> LogConsumer:
 
 
 def subscriber_set(node: LogConsumer, *durables: DurableSession) -> SubscriberSet:
-    found = node.subscriber_set(A, durables)
-    assert found is not None
-    return found
+    assert all(node.receives_all(each, A) for each in durables)
+    return SubscriberSet(durables)
 
 
 def take(node: LogConsumer, subscriber_set: SubscriberSet, *ids: int) -> None:
@@ -130,6 +129,51 @@ class TestTaking:
         assert len(joe) == 51
 
 
+class TestTakingInSteps:
+    def test_each_step_opens_it_for_some_and_the_last_moves_the_cursor(self) -> None:
+        durables = [session(f"client/joe/{number}", a=3) for number in range(1, 6)]
+        node = served(*durables)
+        seen = []
+        for taken in node.take_in_steps(LogId(11), A, PendingMessage(0, 5), durables, 2):
+            seen.append((len(taken), node.cursor, sum(len(each) for each in durables)))
+        assert seen == [(2, 10, 2), (2, 10, 4), (1, 10, 5), (0, 11, 5)]
+
+    def test_what_is_settled_between_the_steps_is_not_opened_again(self) -> None:
+        joe, ann = session(a=3, b=3), session("client/ann/1", a=3)
+        node = served(joe, ann)
+        node.answered(node.unsubscribing(joe, ["/b"]), {"/b": (LogId(3), LogId(20))})
+        pending = node.subscribing(joe, ["/*"])
+        for taken in node.take_in_steps(LogId(11), [*A, *B, "/*"], PendingMessage(0, 5), [joe, ann], 1):
+            for durable in taken:
+                assert durable.settle(LogId(11))
+        assert node.answered(pending, {"/*": (LogId(10), None)}) == []
+        assert [len(joe), len(ann)] == [0, 0]
+
+    def test_a_session_that_is_gone_by_then_is_left_out(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=3)
+        node = served(joe, ann)
+        steps = node.take_in_steps(LogId(11), A, PendingMessage(0, 5), [joe, ann], 1)
+        assert next(steps) == [joe]
+        node.drop(ann)
+        assert list(steps) == [[], []]
+        assert len(ann) == 0
+
+    def test_one_that_is_asking_meanwhile_gets_it_by_the_answer(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1")
+        node = served(joe, ann)
+        steps = node.take_in_steps(LogId(11), A, PendingMessage(0, 5), [joe], 1)
+        next(steps)
+        pending = node.subscribing(ann, ["/a"])
+        list(steps)
+        assert node.answered(pending, {"/a": (LogId(10), None)}) == [11]
+
+    def test_what_was_taken_before_is_opened_for_none(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        assert list(node.take_in_steps(LogId(10), A, PendingMessage(0, 5), [joe], 1)) == []
+        assert len(joe) == 0
+
+
 class TestApplyInSteps:
     def test_no_step_books_more_than_it_may(self) -> None:
         durables = [session(f"client/joe/{number}", a=3) for number in range(1, 8)]
@@ -141,6 +185,21 @@ class TestApplyInSteps:
         assert applied == [2, 4, 6, 7]
         assert node.fan_out.records == []
         assert [each.is_dirty for each in durables] == [True] * 7
+
+    def test_a_commit_between_the_steps_ends_them(self) -> None:
+        joe, eve = session(a=3), session("client/eve/1", a=3)
+        node = served(joe, eve)
+        node.max_applied = 1
+        take(node, subscriber_set(node, joe, eve), 11)
+        steps = node.apply_in_steps()
+        next(steps)
+        commit = node.commit()
+        assert commit is not None
+        assert {change.name for change in commit.changes} == {joe.name, eve.name}
+        node.committed(commit)
+        take(node, subscriber_set(node, joe, eve), 12)
+        assert list(steps) == []
+        assert [record.id for record in node.fan_out.records] == [12]
 
     def test_what_others_have_settled_is_told_with_the_next_commit(self) -> None:
         joe, eve, ann = (session(f"client/joe/{number}", a=3) for number in (1, 2, 3))
@@ -385,18 +444,18 @@ class TestSubscriberSets:
         (ann,) = node.sessions.values()
         for unsure in (session(b=3), session(a=11), adopted(11, a=3), adopted(3, [11], a=3)):
             node.add(unsure)
-            assert node.subscriber_set(A, [ann, unsure]) is None
+            assert not node.receives_all(unsure, A)
             node.drop(unsure)
-            assert node.subscriber_set(A, [unsure]) is None
-        assert node.subscriber_set(A, [ann]) is not None
-        assert node.subscriber_set(B, [ann]) is None
+            assert not node.receives_all(unsure, A)
+        assert node.receives_all(ann, A)
+        assert not node.receives_all(ann, B)
 
     def test_a_session_that_ends_is_in_none(self) -> None:
         joe = session(a=3)
         node = served(joe)
         node.ending(joe, LogId(10))
-        assert node.subscriber_set(A, [joe]) is None
-        assert not node.is_stable
+        assert not node.receives_all(joe, A)
+        assert list(node.closing) == [joe]
 
     def test_a_name_that_comes_back_is_another_session(self) -> None:
         record = SessionRecord(SessionName("client/joe/1"), {}, subscriptions={"/a": LogId(3)})
@@ -408,14 +467,15 @@ class TestSubscriberSets:
         node.add(again)
         assert (list(joe.open), list(again.open)) == ([11], [])
 
-    def test_whatever_may_change_it_changes_the_version(self) -> None:
+    def test_whatever_may_change_it_is_noted(self) -> None:
         joe, ann = session(a=3), session("client/ann/1")
         node = served(joe)
-        versions = [node.fan_out.version]
+        changes = node.fan_out.changes
+        versions = [changes.version]
 
         def has_changed() -> bool:
-            versions.append(node.fan_out.version)
-            return versions[-1] > versions[-2]
+            versions.append(changes.version)
+            return set(changes.since(versions[-2]) or ()) == {ann}
 
         node.add(ann)
         assert has_changed()
@@ -437,6 +497,28 @@ class TestSubscriberSets:
         assert has_changed()
         take(node, subscriber_set(node, joe), 11)
         assert not has_changed()
+
+    def test_a_session_that_was_unsubscribed_gets_what_came_before(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=5)
+        node = served(joe, ann)
+        pending = node.unsubscribing(ann, ["/a"])
+        assert not node.is_stable
+        node.answered(pending, {"/a": (LogId(5), LogId(11))})
+        assert node.is_stable
+        others = subscriber_set(node, joe)
+        for each in (11, 12):
+            take(node, others, each)
+            found = node.take_closing(others, LogId(each), A, PendingMessage(0, 5))
+            assert found == ([ann] if each == 11 else [])
+        assert (list(joe.open), list(ann.open)) == ([11, 12], [11])
+
+    def test_a_session_that_is_in_it_has_it_once(self) -> None:
+        joe = session(a=3, b=5)
+        node = served(joe)
+        node.answered(node.unsubscribing(joe, ["/b"]), {"/b": (LogId(5), LogId(20))})
+        everyone = subscriber_set(node, joe)
+        take(node, everyone, 11)
+        assert node.take_closing(everyone, LogId(11), [*A, *B], PendingMessage(0, 5)) == []
 
     def test_a_late_answer_finds_what_was_taken_for_all(self) -> None:
         joe = session(a=3)

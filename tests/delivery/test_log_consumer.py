@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.fan_out_buffer import SubscriberSet
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.pending_subscriptions import Pending
 from crewel.delivery.records import (
@@ -474,8 +475,7 @@ class TestDividedCommits:
 
     def test_what_all_have_settled_alike_is_told_when_the_cursor_moves(self) -> None:
         served = self.served(6)
-        subscriber_set = served.node.subscriber_set(A, served.durables)
-        assert subscriber_set is not None
+        subscriber_set = SubscriberSet(served.durables)
         record = served.node.take_for(subscriber_set, LogId(11), PendingMessage(0, 5))
         other = session("client/eve/1", b=3)
         served.node.add(other)
@@ -502,8 +502,7 @@ class TestDividedCommits:
 
     def test_what_was_taken_for_many_can_be_booked_before(self) -> None:
         served = self.served(6)
-        subscriber_set = served.node.subscriber_set(A, served.durables)
-        assert subscriber_set is not None
+        subscriber_set = SubscriberSet(served.durables)
         served.node.take_for(subscriber_set, LogId(11), PendingMessage(0, 5))
         for _ in served.node.apply_in_steps():
             pass

@@ -13,6 +13,7 @@ from typing import Final
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic
+from crewel.delivery.changes import Changes
 from crewel.errors import SettingsError
 
 IDLE_SWEEPS: Final = 3
@@ -49,8 +50,8 @@ class Channels:
         """Called when it has lost its last one."""
         self.subscriptions = 0
         """How many there are, of all sessions."""
-        self.version = 0
-        """Changes with each subscribe and unsubscribe."""
+        self.changes: Changes[Session] = Changes()
+        """The sessions that have subscribed or unsubscribed last."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -72,7 +73,7 @@ class Channels:
 
     def subscribe(self, session: Session, name: str) -> None:
         """Add the session to the subscribers of this channel or pattern; twice is once."""
-        self.version += 1
+        self.changes.note(session)
         subscribers = self.create(name).subscribers
         if self.on_first is not None and not subscribers:
             self.on_first(name)
@@ -83,7 +84,7 @@ class Channels:
 
     def unsubscribe(self, session: Session, name: str) -> None:
         """Take the session out; nothing happens if it was not subscribed."""
-        self.version += 1
+        self.changes.note(session)
         known = self._known.get(name)
         if known is not None:
             known.subscribers.pop(session, None)
@@ -121,6 +122,16 @@ class Channels:
             if entry is not None and entry.subscribers:
                 found = entry.subscribers if found is None else found | entry.subscribers
         return found if found is not None else ()
+
+    def is_subscriber(self, session: Session, channel: Channel) -> bool:
+        """Whether `subscribers` has the session."""
+        entries = map(self._known.get, channel.patterns if channel.is_broadcast else ())
+        return any(entry is not None and session in entry.subscribers for entry in entries)
+
+    def most_subscribers(self, channel: Channel) -> int:
+        """How many `subscribers` has, or more: some may be counted once for each of their subscriptions."""
+        entries = map(self._known.get, channel.patterns if channel.is_broadcast else ())
+        return sum(len(entry.subscribers) for entry in entries if entry is not None)
 
     def count(self, name: str) -> int:
         """How many sessions are subscribed to exactly this channel or pattern."""

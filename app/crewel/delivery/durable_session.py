@@ -320,7 +320,7 @@ class DurableSession(PendingDeliveries):
         self._stored_inbox.add(log_id)
         self._newest = max(self._newest, log_id)
         if self._fan_out is not None:
-            self._fan_out.version += 1  # it may lie beyond what was taken
+            self._fan_out.changes.note(self)  # it may lie beyond what was taken
 
     def arrived(self, log_id: LogId, waiting: PendingMessage) -> bool:
         """The store has put a message into the inbox; False if that is known."""

@@ -156,6 +156,12 @@ class Entry:
         copy.position, copy.is_oneway = LogId(0), True
         return copy
 
+    def unrecorded(self) -> Entry:
+        """The same for a receiver that it was not taken for together with others."""
+        copy = self._copy()
+        copy.fan_out_record = None
+        return copy
+
     def _copy(self) -> Entry:
         copy = Entry.__new__(Entry)
         for name in Entry.__slots__:

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
+from crewel.delivery.changes import Changes
 from crewel.delivery.pending_dead_letters import DeadLetterBacklog
 from crewel.delivery.records import EndReason, LogId, PendingMessage, SessionName, Settled
 
@@ -25,10 +26,12 @@ take some 50 MB, and a commit applies them in steps long before."""
 
 
 class SubscriberSet:
-    """Sessions that all want a message. The set must not change any more."""
+    """Sessions that all want a message. The set must not change any more, nor the dictionary that it may be made of."""
 
-    def __init__(self, sessions: Iterable[DurableSession]) -> None:
-        self.sessions: Mapping[DurableSession, None] = dict.fromkeys(sessions)
+    def __init__(self, sessions: Iterable[DurableSession] | dict[DurableSession, None]) -> None:
+        self.sessions: Mapping[DurableSession, None] = (
+            sessions if isinstance(sessions, dict) else dict.fromkeys(sessions)
+        )
         self.records: list[FanOutRecord] = []
         """Their records in the buffer."""
 
@@ -66,7 +69,7 @@ NO_RECIPIENTS: Final = FanOutRecord(0, LogId(0), PendingMessage(), SubscriberSet
 class FanOutBuffer:
     """The records that the sessions of one node share."""
 
-    __slots__ = ("applied", "dead_letters", "deliveries", "records", "size", "subscriber_sets", "upto", "version")
+    __slots__ = ("applied", "changes", "dead_letters", "deliveries", "records", "size", "subscriber_sets", "upto")
 
     def __init__(self) -> None:
         self.records: list[FanOutRecord] = []
@@ -83,8 +86,8 @@ class FanOutBuffer:
         """Bytes of the recorded messages: no session has more that it has not applied."""
         self.dead_letters = DeadLetterBacklog()
         """The dead letters of all sessions that the store does not have."""
-        self.version = 0
-        """Changes whenever another message might have other subscribers."""
+        self.changes: Changes[DurableSession] = Changes()
+        """The sessions that may be in other subscriber sets than before."""
 
     def take(self, log_id: LogId, waiting: PendingMessage, subscribers: SubscriberSet) -> FanOutRecord:
         """The message is open for all of them."""
@@ -203,13 +206,13 @@ class PendingDeliveries:
         """A node has it from now on."""
         self._fan_out = fan_out
         self.upto = fan_out.upto
-        fan_out.version += 1
+        fan_out.changes.note(cast("DurableSession", self))
 
     def detach(self) -> None:
         """The node has it no more."""
         self.apply_pending()
         if self._fan_out is not None:
-            self._fan_out.version += 1
+            self._fan_out.changes.note(cast("DurableSession", self))
             self._fan_out = None
 
     def apply_pending(self) -> None:

@@ -8,7 +8,7 @@ have ended but are not passed, sessions that are ending.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -87,7 +87,7 @@ class LogConsumer(PendingSubscriptions):
         if durable.low is not None:
             self._low_watermark = min(self._low_watermark, LogId(durable.low - 1))
         if durable.closing or durable.ending is not None:
-            self._closing[durable] = None
+            self.closing[durable] = None
         self.touch(durable)
 
     def drop(self, durable: DurableSession) -> None:
@@ -102,7 +102,7 @@ class LogConsumer(PendingSubscriptions):
         groups = (
             self._dirty,
             self._session_lows,
-            self._closing,
+            self.closing,
             self._lagging,
             self._uncommitted,
             self._expiring,
@@ -138,8 +138,8 @@ class LogConsumer(PendingSubscriptions):
     def ending(self, durable: DurableSession, until: LogId) -> None:
         """The store has begun the end of this session: it receives nothing beyond this entry."""
         durable.ending = until
-        self.fan_out.version += 1
-        self._closing[durable] = None
+        self.fan_out.changes.note(durable)
+        self.closing[durable] = None
         self.touch(durable)
 
     # Entries
@@ -156,45 +156,77 @@ class LogConsumer(PendingSubscriptions):
         subscriptions finds. An entry at or before the cursor was taken before, and no session gets it."""
         if log_id <= self.cursor:
             return []
+        waiting = self._as_inherited(log_id, waiting)
+        taken = self._open_for(receivers, log_id, patterns, waiting)
+        if self.closing or self._pending:
+            taken += self._take_hidden(log_id, patterns, waiting, set(taken))
+        self.cursor = log_id
+        return taken
+
+    def take_in_steps(
+        self,
+        log_id: LogId,
+        patterns: Collection[str],
+        waiting: PendingMessage,
+        receivers: Sequence[DurableSession],
+        portion: int,
+    ) -> Iterator[list[DurableSession]]:
+        """The same for many receivers, so many at a step, which yields the sessions for which it has opened the entry. The
+        last one moves the cursor. Between the steps no other entry is taken, and the store answers nothing else."""
+        waiting = self._as_inherited(log_id, waiting)
+        found: set[DurableSession] = set()
+        for start in range(0, len(receivers) if log_id > self.cursor else 0, portion):
+            chosen = [each for each in receivers[start : start + portion] if not each.is_fenced]
+            taken = self._open_for(chosen, log_id, patterns, waiting)
+            found.update(taken)
+            yield taken
+        if log_id > self.cursor:
+            self.cursor = log_id
+            yield self._take_hidden(log_id, patterns, waiting, found)
+
+    def _as_inherited(self, log_id: LogId, waiting: PendingMessage) -> PendingMessage:
+        return waiting._replace(attempts=1) if log_id <= self._inherited else waiting
+
+    def _open_for(
+        self, receivers: Iterable[DurableSession], log_id: LogId, patterns: Collection[str], waiting: PendingMessage
+    ) -> list[DurableSession]:
         taken = []
-        if log_id <= self._inherited:
-            waiting = waiting._replace(attempts=1)
         for durable in receivers:
             if durable.wants(patterns, log_id):
                 durable.take(log_id, waiting)
-                if not durable.is_dirty:
+                if not durable.is_dirty or waiting.expires:
                     self.touch(durable)
                 taken.append(durable)
-        if self._closing or self._pending:
-            self._take_closing(log_id, patterns, waiting, taken)
-        if waiting.expires:
-            self._expiring.update(dict.fromkeys(taken))
-        self.cursor = log_id
         return taken
 
     @property
     def is_stable(self) -> bool:
-        """Whether the index of subscriptions shows all receivers."""
-        return not (self._closing or self._pending)
+        """Whether all subscribes and unsubscribes are answered: no commit stops before what is taken now."""
+        return not self._pending
 
-    def subscriber_set(self, patterns: Collection[str], receivers: Iterable[DurableSession]) -> SubscriberSet | None:
-        """The sessions that the index of subscriptions finds for these patterns, if each receives all that is taken from now
-        on, while this `is_stable` and `fan_out.version` is the same. None if that cannot be said."""
-        found = SubscriberSet(receivers)
-        return found if all(each.receives_all(patterns, self.cursor) for each in found.sessions) else None
+    def receives_all(self, durable: DurableSession, patterns: Collection[str]) -> bool:
+        """Whether the session, which the index of subscriptions finds for these patterns, receives all that is taken from now
+        on, until `fan_out.changes` has it."""
+        return durable.receives_all(patterns, self.cursor)
 
     def take_for(self, subscribers: SubscriberSet, log_id: LogId, waiting: PendingMessage) -> FanOutRecord | None:
         """Take the next entry, which never expires, at the cost of one for all: it is open now for all of these. None if it
-        was taken before. Only while this `is_stable`: so no commit stops before what was taken for all."""
+        was taken before. Only while this `is_stable`; and while there are sessions in `closing`, `take_closing` follows."""
         if log_id <= self.cursor:
             return None
-        if log_id <= self._inherited:
-            waiting = waiting._replace(attempts=1)
         if self.fan_out.deliveries >= self.max_pending:
             self._apply_pending(self.fan_out.sessions())
             self.fan_out.clear()
         self.cursor = log_id
+        if log_id <= self._inherited:
+            waiting = waiting._replace(attempts=1)
         return self.fan_out.take(log_id, waiting, subscribers) if subscribers.sessions else NO_RECIPIENTS
+
+    def take_closing(
+        self, subscribers: SubscriberSet, log_id: LogId, patterns: Collection[str], waiting: PendingMessage
+    ) -> list[DurableSession]:
+        """Open the entry, which `take_for` has just taken, also for sessions that the index does not show."""
+        return self._take_hidden(log_id, patterns, self._as_inherited(log_id, waiting), subscribers.sessions.keys())
 
     def acknowledged(self, durable: DurableSession, log_id: LogId, record: FanOutRecord | None) -> None:
         """The client of a session has acknowledged a message, with its fan-out record if it has one. The next commit looks at
@@ -215,13 +247,15 @@ class LogConsumer(PendingSubscriptions):
 
     def apply_in_steps(self) -> Iterator[None]:
         """Apply what is recorded by now to the sessions that need it, a few at a step, so that the next commit has little to
-        apply at once. Anything may happen between the steps, but for a commit."""
+        apply at once. Anything may happen between the steps; a commit ends them, for it applies all."""
         fan_out, upto = self.fan_out, self.fan_out.upto
         portion = max(1, self.max_applied // (1 + len(fan_out.records)))
         applied: dict[DurableSession, None] = {}
         for sessions in (*(record.open for record in fan_out.records), fan_out.applied):
             durables = list(sessions)
             for start in range(0, len(durables), portion):
+                if not fan_out.records or fan_out.records[0].number > upto:
+                    return
                 chosen = [each for each in durables[start : start + portion] if not each.is_fenced]
                 self._apply_pending(chosen)
                 applied.update(dict.fromkeys(chosen))
@@ -246,19 +280,6 @@ class LogConsumer(PendingSubscriptions):
     def skip(self, log_id: LogId) -> None:
         """This id was given, and nothing lies there in the log."""
         self.cursor = max(self.cursor, log_id)
-
-    def _take_closing(
-        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, taken: list[DurableSession]
-    ) -> None:
-        for durable in self._closing:
-            if durable.wants(patterns, log_id):
-                durable.take(log_id, waiting)
-                self.touch(durable)
-                taken.append(durable)
-        for asking in self._pending.keys() - taken:
-            for pending in self._pending[asking]:
-                if pending.meets(patterns):
-                    pending.seen.append((log_id, patterns, waiting))
 
     def expiring(self, now: int) -> list[DurableSession]:
         """The sessions that may have something open which has to go out of all queues by now, microseconds since 1970."""
@@ -328,7 +349,7 @@ class LogConsumer(PendingSubscriptions):
     def _in_step(self, cursor: LogId) -> Iterable[DurableSession]:
         """Sessions of which a commit has more to say than they know, when the cursor is there."""
         yield from (durable for durable in self._lagging if cursor >= durable.floor)
-        yield from (durable for durable in self._closing if _has_passed(durable, self._committed))
+        yield from (durable for durable in self.closing if _has_passed(durable, self._committed))
 
     def _is_small(self, durables: Collection[DurableSession]) -> bool:
         """Whether one commit has room for what there is to say of these sessions."""
@@ -427,8 +448,8 @@ class LogConsumer(PendingSubscriptions):
             del self._session_lows[durable]
         if self._lagging and not durable.was_adopted:
             self._lagging.pop(durable, None)
-        if self._closing and not durable.closing and durable.ending is None:
-            self._closing.pop(durable, None)
+        if self.closing and not durable.closing and durable.ending is None:
+            self.closing.pop(durable, None)
         if durable.has_ended_above_cursor:
             self._uncommitted[durable] = None
         elif self._uncommitted:
@@ -451,7 +472,7 @@ class LogConsumer(PendingSubscriptions):
         """The store has applied the commit. Returns the sessions that are ending and have been passed: `end` may take
         them out of the store."""
         self._committed = commit.cursor
-        passed = [each for each in self._closing if each.ending is not None and each.ending <= commit.cursor]
+        passed = [each for each in self.closing if each.ending is not None and each.ending <= commit.cursor]
         return [each for each in passed if not each.withholds]  # the others end with the last of their dead letters
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from operator import itemgetter
 
 from crewel.delivery.durable_session import DurableSession
@@ -49,8 +49,8 @@ class PendingSubscriptions(ABC):
         self.fan_out = FanOutBuffer()
         """What was taken for many at once since the last commit."""
         self._pending: dict[DurableSession, list[Pending]] = {}  # in the order in which the store was asked
-        # Sessions with intervals that the index of subscriptions does not show.
-        self._closing: dict[DurableSession, None] = {}
+        self.closing: dict[DurableSession, None] = {}
+        """Sessions with intervals that the index of subscriptions does not show."""
 
     @abstractmethod
     def touch(self, durable: DurableSession) -> None:
@@ -59,7 +59,7 @@ class PendingSubscriptions(ABC):
     def subscribing(self, durable: DurableSession, patterns: Collection[str]) -> Pending:
         """The store is about to be asked for these subscriptions."""
         pending = Pending(durable, patterns, self.cursor)
-        self.fan_out.version += 1
+        self.fan_out.changes.note(durable)
         self._pending.setdefault(durable, []).append(pending)
         return pending
 
@@ -83,12 +83,12 @@ class PendingSubscriptions(ABC):
         self._done(pending)
         if durable.is_fenced:
             return []
-        self.fan_out.version += 1
+        self.fan_out.changes.note(durable)
         durable.apply_pending()
         for pattern, (since, until) in intervals.items():
             if until is not None:
                 durable.unsubscribed(pattern, since, until)
-                self._closing[durable] = None
+                self.closing[durable] = None
             elif not self._ends_soon(pending, pattern, since):
                 durable.subscribed(pattern, since)
         missed = []
@@ -99,6 +99,23 @@ class PendingSubscriptions(ABC):
         self._forget_seen(durable, missed)
         self.touch(durable)
         return missed
+
+    def _take_hidden(
+        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, found: Set[DurableSession]
+    ) -> list[DurableSession]:
+        """Open an entry for the sessions in `closing` that want it, and remember it for those with something pending; less
+        those that the index of subscriptions has found. Returns for which it was opened."""
+        taken = []
+        for durable in self.closing:
+            if durable not in found and durable.wants(patterns, log_id):
+                durable.take(log_id, waiting)
+                self.touch(durable)
+                taken.append(durable)
+        for asking in self._pending.keys() - found - set(taken):
+            for pending in self._pending[asking]:
+                if pending.meets(patterns):
+                    pending.seen.append((log_id, patterns, waiting))
+        return taken
 
     def _done(self, pending: Pending) -> None:
         group = self._pending.get(pending.durable, [])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from crewel.bayeux.channel import parse
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import EndReason
 from tests.broker.stored_world import Receiver, StoredWorld, data
-from tests.broker.world import Client, data_of
+from tests.broker.world import Client, Request, data_of
 
 
 @pytest.fixture
@@ -24,6 +29,21 @@ def ann(stored: StoredWorld) -> Receiver:
 
 def store(world: StoredWorld, *values: Any, **qos: Any) -> list[int]:
     return [int(world.wait(world.broker.publish_stored("/a", value, qos=qos))) for value in values]
+
+
+@contextmanager
+def count_calls(owner: type, name: str) -> Iterator[list[Any]]:
+    """The objects whose method is called meanwhile, in order."""
+    found: list[Any] = []
+    original = getattr(owner, name)
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        found.append(self)
+        return original(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, counted)
+        yield found
 
 
 def let_go(world: StoredWorld) -> None:
@@ -136,6 +156,99 @@ class TestChanges:
         other = Receiver(stored).taking_over(joe, name="joe/1")
         store(stored, 2)
         assert data(other.take()) == [1, 2]
+
+
+class TestManyReceivers:
+    @pytest.fixture(autouse=True)
+    def cut_small(self, stored: StoredWorld) -> None:
+        """As if each channel had many subscribers."""
+        fan_outs = stored.broker.outbound.fan_outs
+        fan_outs.at_once, fan_outs.step, fan_outs.looked_up, fan_outs.slice_s = 2, 1, 1, -1.0
+
+    @pytest.fixture
+    def many(self, stored: StoredWorld) -> list[Receiver]:
+        return [Receiver(stored).started("/a", name=f"joe{number:02}/1", update=False) for number in range(30)]
+
+    @pytest.mark.parametrize("qos", [{}, {"lifeTime": 60_000, "forceDestroy": True}], ids=["together", "one by one"])
+    def test_others_have_turns_while_they_are_looked_up(
+        self, stored: StoredWorld, many: list[Receiver], qos: dict[str, Any]
+    ) -> None:
+        async def count() -> int:
+            task = asyncio.get_running_loop().create_task(stored.broker.publish_stored("/a", 1, qos=qos))
+            turns = 0
+            while not task.done() or stored.access.writing.under_way is not None:
+                turns += 1
+                await asyncio.sleep(0)
+            return turns
+
+        assert stored.wait(count()) > 30 / stored.broker.outbound.fan_outs.at_once
+        stored.settle()
+        assert [data(each.take()) for each in many] == [[1]] * 30
+
+    def test_one_more_costs_the_next_message_no_look_up(self, stored: StoredWorld, many: list[Receiver]) -> None:
+        store(stored, 1)
+        ann = Receiver(stored).started("/a", name="ann/1", update=False)
+        with count_calls(DurableSession, "receives_all") as looked_at:
+            store(stored, 2)
+        stored.settle()
+        assert looked_at == [ann.session.durable]
+        assert data(ann.take()) == [2]
+        assert [data(each.take()) for each in many] == [[1, 2]] * 30
+
+    def test_one_less_is_looked_up_alone_too(self, stored: StoredWorld, many: list[Receiver]) -> None:
+        store(stored, 1)
+        many[0].say("/meta/unsubscribe", subscription="/a")
+        stored.settle()
+        with count_calls(DurableSession, "receives_all") as looked_at:
+            store(stored, 2)
+        stored.settle()
+        assert looked_at == []
+        assert [data(each.take()) for each in many] == [[1]] + [[1, 2]] * 29
+
+    def test_messages_keep_their_order(self, stored: StoredWorld, many: list[Receiver]) -> None:
+        async def publish() -> None:
+            publish = stored.broker.publish_stored
+            lives = {"lifeTime": 60_000, "forceDestroy": True}
+            await asyncio.gather(*(publish("/a", number, qos=lives if number % 2 else {}) for number in range(6)))
+
+        stored.wait(publish())
+        stored.settle()
+        assert [data(each.take()) for each in many] == [list(range(6))] * 30
+
+    def test_too_much_for_all_is_applied_in_turns(self, stored: StoredWorld, many: list[Receiver]) -> None:
+        stored.access.node.max_pending = 40
+        store(stored, 1, 2, 3)
+        stored.settle()
+        assert [data(each.take()) for each in many] == [[1, 2, 3]] * 30
+
+
+class TestChangesAtRandom:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_what_is_known_is_what_a_look_up_finds(self, stored: StoredWorld, seed: int) -> None:
+        rng = random.Random(seed)
+        cache = stored.durability.appender._cache
+        a = parse("/a/b")
+        assert a is not None
+        clients = [Receiver(stored).started("/else", name=f"joe{number}/1", update=False) for number in range(5)]
+        clients += [Client(stored).joined("/else") for _ in range(3)]
+        for _ in range(60):
+            client, pattern = rng.choice(clients), rng.choice(["/a/b", "/a/*", "/**"])
+            verb = rng.choice(["subscribe", "subscribe", "unsubscribe"])
+            stored.receive(
+                Request(client.browser), client.message(f"/meta/{verb}", subscription=pattern, id=str(rng.random()))
+            )
+            if rng.random() < 0.3:
+                stored.wait(stored.broker.publish_stored("/a/b", 1))
+            if rng.random() < 0.2:
+                stored.commit()
+            if (known := cache.of(a)) is None:
+                continue
+            for _ in cache.look_up(a):
+                pass
+            found = cache.of(a)
+            assert found is not None
+            assert found.others.keys() == known.others.keys()
+            assert found.subscriber_set.sessions.keys() == known.subscriber_set.sessions.keys()
 
 
 class TestUnusual:

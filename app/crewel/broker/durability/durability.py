@@ -309,7 +309,7 @@ class Durability:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.holder = session
         session.join_store(durable)
-        self._access.node.fan_out.version += 1
+        self._access.node.fan_out.changes.note(durable)
 
     # Messages
 

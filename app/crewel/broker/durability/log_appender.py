@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Coroutine, Iterable, Iterator
+from dataclasses import dataclass
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import PendingPublish, Published, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.durability.subscriber_cache import SubscriberCache, Subscribers, is_open
 from crewel.broker.ids import Ids
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
@@ -28,12 +30,11 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topics import Topics
-from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.fan_out_buffer import FanOutBuffer, SubscriberSet
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Submission
 from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
+from crewel.event_loop import Turns
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
@@ -44,133 +45,9 @@ log = logging.getLogger(__name__)
 _READ_AT_ONCE: Final = 1000
 
 
-_MOST_CHANNELS: Final = 10_000
-
-
-class Subscribers(NamedTuple):
-    """The subscribers of a channel."""
-
-    subscriber_set: SubscriberSet
-    """The sessions that the store has, for the engine."""
-    reliable: list[tuple[Session, DurableSession]]
-    """The same."""
-    others: list[Session]
-
-
-@dataclass(eq=False)
-class SubscriberCache:
-    """The subscribers of channels, looked up once for many messages, as long as they stay the same; a message is handed to them
-    at the cost of one for all. What is unusual about a message or one of its receivers goes the general way, in
-    `LogAppender`."""
-
-    _channels: Channels
-    _outbound: Outbound
-    _options: SubscriptionOptions
-    _access: StoreAccess
-    _deliver: Callable[[DurableSession, Entry, str], None]
-    _known: dict[str, Subscribers] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        self._version: tuple[FanOutBuffer | None, int, int] = (None, 0, 0)
-
-    def of(self, channel: Channel) -> Subscribers | None:
-        """The subscribers that get every message of the channel; None if one of them has to be asked about each."""
-        node, channels = self._access.node, self._channels
-        filtered = self._options.filtered
-        if not node.is_stable or (filtered and not filtered.keys().isdisjoint(channels.subscribers(channel))):
-            return None
-        version = (node.fan_out, node.fan_out.version, channels.version)
-        if version != self._version or len(self._known) >= _MOST_CHANNELS:
-            self._known.clear()
-            self._version = version
-        subscribers = self._known.get(channel.name)
-        if subscribers is None and (subscribers := self._found(channel)) is not None:
-            self._known[channel.name] = subscribers
-        return subscribers
-
-    def _found(self, channel: Channel) -> Subscribers | None:
-        reliable, others = [], []
-        for session in self._channels.subscribers(channel):
-            if session.durable is None:
-                others.append(session)
-            elif session.durable.holder is session:
-                reliable.append((session, session.durable))
-            else:
-                return None
-        subscriber_set = self._access.node.subscriber_set(channel.patterns, [durable for _, durable in reliable])
-        return None if subscriber_set is None else Subscribers(subscriber_set, reliable, others)
-
-    def take(self, subscribers: Subscribers, entry: Entry, waiting: PendingMessage) -> bool:
-        """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
-        node = self._access.node
-        entry.fan_out_record = node.take_for(subscribers.subscriber_set, entry.position, waiting)
-        if entry.fan_out_record is None:
-            return False
-        outbound, lazy = self._outbound, entry.lazy
-        fan_outs = outbound.fan_outs
-        most = fan_outs.at_once
-        if fan_outs.waiting and entry.channel in fan_outs.waiting:
-            fan_outs.add(entry.channel, self._queue(subscribers.reliable, 0, entry))
-            return True
-        for index, (session, durable) in enumerate(subscribers.reliable):
-            if index == most:
-                fan_outs.add(entry.channel, self._queue(subscribers.reliable, most, entry))
-                break
-            if not (
-                session.queue
-                or session.retained
-                or session.is_absent
-                or session.dispatcher is not NO_DISPATCHER
-                or durable.evicted
-                or lazy
-            ):
-                outbound.enqueue_first(session, entry)
-            elif self._is_usual(session, durable, node.fan_out.size):
-                outbound.enqueue(session, entry)
-            else:
-                self._deliver(durable, entry, "")
-        return True
-
-    def _queue(self, reliable: list[tuple[Session, DurableSession]], start: int, entry: Entry) -> Iterator[None]:
-        """Queue a message that was taken for the sessions from `start` on, a few at a time. By now one may have ended, may be
-        another client's, or the message may have ended for it."""
-        outbound, fan_out = self._outbound, self._access.node.fan_out
-        step = outbound.fan_outs.step
-        for at in range(start, len(reliable), step):
-            for _, durable in reliable[at : at + step]:
-                session: Session | None = durable.holder
-                if session is None or not is_open(durable, entry):
-                    continue
-                if self._is_usual(session, durable, fan_out.size):
-                    outbound.enqueue(session, entry)
-                else:
-                    self._deliver(durable, entry, "")
-            yield
-
-    @staticmethod
-    def _is_usual(session: Session, durable: DurableSession, ahead: int) -> bool:
-        """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
-        applied, this one included."""
-        if session.is_absent or session.is_paused or session.rejects_all or durable.evicted:
-            return False
-        bounds = session.bounds
-        return bounds is None or (
-            len(session.queue) + session.retained < bounds.max_entries
-            and durable.applied_size + ahead <= bounds.max_bytes
-        )
-
-
-def is_open(durable: DurableSession, entry: Entry) -> bool:
-    """Whether the message, which was taken for the session and has not been queued yet, is still open for it. A message
-    that the session has not reached yet is open."""
-    if durable.is_fenced:
-        return False
-    record = entry.fan_out_record
-    if record is not None and durable.upto < record.number:
-        return True
-    return durable.find(entry.position) is not None
-
-
+_Message = tuple[Channel, Entry, Session | None, str, str, bytes]
+"""A message of the log: its channel, what is queued, who published it and does not receive it, the name of the session that
+does not receive it, its sender, and its qualities."""
 _Stored = tuple["PendingPublish", LogId, PublishOutcome]
 """A message that the store has, and what it did with it."""
 
@@ -200,6 +77,8 @@ class LogAppender:
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
         self._heard = LogId(0)  # what is not beyond it has reached those that do not acknowledge
+        self._unfinished: deque[Iterator[None]] = deque()
+        """Messages that are handed to many receivers in steps: what follows them in the log waits."""
         self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliver)
         self._access.writing.serve(self._append, self._appended)
 
@@ -230,13 +109,13 @@ class LogAppender:
             self._access.suspect(Behind("the log is shorter than it was"))
         stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
         rest = self._answer(stored, is_next=True)
-        return self._answer_rest(rest, is_next=True) if rest else None
+        return self._answer_rest(rest, is_next=True) if rest or self._unfinished else None
 
     def _answer(self, stored: list[_Stored], *, is_next: bool) -> list[_Stored]:
         """Take these messages, and tell their publishers. Returns those for which this turn was too short."""
         end = self._loop.time() + self._outbound.fan_outs.slice_s if len(stored) > 1 else inf
         for index, (outgoing, log_id, outcome) in enumerate(stored):
-            if index and self._loop.time() > end:
+            if self._unfinished or (index and self._loop.time() > end):
                 return stored[index:]
             if outcome is PublishOutcome.NEW:
                 if is_next:
@@ -257,9 +136,21 @@ class LogAppender:
         return []
 
     async def _answer_rest(self, rest: list[_Stored], *, is_next: bool) -> None:
-        while rest:
+        while rest or self._unfinished:
+            await self._finish()
             await asyncio.sleep(0)  # others have their turn
             rest = self._answer(rest, is_next=is_next)
+
+    async def _finish(self) -> None:
+        """Hand what was taken last to all of its receivers, with turns for others."""
+        turns = Turns(self._outbound.fan_outs.slice_s)
+        while self._unfinished:
+            try:
+                for _ in self._unfinished[0]:
+                    await turns.rest()
+            except Exception:
+                log.exception("a message could not be handed to all of its receivers")
+            self._unfinished.popleft()
 
     async def _apply_pending(self, group: list[PendingPublish], answer: Appended) -> None:
         """Take what lies before the group, and then the group. If that cannot be read now it will be, with the group itself,
@@ -296,21 +187,20 @@ class LogAppender:
     async def read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
         is_shared = False
-        loop, slice_s = self._loop, self._outbound.fan_outs.slice_s
-        end = loop.time() + slice_s
+        turns = Turns(self._outbound.fan_outs.slice_s)
         while self._access.node.cursor < last:
             entries = await stored_log.read(self._access.store, self._access.node.cursor, _READ_AT_ONCE)
             self._topics.count_again({logged.channel for logged in entries})
             for logged in entries:
                 if logged.id > last:
                     break
-                if loop.time() > end:
-                    await asyncio.sleep(0)  # others have their turn
-                    end = loop.time() + slice_s
                 channel = parse(logged.channel)
                 assert channel is not None
                 entry = Entry.read_back(logged)
                 self._take(channel, entry, None, logged.excluded, logged.sender, logged.qos)
+                if self._unfinished:
+                    await self._finish()
+                await turns.rest()
                 is_shared = is_shared or bool(self._groups.on(channel))
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
                 self._access.node.cursor = max(self._access.node.cursor, last)
@@ -322,15 +212,46 @@ class LogAppender:
     ) -> None:
         """Hand the next message of the log to every subscriber of its channel, less its publisher if that is excluded."""
         waiting = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
-        known = None if excluded or entry.expires else self._cache.of(channel)
-        if known is not None and self._cache.take(known, entry, waiting):
-            self._heard = max(self._heard, entry.position)
-            if known.others:
-                self._outbound.fan_out(entry, known.others, publisher)
+        node, is_usual = self._access.node, not (excluded or entry.expires)
+        is_laden = node.fan_out.deliveries >= node.max_pending
+        known = None if is_laden or not is_usual else self._cache.of(channel)
+        if known is not None and self._take_together(known, channel, entry, publisher, waiting):
             return
+        message = (channel, entry, publisher, excluded, sender, qos)
+        if is_laden or self._channels.most_subscribers(channel) > self._outbound.fan_outs.looked_up:
+            self._unfinished.append(self._take_in_steps(message, waiting, is_usual=is_usual))
+            return
+        for _ in self._take_one_by_one(message, waiting):
+            pass
+
+    def _take_together(
+        self, known: Subscribers, channel: Channel, entry: Entry, publisher: Session | None, waiting: PendingMessage
+    ) -> bool:
+        if not self._cache.take(channel, known, entry, waiting):
+            return False
+        if entry.position > self._heard:
+            self._heard = entry.position
+        if known.others:
+            self._outbound.fan_out(entry, known.others, publisher)
+        return True
+
+    def _take_in_steps(self, message: _Message, waiting: PendingMessage, *, is_usual: bool) -> Iterator[None]:
+        """The same when much must be applied before, or many subscribers are not known yet, or some of them are unusual."""
+        node = self._access.node
+        if node.fan_out.deliveries >= node.max_pending:
+            yield from node.apply_in_steps()
+        channel, entry, publisher, *_ = message
+        if is_usual and self._cache.of(channel) is None:
+            yield from self._cache.look_up(channel)
+        known = self._cache.of(channel) if is_usual else None
+        if known is None or not self._take_together(known, channel, entry, publisher, waiting):
+            yield from self._take_one_by_one(message, waiting)
+
+    def _take_one_by_one(self, message: _Message, waiting: PendingMessage) -> Iterator[None]:
+        """The general way, for a portion of the subscribers at a step."""
+        channel, entry, publisher, excluded, sender, qos = message
         subscribers = self._channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
-        taken = self._access.node.take(entry.position, channel.patterns[::-1], waiting, durables)
         if durables:
             all_are = len(durables) == len(subscribers)
             subscribers = () if all_are else [session for session in subscribers if session.durable is None]
@@ -339,12 +260,16 @@ class LogAppender:
             if self._options.filtered:
                 subscribers = self._options.filter_subscribers(channel, entry, subscribers, sender, qos)
             self._outbound.fan_out(entry, subscribers, publisher)
-        fan_outs = self._outbound.fan_outs
-        start = 0 if fan_outs.waiting and entry.channel in fan_outs.waiting else fan_outs.at_once
-        for durable in taken[:start]:
-            self._hand_over(durable, channel, entry, excluded, sender, qos)
-        if len(taken) > start:
-            fan_outs.add(entry.channel, self._hand_over_rest(taken[start:], channel, entry, excluded, sender, qos))
+        fan_outs, steps = self._outbound.fan_outs, self._access.node.take_in_steps
+        at_once = 0 if fan_outs.waiting and entry.channel in fan_outs.waiting else fan_outs.at_once
+        for taken in steps(entry.position, channel.patterns[::-1], waiting, durables, fan_outs.at_once):
+            for durable in taken[:at_once]:
+                self._hand_over(durable, channel, entry, excluded, sender, qos)
+            if len(taken) > at_once:
+                rest = self._hand_over_rest(taken[at_once:], channel, entry, excluded, sender, qos)
+                fan_outs.add(entry.channel, rest)
+            at_once = max(0, at_once - len(taken))
+            yield
 
     def take_late(self, durables: Iterable[DurableSession], channel: Channel, logged: Logged) -> None:
         """Hand a message that this server has passed to sessions that have come since and want it. They may have had it."""

@@ -44,6 +44,8 @@ class FanOuts:
         self._loop = loop
         self.at_once = 256
         """Receivers that are served without looking at the clock: about two milliseconds."""
+        self.looked_up = 2048
+        """Receivers that are looked up at once: some milliseconds."""
         self.step = 32
         """Receivers between two looks at the clock."""
         self.slice_s = TURN_S

@@ -1,0 +1,240 @@
+"""The subscribers of channels, found once for many messages: a persistent message is then taken for all of them at the cost of
+one.
+
+What is known of a channel follows the sessions that change, so that a subscribe among 100,000 subscribers costs the next
+publish a copy and no new look-up. What is unusual about a message or one of its receivers goes the general way, in
+`LogAppender`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from crewel.bayeux.channel import Channel
+from crewel.broker.channels import Channels
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.session import Session
+from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.delivery.dispatcher import NO_DISPATCHER
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry
+from crewel.delivery.fan_out_buffer import FanOutBuffer, SubscriberSet
+from crewel.delivery.records import PendingMessage
+
+_MOST_CHANNELS: Final = 10_000
+
+
+class Subscribers:
+    """The subscribers of a channel. What is known of them by the given versions must not change any more: messages on their
+    way refer to it."""
+
+    __slots__ = ("fan_out", "index_version", "others", "set_version", "subscriber_set", "unusual")
+
+    def __init__(self, fan_out: FanOutBuffer, set_version: int, index_version: int) -> None:
+        self.fan_out = fan_out
+        self.set_version = set_version
+        self.index_version = index_version
+        self.subscriber_set = SubscriberSet(())
+        """The sessions that the store has and that receive every message, for the engine."""
+        self.others: dict[Session, None] = {}
+        """The sessions that the store has not."""
+        self.unusual: dict[Session, None] = {}
+        """The sessions that have to be asked about each message."""
+
+
+@dataclass(eq=False)
+class SubscriberCache:
+    """What is known of the channels that messages were published to."""
+
+    _channels: Channels
+    _outbound: Outbound
+    _options: SubscriptionOptions
+    _access: StoreAccess
+    _deliver: Callable[[DurableSession, Entry, str], None]
+    _known: dict[str, Subscribers] = field(default_factory=dict, init=False)
+
+    def of(self, channel: Channel) -> Subscribers | None:
+        """The subscribers that get every message of the channel; None if one of them has to be asked about each, or if there
+        are so many that they have to be looked up before (`look_up`)."""
+        node, channels = self._access.node, self._channels
+        filtered = self._options.filtered
+        if not node.is_stable or (filtered and not filtered.keys().isdisjoint(channels.subscribers(channel))):
+            return None
+        known, fan_out = self._known.get(channel.name), node.fan_out
+        if (
+            known is None
+            or known.set_version != fan_out.changes.version
+            or known.index_version != channels.changes.version
+            or known.fan_out is not fan_out
+            or known.unusual
+        ):
+            known = self._renewed(channel, known)
+        return known
+
+    def look_up(self, channel: Channel) -> Iterator[None]:
+        """Look up the subscribers of a channel, a few at a step. Those that change between the steps are looked at again
+        by `of`."""
+        found = self._begun()
+        fan_out = self._outbound.fan_outs
+        sessions = list(self._channels.subscribers(channel))
+        members: dict[DurableSession, None] = {}
+        for start in range(0, len(sessions), fan_out.step):
+            self._sort(channel, sessions[start : start + fan_out.step], members, found)
+            yield
+        found.subscriber_set = SubscriberSet(members)
+        self._keep(channel, found)
+        yield
+
+    def _begun(self) -> Subscribers:
+        fan_out = self._access.node.fan_out
+        return Subscribers(fan_out, fan_out.changes.version, self._channels.changes.version)
+
+    def _keep(self, channel: Channel, found: Subscribers) -> None:
+        if len(self._known) >= _MOST_CHANNELS:
+            self._known.clear()
+        self._known[channel.name] = found
+
+    def _sort(
+        self,
+        channel: Channel,
+        sessions: Iterable[Session],
+        members: dict[DurableSession, None],
+        found: Subscribers,
+    ) -> None:
+        """Put each of these sessions where it belongs, if it is a subscriber."""
+        node, channels = self._access.node, self._channels
+        for session in sessions:
+            if not channels.is_subscriber(session, channel):
+                continue
+            durable = session.durable
+            if durable is None:
+                found.others[session] = None
+            elif durable.holder is session and node.receives_all(durable, channel.patterns):
+                members[durable] = None
+            else:
+                found.unusual[session] = None
+
+    def _renewed(self, channel: Channel, known: Subscribers | None) -> Subscribers | None:
+        changed = None if known is None else self._changed(known)
+        most = self._channels.most_subscribers(channel)
+        if known is None or changed is None or len(changed) > most:
+            if most > self._outbound.fan_outs.looked_up:
+                self._known.pop(channel.name, None)
+                return None
+            for _ in self.look_up(channel):
+                pass
+            known = self._known[channel.name]
+        elif changed:
+            known = self._follow(channel, known, changed)
+        return None if known.unusual else known
+
+    def _changed(self, known: Subscribers) -> dict[Session | DurableSession, None] | None:
+        """Which sessions may have changed, of the store or of the index; None: nothing is known any more."""
+        fan_out = self._access.node.fan_out
+        if known.fan_out is not fan_out:
+            return None
+        of_store, of_index = fan_out.changes.since(known.set_version), self._channels.changes.since(known.index_version)
+        if of_store is None or of_index is None:
+            return None
+        return dict.fromkeys([*of_store, *of_index, *known.unusual])
+
+    def _follow(self, channel: Channel, known: Subscribers, changed: Iterable[Session | DurableSession]) -> Subscribers:
+        """What is known now, where these have changed."""
+        found = self._begun()
+        members = dict(known.subscriber_set.sessions)
+        found.others, found.unusual = dict(known.others), dict(known.unusual)
+        sessions: dict[Session, None] = {}
+        for each in changed:
+            durable = each if isinstance(each, DurableSession) else each.durable
+            if durable is not None:
+                members.pop(durable, None)
+                if durable.holder is not None:
+                    sessions[durable.holder] = None
+            if isinstance(each, Session):
+                sessions[each] = None
+        for session in sessions:
+            found.others.pop(session, None)
+            found.unusual.pop(session, None)
+        self._sort(channel, sessions, members, found)
+        found.subscriber_set = SubscriberSet(members)
+        self._keep(channel, found)
+        return found
+
+    def take(self, channel: Channel, subscribers: Subscribers, entry: Entry, waiting: PendingMessage) -> bool:
+        """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
+        node = self._access.node
+        members = subscribers.subscriber_set
+        entry.fan_out_record = node.take_for(members, entry.position, waiting)
+        if entry.fan_out_record is None:
+            return False
+        outbound, lazy = self._outbound, entry.lazy
+        fan_outs = outbound.fan_outs
+        most = fan_outs.at_once
+        if fan_outs.waiting and entry.channel in fan_outs.waiting:
+            most = 0
+        for index, durable in enumerate(members.sessions):
+            if index >= most:
+                fan_outs.add(entry.channel, self._queue(members.sessions, index, entry))
+                break
+            session: Session = durable.holder
+            if not (
+                session.queue
+                or session.retained
+                or session.is_absent
+                or session.dispatcher is not NO_DISPATCHER
+                or durable.evicted
+                or lazy
+            ):
+                outbound.enqueue_first(session, entry)
+            elif self._is_usual(session, durable, node.fan_out.size):
+                outbound.enqueue(session, entry)
+            else:
+                self._deliver(durable, entry, "")
+        if node.closing:
+            closing = node.take_closing(members, entry.position, channel.patterns, waiting)
+            fan_outs.add(entry.channel, self._queue(closing, 0, entry.unrecorded()))
+        return True
+
+    def _queue(self, durables: Iterable[DurableSession], start: int, entry: Entry) -> Iterator[None]:
+        """Queue a message that was taken for the sessions from `start` on, a few at a time. By now one may have ended, may be
+        another client's, or the message may have ended for it."""
+        outbound, fan_out = self._outbound, self._access.node.fan_out
+        step = outbound.fan_outs.step
+        rest = islice(durables, start, None)
+        while portion := tuple(islice(rest, step)):
+            for durable in portion:
+                session: Session | None = durable.holder
+                if session is None or not is_open(durable, entry):
+                    continue
+                if self._is_usual(session, durable, fan_out.size):
+                    outbound.enqueue(session, entry)
+                else:
+                    self._deliver(durable, entry, "")
+            yield
+
+    @staticmethod
+    def _is_usual(session: Session, durable: DurableSession, ahead: int) -> bool:
+        """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
+        applied, this one included."""
+        if session.is_absent or session.is_paused or session.rejects_all or durable.evicted:
+            return False
+        bounds = session.bounds
+        return bounds is None or (
+            len(session.queue) + session.retained < bounds.max_entries
+            and durable.applied_size + ahead <= bounds.max_bytes
+        )
+
+
+def is_open(durable: DurableSession, entry: Entry) -> bool:
+    """Whether the message, which was taken for the session and has not been queued yet, is still open for it. A message
+    that the session has not reached yet is open."""
+    if durable.is_fenced:
+        return False
+    record = entry.fan_out_record
+    if record is not None and durable.upto < record.number:
+        return True
+    return durable.find(entry.position) is not None
