@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from crewel.delivery.entry import Entry, priority_in
+from crewel.delivery.fan_out_buffer import NO_RECIPIENTS
 from crewel.delivery.records import Logged, LogId
 from crewel.qos.update import Origin
 
@@ -182,6 +183,14 @@ def test_the_copy_that_nobody_answers_has_no_place_and_leaves_the_other_as_it_wa
         7,
     )
     assert (entry.position, entry.is_oneway) == (17, False)
+
+
+def test_the_copy_of_one_receiver_does_not_share_the_record_of_many() -> None:
+    entry = Entry.logged("/a", LogId(17), b'{"channel":"/a"}')
+    entry.fan_out_record = NO_RECIPIENTS
+    copy = entry.unrecorded()
+    assert (copy.fan_out_record, copy.position, copy.wire) == (None, 17, entry.wire)
+    assert entry.fan_out_record is NO_RECIPIENTS
 
 
 def test_a_notice_tells_what_has_become_of_a_topic() -> None:
