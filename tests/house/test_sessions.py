@@ -24,7 +24,7 @@ OTHERS = {
 """Slots' names that are names of something else there."""
 
 
-LATER = {f"{BROKER}/durability/log_appender.py": {"fan_out_record"}, f"{BROKER}/outbox/overflow.py": {"weight"}}
+LATER = {f"{BROKER}/durability/subscriber_cache.py": {"fan_out_record"}, f"{BROKER}/outbox/overflow.py": {"weight"}}
 """The slots of an entry that are set once it is on its way."""
 
 
