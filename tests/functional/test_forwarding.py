@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -21,6 +22,7 @@ from tests.functional.people import Person, refusal
 from tests.functional.wire import Connection, figures, until
 from tests.server_process import Server
 
+CLIENTS = int(os.environ.get("CREWEL_TEST_CLIENTS", "12"))
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
 
 
@@ -221,6 +223,36 @@ def test_a_waiting_connect_goes_to_the_heir_when_its_node_is_killed(start_server
             found = data(person.take(timeout=5000))
             assert found, taken
             taken += found
+
+
+def test_a_planned_end_moves_all_sessions_and_no_client_shakes_hands(nodes: list[Server]) -> None:
+    first, second = nodes
+    people = [Person(first).be() for _ in range(CLIENTS)]
+    waiting = {}
+    for number, person in enumerate(people):
+        person.subscribe("/a")
+        person.forget_connections()
+        person.server = nodes[number % 2]
+        waiting[person] = person.ask_connect(ext={"ack": person.batch})
+    until(lambda: figures(first)["crewel_held_connects"] == len(people))
+    os.kill(first.pid, signal.SIGTERM)
+    first.ended_by_test = True
+    gaps = []
+    for person, connection in waiting.items():
+        with suppress(EOFError, ConnectionError):  # it was answered, or its connection ended
+            *_, reply = connection.response().messages
+            assert reply["successful"] is True, reply
+        since = time.monotonic()
+        move(person, second)
+        assert person.take() == []
+        gaps.append(time.monotonic() - since)
+    assert figures(second)["crewel_inherited_sessions_total"] == len(people)
+    assert first.wait() == 0
+    publisher = Client(second).start()
+    publisher.publish("/a", 1, **PERSISTENT)
+    assert [data(person.take(timeout=5000)) for person in people] == [[1]] * len(people)
+    gaps.sort()
+    print(f"gaps of {len(gaps)} clients: p50 {gaps[len(gaps) // 2]:.3f} s, longest {gaps[-1]:.3f} s")
 
 
 def test_a_publish_whose_node_dies_before_the_answer_is_not_sent_twice(start_server: StartServer) -> None:

@@ -206,3 +206,16 @@ async def test_a_server_of_its_own_adopts_what_an_heir_had_not_finished(store: S
     records = await alone.adopt_all()
     assert {name: record.at for name, record in records.items()} == {JOE: LogId(70), ANN: LogId(70)}
     assert await alone.nodes() == {"c"}
+
+
+async def test_a_tag_is_forgotten_by_the_node_that_it_leads_to_and_by_no_other(store: Store) -> None:
+    first, second, third = [await joined(store, token) for token in "abc"]
+    await first.login(JOE)
+    await die(first)
+    await inherit(second)
+    assert (await members(second)).tags == {"tag-a": "b", "tag-b": "b", "tag-c": "c"}
+    assert await third.do(nodes.untag(third.keys, third.token, ["tag-a", "tag-b", "unknown"])) == 0
+    assert await second.do(nodes.untag(second.keys, second.token, ["tag-a", "unknown"])) == 1
+    assert (await members(second)).tags == {"tag-b": "b", "tag-c": "c"}
+    with pytest.raises(Fenced):
+        await first.do(nodes.untag(first.keys, first.token, ["tag-a"]))

@@ -6,10 +6,14 @@ Without `cluster.enabled` nothing of it is made.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from typing import Final
 
 from crewel.broker.broker import Broker
+from crewel.broker.node_tags import tag_in, tag_of
 from crewel.broker.session import new_secret
-from crewel.errors import SettingsError
+from crewel.errors import SettingsError, StoreError
+from crewel.event_loop import in_turns
 from crewel.nodes.bus import Bus
 from crewel.nodes.forwarding import Arrivals, Departures
 from crewel.nodes.frames import Kind
@@ -18,6 +22,8 @@ from crewel.nodes.registry import NodeRegistry
 from crewel.nodes.router import Router
 from crewel.storage import nodes
 from crewel.storage.nodes import Node
+
+_TAGS_S: Final = 60.0
 
 
 class Membership:
@@ -70,6 +76,24 @@ class Membership:
         reached = await asyncio.gather(*(self.links.reach(each.token, each.link) for each in others))
         await self.bus.known(each.token for each, is_open in zip(others, reached, strict=True) if is_open)
         self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)
+        self._broker.supervisor.start("tags of former nodes", self._forget_tags_forever)
+
+    async def _forget_tags_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_TAGS_S)
+            with suppress(StoreError):
+                await self.forget_tags()
+
+    async def forget_tags(self) -> None:
+        """Forget the tags of former nodes whose sessions came here and have all ended. Raises StoreError."""
+        broker, token = self._broker, self._broker.access.token
+        unused = {tag for tag, owner in self.registry.members.tags.items() if owner == token} - {tag_of(token)}
+        if not unused:
+            return
+        async for session in in_turns(broker.sessions.values()):
+            unused -= {tag_in(session.id), tag_in(session.reply_id)}
+        if unused:
+            await broker.access.writing.ask(nodes.untag(broker.access.keys, token, unused))
 
     def _dial(self) -> None:
         """Have a link to each other node, before there is something to forward."""

@@ -30,9 +30,9 @@ NODE_KEYS: Final = (
         "hash",
         "tag: token of the node that has the sessions whose `clientId` ends with it",
         _EVER,
-        "boot, inherit",
+        "boot, inherit, untag",
         "members",
-        "Which node a request belongs to.",
+        "Which node a request belongs to. The tag of a former node stays while a session has it.",
     ),
     Key(
         "secret",

@@ -117,3 +117,8 @@ def _slice(answer: Any) -> Slice:
 def release(k: Keys, token: str, finished: Iterable[str]) -> Step[int]:
     """Forget these dead nodes, whose sessions all are in a commit of this one; returns how many. Raises Fenced."""
     return Step("release", (k.nodes, k.node(token)), (k.base, token, *finished), int)
+
+
+def untag(k: Keys, token: str, tags: Iterable[str]) -> Step[int]:
+    """Forget these tags of former nodes, with which this one has no session any more; returns how many. Raises Fenced."""
+    return Step("untag", (k.tags, k.node(token)), (token, *tags), int)
