@@ -1,6 +1,6 @@
 import type {CometD, Extension, Message} from "cometd";
 
-/** The outbox has as many publishes as it may. */
+/** The outbox has `maxMessages` publishes already. */
 export class OutboxFullError extends Error {
     constructor(most: number);
 }
@@ -19,6 +19,7 @@ export interface OutboxOptions {
     name?: string;
     /** How many publishes wait at most. Default: 1000. */
     maxMessages?: number;
+    /** Called with each publish that the server refused for good. */
     onRefused?: (publish: RefusedPublish) => void;
     /** Called when `waiting` may have changed. */
     onChange?: (outbox: Outbox) => void;
@@ -29,9 +30,14 @@ export class Outbox implements Extension {
     constructor(options?: OutboxOptions);
     /** How many publishes wait for the server. */
     readonly waiting: number;
-    /** Resolves to the idempotency key once the publish is in the database. */
+    /**
+     * Keeps a publish. Resolves to its idempotency key, `key` or a random one, once it is in the database; rejects with an
+     * OutboxFullError. `ext` has its other fields, such as `{publish: {priority: 9}}`.
+     */
     publish(channel: string, data: unknown, options?: {key?: string; ext?: Record<string, unknown>}): Promise<string>;
+    /** The publishes that the server refused for good. */
     refused(): Promise<RefusedPublish[]>;
+    /** Deletes these. */
     forgetRefused(): Promise<void>;
     registered(name: string, cometd: CometD): void;
     unregistered(): void;

@@ -29,12 +29,20 @@ export function createResponse(
 
 /** Sends requests and answers them. */
 export class RequestExtension implements Extension {
+    /** `timeout` is the default of `request`, in milliseconds. */
     constructor(options?: {timeout?: number});
+    /** The id of the channel on which this session gets its answers; null before the handshake. */
     readonly replyId: string | null;
+    /** How many requests wait for an answer. */
     readonly pending: number;
+    /** How many further answers to a request were dropped. */
     duplicates: number;
+    /** How many answers came too late and were dropped. */
     late: number;
-    /** Publishes a request; resolves with the first answer. `timeout` is in milliseconds. */
+    /**
+     * Publishes a request; resolves with the first answer. `timeout` is in milliseconds. Rejects with an AnswerTimeoutError, an
+     * ErrorAnswer or a RequestError.
+     */
     request(channel: string, data: unknown, options?: {timeout?: number; ext?: Record<string, unknown>}): Promise<Message>;
     /** Answers the requests on a channel with what the function returns, or its promise. */
     reply(

@@ -39,10 +39,15 @@ export interface SessionOptions {
 
 /** Names the session of this page, and takes it over again after a reload. */
 export class SessionExtension implements Extension {
+    /** `asked` are the fields of each handshake, or a function that returns them, for tokens that change. */
     constructor(asked?: SessionFields | (() => SessionFields), options?: SessionOptions);
+    /** What the server said when it granted the last handshake; null before. */
     readonly reply: SessionReply | null;
+    /** Why the last handshake was refused; null if it was granted. */
     readonly refusal: Refusal | null;
+    /** The public name of the session, or null. */
     readonly name: string | null;
+    /** The secret that takes the session over, or null. */
     readonly resume: string | null;
     /** Lets the next handshake begin a new session. */
     forget(): void;

@@ -17,7 +17,9 @@ export interface EndedSubscription {
 }
 
 export interface UpdateOptions {
+    /** Called with each status that the server rejected, because the message is no longer open. */
     onRejected?: (status: RejectedStatus) => void;
+    /** Called when the server ends a subscription. */
     onEnded?: (ended: EndedSubscription) => void;
     /** How many ids of acknowledged messages are kept, to drop duplicates. Default: 10000. */
     remembered?: number;
@@ -27,6 +29,7 @@ export interface UpdateOptions {
 
 /** Acknowledges or rejects each message by what its listeners return or throw. */
 export class UpdateExtension implements Extension {
+    /** `asked` are further fields of `ext.session`, such as `{ackWait: 60000}`. */
     constructor(asked?: Record<string, unknown>, options?: UpdateOptions);
     /** Whether the server accepts delivery statuses from this session. */
     readonly isGranted: boolean;

@@ -12,11 +12,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import interfaces
+from interfaces import table
+
 from crewel import metrics
 from crewel import topics as topic_life
 from crewel.admin.command import Access
 from crewel.admin.commands import COMMANDS
-from crewel.admin.rest import ROUTES
 from crewel.client.states import TRANSITIONS
 from crewel.client.times import TIMES
 from crewel.conformance.runner import CHECKS
@@ -275,20 +277,6 @@ def commands() -> str:
     return table(("object", "property", "access", "role", "meaning"), rows)
 
 
-def resources() -> str:
-    """Return the table of the REST resources, with what their queries and bodies take."""
-    rows = (
-        (
-            f"`{each.method} {each.path}`",
-            each.summary,
-            ", ".join(f"`{field.name}`" for field in (*each.query, *each.body)) if each.path != "/settings" else "",
-            "" if each.is_public else each.needs.word,
-        )
-        for each in ROUTES
-    )
-    return table(("resource", "what it does", "takes", "role"), rows)
-
-
 def pipeline_tables() -> str:
     """Return each table of the pipeline under a heading of its own; columns that many tables share stand once, before them."""
     shared = (*PLACE, BYTES, *RUN)
@@ -360,7 +348,11 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "overflow-policies": overflow_policies,
     "keys": keys,
     "commands": commands,
-    "resources": resources,
+    "command-line": interfaces.command_line,
+    "rest": interfaces.rest,
+    "python-client": interfaces.python_client,
+    "python-server": interfaces.python_server,
+    "typescript": interfaces.typescript,
     "pipeline-tables": pipeline_tables,
     "decisions": decisions,
     "conformance-checks": conformance_checks,
@@ -370,12 +362,6 @@ GENERATORS: dict[str, Callable[[], str]] = {
 def code(text: str) -> str:
     """Return `text` as code in a table cell; nothing stays nothing."""
     return f"`{text}`" if text else ""
-
-
-def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a Markdown table."""
-    lines = [headings, tuple("---" for _ in headings), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def renewed(page: Path) -> str:

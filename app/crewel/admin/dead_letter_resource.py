@@ -280,8 +280,8 @@ _WORK: Final = (
 )
 _LETTER: Final = (
     "`id` (the dead id), `message` (the message's), `channel`, `receiver`, `errorCode`, `reason`, `attempts`, `data`, `ext`,"
-    " `sender`, `rcvTimestamp`, `persistent`, `qos`; of an addressed message `to`, its destination; of one that came back"
-    " `redriveOf` and `returns`; `partial`: true, if an older version stored it and it does not say whether it was addressed."
+    " `sender`, `rcvTimestamp`, `persistent`, `qos`. An addressed message has `to`, its destination. One that was redriven and"
+    " came back has `redriveOf` and `returns`. `partial` is true if an older version stored it without its destination."
 )
 
 DEAD_LETTER_ROUTES: Final = (

@@ -28,11 +28,9 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup file.")]
 
 
 def backup(file: File, overrides: Overrides = None, config: Config = None) -> None:
-    """Save what the store holds at this instant: messages, sessions, dead letters, facts. A server may run meanwhile.
-
-    The file holds secrets of sessions, and only its user can read it. A file that is there already is replaced; what is no
-    file, such as a device or a link, is refused. Fails if there is no store, or nothing in it.
-    """
+    """Save the store at one instant: messages, sessions, dead letters, facts. A server may be running. The file contains
+    the secrets of sessions, and only its owner can read it. An existing file is replaced; a device or a link is refused.
+    Fails if there is no store, or if it is empty."""
     from crewel.settings import load
 
     settings = load(config, overrides or ())
@@ -47,7 +45,7 @@ def restore(
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
-    """Put back what a backup holds. The server must be down, and the store empty under its prefix."""
+    """Restore a backup. The server must be stopped, and the store must be empty under its prefix."""
     from crewel.settings import load
 
     settings = load(config, overrides or ())

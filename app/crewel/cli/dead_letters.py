@@ -39,12 +39,14 @@ _FILTERS: Final[Mapping[str, Any]] = {
         str | None, typer.Option("--receiver", metavar="NAME", help="Only for this session (joe/1) or subject (joe).")
     ],
     "channel": Annotated[
-        str | None, typer.Option("--channel", metavar="CHANNEL", help="Only of this channel or pattern.")
+        str | None, typer.Option("--channel", metavar="CHANNEL", help="Only on this channel or pattern.")
     ],
     "since": Annotated[
         str | None,
         typer.Option(
-            "--since", metavar="WHEN", help="Only those since then: 30m, 2h or 7d ago, or a date such as 2026-11-20."
+            "--since",
+            metavar="WHEN",
+            help="Only those after this time: 30m, 2h or 7d ago, or a date such as 2026-11-20.",
         ),
     ],
 }
@@ -138,7 +140,7 @@ app = typer.Typer(name="dead-letters", help="List, redrive and discard dead lett
 async def _list(
     admin: Admin,
     count: Annotated[
-        int | None, typer.Option(min=1, help=f"At most so many; {_LISTED} on a terminal, else all.")
+        int | None, typer.Option(min=1, help=f"At most this many: {_LISTED} on a terminal, otherwise all.")
     ] = None,
     newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
     as_json: AsJson = None,
@@ -170,7 +172,7 @@ async def show(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of dead letters.")],
     as_json: AsJson = None,
 ) -> None:
-    """Print all that is known of dead letters."""
+    """Show everything about dead letters."""
     async for letter in _chosen(admin, _choose(ids, {})):
         output.print_fields(letter, "id", as_json)
 
@@ -303,7 +305,7 @@ async def _requests(admin: Admin, path: str, choice: _Choice, options: dict[str,
 
 @command(app, options=_FILTERS)
 async def export(admin: Admin, ids: _Ids = None, **asked: Any) -> None:
-    """Write dead letters to standard output, a JSON object a line; all of them, unless ids or filters are given."""
+    """Write dead letters to standard output, one JSON object per line: all of them, or those that ids or filters select."""
     choice = _choose(ids, asked, or_all=True)
     if choice.ids is not None:
         async for letter in _chosen(admin, choice):
@@ -328,8 +330,8 @@ async def dump(
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Write each dead letter to a file of its own, in a directory for each receiver. Files that are there already stay as
-    they are. The dead letters stay too: `discard` removes them."""
+    """Write each dead letter to a file of its own, in a directory for each receiver. Existing files are not changed. The
+    dead letters stay; `discard` removes them."""
     written = known = 0
     with progress("writing", "dead letters") as shown:
         async for letter in _chosen(admin, _choose(ids, asked, or_all=True)):

@@ -25,10 +25,8 @@ def doctor(
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
-    """Look whether the store and this machine are as the server needs them. Ends with 1 if something is wrong.
-
-    A server may run meanwhile. Without one, its own store is started for the moment.
-    """
+    """Check the store and this machine. Exits with 1 if there is a problem. A server may be running; if none is, the
+    embedded store runs during the check."""
     from crewel.settings import load
 
     if repair:

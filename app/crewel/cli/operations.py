@@ -70,7 +70,7 @@ _LEVELS: Final[Mapping[Level, tuple[typer.Typer, Any, Callable[[Iterable[str]], 
 def _add_show(level: Level) -> None:
     group, argument, read, about = _LEVELS[level]
 
-    @command(group, "show", f"Print all that is known of {level}s.", {"names": (argument, Parameter.empty)})
+    @command(group, "show", f"Show everything about {level}s.", {"names": (argument, Parameter.empty)})
     async def _(admin: Admin, as_json: AsJson = None, **asked: Any) -> None:
         for variables in read(asked["names"]):
             output.print_fields(await admin.call("GET", level.resource.format_map(variables)), about, as_json)
@@ -207,7 +207,7 @@ async def history(
     count: Annotated[int, typer.Option(min=1, max=1000, help="At most this many of the newest messages.")] = 100,
     newest_first: Annotated[bool, typer.Option("--newest-first", help="Newest first.")] = False,
 ) -> None:
-    """Print the messages that the history of a topic keeps, a JSON object a line. They stay."""
+    """Print the history of a topic, one JSON object per line. The messages stay."""
     query = {"count": count, "newestFirst": "true" if newest_first else "false"}
     [variables] = _channels([channel])
     for message in (await admin.call("GET", f"/history/{variables['channel']}", query))["messages"]:
@@ -226,7 +226,7 @@ async def cmd(
         bool, typer.Option("--json", help="Print a JSON object with the command and its result.")
     ] = False,
 ) -> None:
-    """Carry out a command and print its result: a list by the line, an object as JSON."""
+    """Run an administrative command and print its result: a list line by line, an object as JSON."""
     answer = await admin.call("POST", "/commands", body={"command": command})
     if as_json:
         output.print_json(answer)

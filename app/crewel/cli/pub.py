@@ -26,7 +26,7 @@ def pub(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="JSON, or else text. `-`, or nothing with a pipe: each line of standard input is one message.",
+            help="JSON or text. `-`, or nothing with a pipe: each line of standard input is one message.",
         ),
     ] = None,
     count: Annotated[
@@ -39,8 +39,8 @@ def pub(
         bool,
         typer.Option(
             "--persistent",
-            help="Have it stored before it is answered. While the store or the server is away, it is tried again,"
-            f" for {PATIENCE_MS // 1000} seconds unless --timeout-ms says otherwise.",
+            help="Store the message before the reply. While the server or its store is unavailable, retry for"
+            f" {PATIENCE_MS // 1000} seconds, or for --timeout-ms.",
         ),
     ] = False,
     timeout_ms: Annotated[
@@ -66,7 +66,7 @@ def pub(
     as_json: Annotated[bool, typer.Option("--json", help="Print each reply as one JSON object per line.")] = False,
     **asked: Any,
 ) -> None:
-    """Publish one message, or many; each is answered before the next is sent. Says nothing if all goes well."""
+    """Publish messages, each after the reply to the previous one. Prints nothing on success."""
     if asked["administrative"] and data is None:
         data = "null"
     _check(channel, data)

@@ -28,7 +28,7 @@ def reply(
         str | None,
         typer.Option(
             metavar="CMD",
-            help="Answer with what this command of the shell prints, JSON or else text. It reads the request's data, as JSON,"
+            help="Shell command that prints the answer, JSON or text. It reads the request's data, as JSON,"
             " from its standard input; CREWEL_CHANNEL and CREWEL_SENDER hold the channel and the requester. If it fails, the"
             " last line of its standard error is the message of the answer.",
         ),
@@ -48,7 +48,7 @@ def reply(
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     transport: bayeux_client.Transports = None,
 ) -> None:
-    """Answer requests until interrupted. Tells on stderr once it listens. What is no request is let pass."""
+    """Answer requests until interrupted. Reports on standard error when it listens. Ignores messages that are not requests."""
     bayeux_client.check_channels([channel])
     if echo is (command is not None):
         raise typer.BadParameter("either --echo or --command CMD says how requests are answered")

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 def request(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Channel of the responders.")],
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="The request: JSON, or else text. `-`: all of standard input.")
-    ],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="The request: JSON or text. `-`: all of standard input.")],
     timeout_ms: Annotated[
         int, typer.Option(min=1, metavar="MS", help="Time-out of the reply, from the start of the command.")
     ] = 10_000,
@@ -31,7 +29,7 @@ def request(
 ) -> None:
     """Publish a request, wait for the answer, and print its data as JSON.
 
-    Without an answer in time, or with an error as answer, only one line is printed, on stderr.
+    If no answer comes in time, or an error comes, prints one line on standard error.
     """
     name = qos_options.channel_name(channel)
     text = sys.stdin.read().strip() if data == "-" else data

@@ -49,8 +49,8 @@ def serve(
         bool,
         typer.Option(
             "--ephemeral",
-            help="For tests: serve on a free port with an empty store in a temporary directory, which is removed in the"
-            " end. Prints also `control URL`, an address that publishes, moves the clock, kills and restarts the server.",
+            help="For tests: serve on a free port with an empty store in a temporary directory, which is removed at the"
+            " end. Also prints `control URL`, an address that publishes, moves the clock, kills and restarts the server.",
         ),
     ] = False,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Same as --set cluster.workers=…")] = None,
@@ -59,7 +59,8 @@ def serve(
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
-    """Serve Bayeux. Prints one line, `ready URL`, once it does. Ends with 3 if another server takes its store."""
+    """Run the server. Prints one line, `ready URL`, when it accepts requests. Exits with 3 if another server takes its
+    store."""
     from crewel.settings import load
 
     given = {"http.host": host, "http.port": port, "storage.data_dir": data_dir, "cluster.workers": workers}

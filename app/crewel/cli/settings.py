@@ -49,7 +49,7 @@ async def change(
     values: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="bayeux.timeout_ms=20000")],
     as_json: AsJson = None,
 ) -> None:
-    """Change settings of a running server, all or none. They hold until it ends."""
+    """Change settings of a running server, all or none. They apply until it stops."""
     asked = {}
     for value in values:
         name, equals, text = value.partition("=")

@@ -27,7 +27,7 @@ UpdateException = Annotated[
     str | None,
     typer.Option(metavar="CODE", help="Print each message, then reject it with this code, such as user.update.error."),
 ]
-UpdateMessage = Annotated[str, typer.Option(metavar="TEXT", help="Reason for --update-exception, for humans.")]
+UpdateMessage = Annotated[str, typer.Option(metavar="TEXT", help="Readable reason for --update-exception.")]
 Retries = Annotated[
     int | None,
     typer.Option(min=-1, help="How often a message is sent again after a communication.* code; -1: no limit."),
@@ -66,11 +66,9 @@ def sub(
     as_json: bayeux_client.AsJson = None,
     **asked: Any,
 ) -> None:
-    """Print messages until interrupted. Tells on stderr once it is subscribed, and when the connection is lost.
-
-    Without --no-ack, printed messages are acknowledged and others come again. With --name, what is addressed to
-    that session or its subject is printed too, whatever its channel.
-    """
+    """Print messages until interrupted. Reports on standard error when it has subscribed, and when the connection is lost.
+    Acknowledges what it has printed, unless --no-ack; other messages come again. With --name, also prints messages that are
+    addressed to that session or its subject, on any channel."""
     wanted = _wanted(channels or [], name)
     options = qos_options.subscribe_options(wanted, asked)
     settling: dict[str, Any] = {"ack": ack and not oneway}

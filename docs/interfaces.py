@@ -1,0 +1,178 @@
+"""The reference of what can be called: commands, REST resources, Python and TypeScript names, for docs/generate.py."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from typer.main import get_command
+
+import crewel
+from crewel import client
+from crewel.admin.rest import ROUTES
+from crewel.admin.route import API, document
+from crewel.cli.main import app
+
+ROOT = Path(__file__).parents[1]
+_CLIENT_PARTS: Final = {
+    "client": "Client",
+    "publish": "Publishing",
+    "subscription": "Subscriptions",
+    "message": "Messages",
+    "consumer": "Workers",
+    "outbox": "Outbox",
+    "inbox": "Inbox",
+    "requests": "Requests",
+    "resume": "Secrets of sessions",
+    "states": "States",
+    "retry": "Backoff",
+    "extension": "Extensions",
+    "errors": "Errors",
+}
+"""The headings of the names of `crewel.client`, by the modules that define them."""
+_SERVER_PARTS: Final = {
+    "Services": ("Service", "Message", "Accepted", "Session", "DeadLetter", "RemoteCallError", "Broker"),
+    "Access rules": ("SecurityPolicy", "Refusal", "Operation", "GRANT", "IGNORE", "Deny"),
+    "Extensions": ("Extension", "SessionPart"),
+}
+_TYPES: Final = ("session", "update", "request", "outbox")
+"""The modules of @crewel/client, in the order of docs/reference/browser.md."""
+_EVERYWHERE: Final = ("200", "400", "401", "403", "503")
+
+
+def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a Markdown table."""
+    lines = [headings, tuple("---" for _ in headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def command_line() -> str:
+    """Return each command with its usage, its help and its options."""
+    return "\n\n".join(_command(words, command) for words, command in _commands(get_command(app), ("crewel",)))
+
+
+def _commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    named = getattr(command, "commands", None)
+    if named is None:
+        yield words, command
+    for name, inner in (named or {}).items():
+        yield from _commands(inner, (*words, name))
+
+
+def _command(words: tuple[str, ...], command: Any) -> str:
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+    usage = " ".join([*words, *(_argument(each) for each in arguments), *(["[OPTIONS]"] if options else [])])
+    rows = [(f"`{_argument(each)}`", "", _sentence(each.help)) for each in arguments if each.help]
+    rows += [(_option(each), _default(each), _sentence(each.help)) for each in options]
+    parts = [f"## `{' '.join(words)}`", f"```text\n{usage}\n```", " ".join((command.help or "").split())]
+    return "\n\n".join([*parts, *([table(("argument", "default", "meaning"), rows)] if rows else [])])
+
+
+def _argument(parameter: Any) -> str:
+    name = str(parameter.metavar or parameter.name.upper())
+    return name if parameter.required or name.startswith("[") else f"[{name}]"
+
+
+def _option(parameter: Any) -> str:
+    takes = "" if parameter.is_flag else f" {parameter.metavar or parameter.name.rpartition('_')[2].upper()}"
+    names = ", ".join(f"`{name}{takes}`" for name in [*parameter.opts, *parameter.secondary_opts])
+    return f"{names} (also `{parameter.envvar}`)" if parameter.envvar else names
+
+
+def _default(parameter: Any) -> str:
+    default = parameter.default
+    if parameter.required:
+        return "required"
+    return f"`{default}`" if isinstance(default, int | float | str) and default not in ("", True, False) else ""
+
+
+def _sentence(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def rest() -> str:
+    """Return each REST resource with its parameters and answers, as the OpenAPI document has them."""
+    paths: Mapping[str, Mapping[str, Any]] = document(ROUTES, "")["paths"]
+    sections: dict[str, list[str]] = {}
+    for path, methods in paths.items():
+        below = path.removeprefix(API)
+        for method, operation in methods.items():
+            sections.setdefault(below.split("/")[1], []).append(_resource(method.upper(), below, operation))
+    return "\n\n".join(f"## `/{name}`\n\n" + "\n\n".join(found) for name, found in sections.items())
+
+
+def _resource(method: str, path: str, operation: Mapping[str, Any]) -> str:
+    role = next((each["token"][0] for each in operation["security"]), "")
+    needs = f"Needs the role `{role}`." if role else "Needs no token."
+    answers: Mapping[str, Any] = operation["responses"]
+    further = {status: each["description"] for status, each in answers.items() if status not in _EVERYWHERE}
+    parts = [f"### `{method} {path}`", f"{operation['summary']} {needs}", *_takes(operation)]
+    parts.append(
+        "\n".join([f"- 200: {answers['200']['description']}", *(f"- {_answer(*each)}" for each in further.items())])
+    )
+    return "\n\n".join(parts)
+
+
+def _answer(status: str, meaning: str) -> str:
+    return f"{status}: {meaning}"
+
+
+def _takes(operation: Mapping[str, Any]) -> Iterator[str]:
+    fields = [
+        (each["name"], each["in"], each["schema"], each["description"]) for each in operation.get("parameters", ())
+    ]
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    fields += [(name, "body", schema, schema["description"]) for name, schema in body.get("properties", {}).items()]
+    if len(fields) > 40:
+        yield "The fields of the body are the live [settings](reference/settings.md)."
+    elif fields:
+        rows = ((f"`{name}`", place, _type(schema), meaning) for name, place, schema, meaning in fields)
+        yield table(("field", "in", "type", "meaning"), rows)
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{each}`" for each in schema["enum"])
+    kind = schema.get("type", "any")
+    kind = " or ".join(kind) if isinstance(kind, list) else kind
+    if kind == "array":
+        return f"array of {schema.get('items', {}).get('type', 'any')}"
+    low, high = schema.get("minimum"), schema.get("maximum")
+    bounds = f", {low} to {high}" if low is not None and high is not None else ""
+    return f"{kind}{bounds}" + (f", default `{schema['default']}`" if "default" in schema else "")
+
+
+def python_client() -> str:
+    """Return a block of mkdocstrings for each public name of `crewel.client`, below the heading of its module."""
+    found: dict[str, list[str]] = {heading: [] for heading in _CLIENT_PARTS.values()}
+    for home, name in re.findall(r"^from crewel\.client\.(\w+) import (\w+)", _text(client.__file__), re.MULTILINE):
+        found[_CLIENT_PARTS[home]].append(f"::: crewel.client.{home}.{name}")
+    return _headed(found)
+
+
+def python_server() -> str:
+    """Return a block of mkdocstrings for each public name of `crewel`, below its heading."""
+    imported = re.findall(r"^    from ([\w.]+) import (\w+)", _text(crewel.__file__), re.MULTILINE)
+    homes = {name: home for home, name in imported}
+    listed = [name for names in _SERVER_PARTS.values() for name in names]
+    assert sorted(homes) == sorted(listed), "a public name of `crewel` has no heading"
+    return _headed(
+        {heading: [f"::: {homes[name]}.{name}" for name in names] for heading, names in _SERVER_PARTS.items()}
+    )
+
+
+def _headed(found: Mapping[str, list[str]]) -> str:
+    return "\n\n".join(f"## {heading}\n\n" + "\n\n".join(blocks) for heading, blocks in found.items())
+
+
+def typescript() -> str:
+    """Return the declarations of `@crewel/client`, module by module."""
+    return "\n\n".join(
+        f"### {name}.js\n\n```ts\n{_text(ROOT / 'browser' / f'{name}.d.ts').strip()}\n```" for name in _TYPES
+    )
+
+
+def _text(file: str | Path | None) -> str:
+    assert file is not None
+    return Path(file).read_text("utf-8")
