@@ -25,12 +25,13 @@ PACKAGE_READY  := $(STAMPS)/package
 PIPELINE_READY := $(STAMPS)/pipeline
 DOCS_READY     := $(STAMPS)/docs
 PROXIES_READY  := $(STAMPS)/proxies
+EXAMPLES_READY := $(STAMPS)/examples
 
 LOCK := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes pyproject.toml
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying faults check format docs tables bench lock clean
+.PHONY: help run test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults check format docs tables bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,7 +60,7 @@ test-store: $(PYTHON_READY)  ## Run the tests of the store
 	$(BIN)/pytest $(PARALLEL) $(TRIES) -m store
 
 test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(POSTGRES_READY)  ## Run the tests of whole servers, also with other clients
-	$(BIN)/pytest $(PARALLEL) $(TRIES) -m server $(LONG:%=--ignore %) --ignore tests/deploying
+	$(BIN)/pytest $(PARALLEL) $(TRIES) -m server $(LONG:%=--ignore %) --ignore tests/deploying --ignore tests/examples
 
 test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(PACKAGE_READY)  ## Run the tests in a browser
 	$(BIN)/pytest $(PARALLEL) $(TRIES) -m browser
@@ -70,6 +71,9 @@ test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipe
 
 test-deploying: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(PROXIES_READY)  ## Run the documented files of proxies, and the move from CometD Java
 	$(BIN)/pytest --quiet tests/deploying
+
+test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in Node.js and Java; the others are part of make test
+	$(BIN)/pytest --quiet tests/examples
 
 faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, about three hours
 	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py $(LONG) --timeout 1500 -s
@@ -107,7 +111,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(LOCK) --extra pipeline --constraint requirements.lock --no-annotate --output-file requirements-pipeline.lock
 
 clean:  ## Remove everything that make made
-	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules browser/example/node_modules
+	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/java/target
 
 $(STAMPS):
 	@mkdir -p $@
@@ -138,6 +142,13 @@ $(PIPELINE_READY): requirements-pipeline.lock $(PYTHON_READY) | $(STAMPS)
 # What builds the site; the tests do without it.
 $(DOCS_READY): requirements-docs.lock $(PYTHON_READY) | $(STAMPS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-docs.lock
+	@touch $@
+
+$(EXAMPLES_READY): examples/node/package.json examples/node/package-lock.json tools/need | $(STAMPS)
+	@tools/need npm "the example in Node.js" nodejs npm
+	@tools/need javac "the example in Java" openjdk-17-jdk-headless
+	@tools/need mvn "the example in Java" maven
+	$(NPM) examples/node
 	@touch $@
 
 $(PROXIES_READY): tools/need | $(STAMPS)
