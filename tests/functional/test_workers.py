@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
@@ -209,15 +211,30 @@ def test_a_worker_that_dies_is_replaced_and_its_sessions_live_on(start_server: S
     ("sets", "why"),
     [
         (["storage.enabled=false"], "cluster.workers needs storage.enabled"),
-        (["http.tls_cert={0}", "http.tls_key={0}"], "cluster.workers above 1 cannot serve TLS"),
         (["cluster.workers=0"], "cluster.workers"),
     ],
 )
 def test_what_workers_cannot_do_is_refused(sets: list[str], why: str, tmp_path: Path) -> None:
-    file = tmp_path / "certificate.pem"
-    file.touch()
-    options = [f"--set={each.format(file)}" for each in ["cluster.workers=2", *sets]]
+    options = [f"--set={each}" for each in ["cluster.workers=2", *sets]]
     assert_refused(crewel("serve", "--port=0", *options, directory=tmp_path), why)
+
+
+def test_an_encrypted_request_is_forwarded(start_server: StartServer, tmp_path: Path) -> None:
+    authority, file = trustme.CA(), tmp_path / "both.pem"
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(file)
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    server = start_server("cluster.workers=2", LONG, f"http.tls_cert={file}", f"http.tls_key={file}")
+
+    def connection(number: int) -> Connection:
+        with only(server, number):
+            return Connection(server, tls=context, host="localhost")
+
+    person = Person(server)
+    person._command = person._polling = connection(0)
+    person.be()
+    reply = connection(1).post("/cometd", connect(person), person.all_headers()[1:]).messages[-1]
+    assert reply["successful"] is True, reply
 
 
 def test_workers_that_do_not_start_end_their_parent(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_the_nodes_of_compose_share_a_store_that_fails_over(name: str) -> None:
     settings = load("/dev/null", environ=service["environment"])
     assert settings.cluster.enabled
     assert settings.node.name == name[-1]
+    assert settings.cluster.advertise == name
     assert settings.storage.replicas == 1
     location = settings.storage.location
     assert location is not None
@@ -78,6 +79,8 @@ def test_the_balancer_of_compose_knows_all_nodes() -> None:
 def test_the_pods_have_settings_that_there_are() -> None:
     settings = of_kubernetes()
     assert settings.cluster.enabled
+    ports = {each["name"]: each["containerPort"] for each in CONTAINER["ports"]}
+    assert settings.cluster.listen == f"$(POD_IP):{ports['nodes']}"
     assert settings.security.policy == "jwt"
     mounts = {each["mountPath"]: each["name"] for each in CONTAINER["volumeMounts"]}
     assert settings.security.jwt_keys is not None
@@ -89,6 +92,7 @@ def test_the_objects_of_kubernetes_select_the_pods() -> None:
     labels = POD["metadata"]["labels"]
     assert KUBERNETES["Deployment"]["spec"]["selector"]["matchLabels"] == labels
     assert KUBERNETES["Service"]["spec"]["selector"] == labels
+    assert KUBERNETES["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == labels
     assert KUBERNETES["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
     (port,) = KUBERNETES["Service"]["spec"]["ports"]
     assert port["targetPort"] in {each["name"] for each in CONTAINER["ports"]}

@@ -112,11 +112,6 @@ def _run_workers(settings: "Settings", command: "Command") -> None:
 
     if not settings.storage.enabled:
         raise SettingsError("cluster.workers needs storage.enabled: the workers share a store")
-    if settings.http.tls_cert is not None:
-        raise SettingsError(
-            "cluster.workers above 1 cannot serve TLS: a worker cannot hand an encrypted connection to another; let a proxy"
-            " do it (docs/how-to/proxies.md), or serve with one worker"
-        )
     logs.configure(settings)
     with _explaining(settings):
 

@@ -177,11 +177,13 @@ class Parent:
 
     def _decided(self, number: int) -> list[str]:
         """What the settings of a worker are, whatever its sources say."""
-        storage, node = self._settings.storage, self._settings.node
+        storage, node, cluster = self._settings.storage, self._settings.node, self._settings.cluster
+        host, _, port = cluster.listen.rpartition(":")
         url = storage.url if self._store is None else self._store.url
         return [
             "cluster.workers=1",
             "cluster.enabled=true",
+            f"cluster.listen={host}:{int(port) + number - 1 if int(port) else 0}",
             f"storage.url={url}",
             f"node.name={node.name[:59]}-{number}",
             f"http.port={self._sockets[0].getsockname()[1]}",
