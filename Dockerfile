@@ -23,6 +23,8 @@ RUN pip wheel --quiet --no-deps --wheel-dir /wheel .
 
 # The data pipeline, with Spark and Java: master, worker and jobs are this image with other commands. The server is the one below.
 FROM ${PYTHON_IMAGE} AS pipeline
+# The base image settles the versions: Debian removes old ones, and a pinned build would fail.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-21-jre-headless procps tini \
     && rm -r /var/lib/apt/lists/* \
@@ -38,7 +40,7 @@ ENV SPARK_HOME=/opt/spark \
     PYSPARK_PYTHON=python \
     CREWEL_PIPELINE__DIR=/data/tables \
     PYTHONUNBUFFERED=1
-USER crewel
+USER 10001
 WORKDIR /data
 VOLUME /data
 ENTRYPOINT ["tini", "--"]
@@ -56,7 +58,7 @@ ENV CREWEL_HTTP__HOST=0.0.0.0 \
     CREWEL_HTTP__PORT=8080 \
     CREWEL_STORAGE__DATA_DIR=/data \
     PYTHONUNBUFFERED=1
-USER crewel
+USER 10001
 WORKDIR /data
 VOLUME /data
 EXPOSE 8080

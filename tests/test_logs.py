@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from crewel import logs
+from crewel.cli import main
+from crewel.errors import CrewelError
 from crewel.settings import load
 
 
@@ -87,3 +89,15 @@ def test_a_text_of_a_client_stays_within_its_line_for_people() -> None:
         {"levelname": "WARNING", "msg": "a letter: %s", "args": ("no\nforged\x1b[2J",), "who": "a\rb"}
     )
     assert logs.HumanFormatter().format(record).endswith(r" a letter: no\nforged\x1b[2J  who=a\rb")
+
+
+def test_an_error_of_a_command_keeps_its_lines_and_steers_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise CrewelError("refused: no\x1b]0;owned\x07\nsee the log")
+
+    monkeypatch.setattr(main, "app", fail)
+    with pytest.raises(SystemExit):
+        main.run()
+    assert capsys.readouterr().err == "crewel: refused: no\\x1b]0;owned\\x07\nsee the log\n"

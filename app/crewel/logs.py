@@ -15,7 +15,13 @@ from crewel.settings import Settings
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _ESCAPED = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))} | {10: r"\n", 13: r"\r"}
-"""Control characters, with which a text of a client could forge a line or rule the terminal."""
+_ESCAPED_IN_LINES = {number: text for number, text in _ESCAPED.items() if number != ord("\n")}
+
+
+def escaped(text: str, *, is_one_line: bool = True) -> str:
+    """The text for a terminal, without control characters, with which a text of a client could forge a line or rule the
+    terminal. Line ends stay unless it `is_one_line`."""
+    return text.translate(_ESCAPED if is_one_line else _ESCAPED_IN_LINES)
 
 
 class JsonFormatter(logging.Formatter):
@@ -42,7 +48,7 @@ class HumanFormatter(logging.Formatter):
         """Return the line for `record`, with the traceback below it if there is one."""
         clock = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         facts = "".join(f"  {name}={value}" for name, value in _extras(record).items())
-        line = f"{clock} {record.levelname.lower():<7} {record.getMessage()}{facts}".translate(_ESCAPED)
+        line = escaped(f"{clock} {record.levelname.lower():<7} {record.getMessage()}{facts}")
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

@@ -217,6 +217,20 @@ def test_the_address_is_judged_by_who_can_reach_it(sets: list[str], state: str, 
 
 @pytest.mark.unit
 @pytest.mark.parametrize(
+    ("sets", "state", "advice"),
+    [
+        ([], "warning", "set http.trusted_proxies to the address of the proxy"),
+        (["http.trusted_proxies=127.0.0.1"], "warning", "set bayeux.cookie_secure=true"),
+        (["http.trusted_proxies=127.0.0.1", "bayeux.cookie_secure=true"], "ok", ""),
+    ],
+)
+def test_the_cookie_behind_a_tls_proxy_is_examined(sets: list[str], state: str, advice: str) -> None:
+    _, found = host_checks.of_access(load(None, ["http.public_url=https://chat.example.org", *sets]))
+    assert (found.check, found.state, found.advice) == ("cookie", state, advice)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
     ("days", "state", "words"),
     [
         (-1, "wrong", "it has ended on 2030-01-31"),

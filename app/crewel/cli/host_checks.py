@@ -57,6 +57,9 @@ def huge_pages_of(enabled: str, *, turns_off: bool) -> Finding:
 def of_access(settings: Settings) -> Iterator[Finding]:
     """Who can reach the server, and what it believes them."""
     yield _of_address(settings)
+    public_url = settings.http.public_url
+    if public_url is not None and str(public_url).startswith("https:") and not settings.http.tls_cert:
+        yield _of_cookie(settings)
     certificate = settings.http.tls_cert
     if certificate is not None:
         yield certificate_of(Path(certificate), datetime.now(UTC))
@@ -81,6 +84,18 @@ def _of_address(settings: Settings) -> Finding:
         advice = "set http.tls_cert and http.tls_key, or http.trusted_proxies if a proxy ends TLS"
         return Finding("address", State.WARNING, f"{found} without TLS: tokens can be read on the way", advice)
     return Finding("address", State.OK, f"{found}, with a token (security.policy={security.policy})")
+
+
+def _of_cookie(settings: Settings) -> Finding:
+    """Whether browsers send the cookie of a server behind a TLS proxy over TLS only."""
+    http = settings.http
+    if not http.trusted_proxies:
+        found = "http.public_url is https, and no proxy is trusted: every request counts as unencrypted"
+        return Finding("cookie", State.WARNING, found, "set http.trusted_proxies to the address of the proxy")
+    if not settings.bayeux.cookie_secure:
+        found = "browsers may send it without TLS, although http.public_url is https"
+        return Finding("cookie", State.WARNING, found, "set bayeux.cookie_secure=true")
+    return Finding("cookie", State.OK, "browsers send it over TLS only")
 
 
 def certificate_of(file: Path, now: datetime) -> Finding:

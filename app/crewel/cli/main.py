@@ -56,7 +56,9 @@ def run() -> None:
     try:
         app()
     except CrewelError as error:
-        print(f"crewel: {error}", file=sys.stderr)
+        from crewel.logs import escaped
+
+        print(f"crewel: {escaped(str(error), is_one_line=False)}", file=sys.stderr)  # it may repeat words of a client
         sys.exit(error.exit_status)
 
 

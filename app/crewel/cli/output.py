@@ -26,7 +26,9 @@ def print_answer(answer: Mapping[str, Any], text: str, as_json: bool | None) -> 
     if wants_json(as_json):
         print_json(answer)
     else:
-        print(text)
+        from crewel.logs import escaped
+
+        print(escaped(text, is_one_line=False))
 
 
 def print_fields(answer: Mapping[str, Any], name: str, as_json: bool | None) -> None:

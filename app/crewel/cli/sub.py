@@ -201,7 +201,9 @@ class Reader:
 
 
 def _say(text: str) -> None:
-    print("crewel:", text, file=sys.stderr, flush=True)
+    from crewel.logs import escaped
+
+    print("crewel:", escaped(text), file=sys.stderr, flush=True)
 
 
 class ConnectionNotices:
