@@ -143,7 +143,8 @@ NODE_COMMANDS: Final = (
     _read("totalMem", "Memory of the machine, in bytes.", lambda c: os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES),
     _operate(
         "gc",
-        "Collects young garbage now; returns the number of objects. With true, all garbage, which blocks the server.",
+        "Collects young garbage now; returns the number of objects. With true, all garbage: nothing is answered for 50 ms, or"
+        " longer with many sessions.",
         lambda c: gc.collect(_ALL_GARBAGE if c.value else _YOUNG_GARBAGE),
         FLAG._replace(default=False),
     ),
