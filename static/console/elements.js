@@ -14,7 +14,7 @@ export function h(tag, properties = {}, ...children) {
             element.setAttribute(name, value);
         }
     }
-    element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+    element.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
     return element;
 }
 

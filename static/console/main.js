@@ -6,6 +6,7 @@ import {get, post} from "./api.js";
 import {h, say} from "./elements.js";
 import {zone} from "./format.js";
 import {deadLetter, deadLetters} from "./letters.js";
+import {findMessage, message} from "./message.js";
 import {overview} from "./overview.js";
 import {receiver, receivers} from "./receivers.js";
 
@@ -16,6 +17,8 @@ const VIEWS = [
     {address: /^\/receivers\/(.+)$/, name: "Receiver", show: receiver},
     {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters},
     {address: /^\/dead-letters\/([0-9]+-[0-9]+)$/, name: "Dead letter", show: deadLetter},
+    {address: /^\/message$/, key: "m", name: "Message", href: "#/message", show: findMessage},
+    {address: /^\/message\/([^/]+)$/, name: "Message", show: message},
 ];
 
 const main = document.querySelector("#view");

@@ -165,7 +165,7 @@ function about(session) {
         ["State", state(session)],
         ["On hold since", holdback && `${ago(holdback.since)}, by ${holdback.who}`],
         ["Cause", holdback && [holdback.code, holdback.reason].filter(Boolean).join(": ")],
-        ["Held message", holdback?.id],
+        ["Held message", holdback?.id && h("a", {href: `#/message/${encodeURIComponent(holdback.id)}`}, holdback.id)],
         ["Last failure", session.lastFailure && `${session.lastFailure.code}: ${session.lastFailure.reason}`],
         ["Waiting", `${things(session.waiting, "message")}, ${bytes(session.waitingBytes)}, of at most ${count(session.maxEntries)}`],
         ["Transport", session.transport ?? "not connected"],
@@ -177,5 +177,6 @@ function about(session) {
 }
 
 function message(each) {
-    return [each.ext?.update?.id ?? each.id ?? "", each.channel, h("code", {class: "data"}, JSON.stringify(each.data))];
+    const id = each.ext?.update?.id ?? each.id ?? "";
+    return [/^[0-9]+$/.test(id) ? h("a", {href: `#/message/${id}`}, id) : id, each.channel, h("code", {class: "data"}, JSON.stringify(each.data))];
 }

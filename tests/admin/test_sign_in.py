@@ -44,7 +44,7 @@ def role_expected(route: Route) -> Role:
 def filled(path: str) -> str:
     """The path of nothing that exists."""
     path = path.replace("{subject}", "nobody").replace("{number}", "1").replace("{id}", "1795179106957-0")
-    return path.replace("{channel}", "no/such/topic")
+    return path.replace("{channel}", "no/such/topic").replace("{message}", "1")
 
 
 @pytest.fixture(scope="module")

@@ -165,6 +165,10 @@ def test_views_look_well(browser: Browser, mess: Server, look: str) -> None:
     expect(page.get_by_role("heading", name="Data")).to_be_visible()
     picture(console, f"letter-{look}")
     judge(console)
+    page.locator("dd a[href^='#/message/']").click()
+    expect(page.locator("td", has_text="dead letter 1")).to_be_visible()
+    picture(console, f"message-{look}")
+    judge(console)
     console.close()
 
 

@@ -20,6 +20,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import demand
 from crewel.admin.commands import failure_json, run
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
+from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import Field
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
@@ -80,6 +81,7 @@ ROUTES: Final = (
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,
     *DEAD_LETTER_ROUTES,
+    *MESSAGE_ROUTES,
     *NODE_ROUTES,
     Route("GET", "/openapi.json", "Show this description.", _document, "An OpenAPI document.", is_public=True),
 )

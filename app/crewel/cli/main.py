@@ -16,6 +16,7 @@ from crewel.cli.backup import backup, restore
 from crewel.cli.conformance import conformance
 from crewel.cli.console import console
 from crewel.cli.doctor import doctor
+from crewel.cli.message import message
 from crewel.cli.nodes import nodes
 from crewel.cli.pub import pub
 from crewel.cli.reply import reply
@@ -36,6 +37,7 @@ for _command in (serve, console, doctor, backup, restore, pub, sub, request, rep
     app.command(name=_command.__name__)(_command)
 command(app)(operations.cmd)
 command(app)(nodes)
+command(app)(message)
 for _group in (settings.app, operations.sessions, operations.subjects, operations.topics, dead_letters.app, mock.app):
     app.add_typer(_group)
 

@@ -1,0 +1,113 @@
+"""What happened to one message for each of its receivers, as the facts tell it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from crewel.delivery.records import EndReason, LogId
+from crewel.storage.message_facts import Fact
+
+_WORDS: Final = {EndReason.SETTLED.value: "acknowledged", EndReason.DEAD.value: "dead letter"}
+"""How an end is called, where the reason in the facts is another word."""
+
+
+@dataclass
+class Fate:
+    """What happened to the message for one receiver: a session or a shared queue."""
+
+    receiver: str
+    state: str
+    """`waiting`, `acknowledged`, `dead letter`, or another reason for its end."""
+    at_ms: int | None = None
+    """When it came to this."""
+    code: str = ""
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of the answer."""
+        return {"receiver": self.receiver, "state": self.state, "at": self.at_ms, "code": self.code, **self.more}
+
+
+@dataclass
+class History:
+    """What the facts tell of one message."""
+
+    channel: str = ""
+    published_ms: int | None = None
+    """When it was stored; None if that is no longer recorded."""
+    fates: dict[str, Fate] = field(default_factory=dict)
+    redriven_as: list[str] = field(default_factory=list)
+    """The ids of the messages that came of it when its dead letters were redriven."""
+    redrive_of: str = ""
+    """The dead letter that it was, if it comes from a redrive."""
+
+
+def history(log_id: LogId, facts: Iterable[Fact]) -> History:
+    """What happened to this message."""
+    told = History()
+    for fact in facts:
+        _READERS.get(fact.type, _nothing)(told, log_id, fact)
+    return told
+
+
+def _published(told: History, log_id: LogId, fact: Fact) -> None:
+    told.channel, told.published_ms = fact.fields["channels"][log_id - fact.fields["first"]], fact.at_ms
+
+
+def _addressed(told: History, log_id: LogId, fact: Fact) -> None:
+    if fact.fields["id"] == log_id:
+        told.channel, told.published_ms = fact.fields["channel"], fact.at_ms
+        for name in (*fact.fields.get("sessions", ()), *fact.fields.get("queues", ())):
+            told.fates[name] = Fate(name, "waiting", fact.at_ms)
+
+
+def _leased(told: History, log_id: LogId, fact: Fact) -> None:
+    for lease in fact.fields["leases"]:
+        if log_id in lease["ids"]:
+            told.fates.pop(fact.fields["queue"], None)
+            told.fates[lease["session"]] = Fate(lease["session"], "waiting", fact.at_ms)
+
+
+def _returned(told: History, log_id: LogId, fact: Fact) -> None:
+    if log_id in fact.fields["ids"]:
+        queue = fact.fields["queue"]
+        told.fates[queue] = Fate(queue, "waiting", fact.at_ms)
+
+
+def _ended(told: History, log_id: LogId, fact: Fact) -> None:
+    for each in fact.fields["ended"]:
+        if log_id in each["ids"]:
+            state = _WORDS.get(each["reason"], each["reason"])
+            told.fates[each["session"]] = Fate(each["session"], state, fact.at_ms, each.get("code", ""))
+
+
+def _redriven(told: History, log_id: LogId, fact: Fact) -> None:
+    fields = fact.fields
+    if fields["id"] == log_id:
+        told.redrive_of = fields["letter"]
+        told.channel, told.published_ms = told.channel or fields.get("channel", ""), fact.at_ms
+        if "session" in fields:
+            told.fates[fields["session"]] = Fate(fields["session"], "waiting", fact.at_ms)
+    elif fields["message"] == str(log_id):
+        new = str(fields["id"])
+        told.redriven_as.append(new)
+        fate = told.fates.get(fields.get("session", ""))
+        if fate is not None:
+            fate.more["redrivenAs"] = new
+
+
+def _nothing(told: History, log_id: LogId, fact: Fact) -> None:
+    pass
+
+
+_READERS: Final = {
+    "published": _published,
+    "addressed": _addressed,
+    "leased": _leased,
+    "returned": _returned,
+    "ended": _ended,
+    "redriven": _redriven,
+}
+"""What each type of fact tells."""

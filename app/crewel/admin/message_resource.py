@@ -1,0 +1,112 @@
+"""Where a message is: for each receiver, whether it waits, was acknowledged or became a dead letter. A REST resource.
+
+What is open comes from the sessions of this server, what has ended from the facts of the store.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from crewel.admin.administration import Administration
+from crewel.admin.fates import Fate, History, history
+from crewel.admin.route import Ask, NotThere, Route
+from crewel.bayeux.channel import parse
+from crewel.broker.session import Session
+from crewel.delivery.records import LogId
+from crewel.event_loop import in_turns
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter, is_dead_id
+from crewel.storage.message_facts import facts_of
+
+_MOST_LETTERS: Final = 20
+"""Receivers whose dead letter is looked up."""
+_MAX_DIGITS: Final = 18
+
+
+async def _show(ask: Ask) -> dict[str, Any]:
+    admin = ask.admin
+    log_id = await _log_id(admin, ask.path["message"])
+    found = await facts_of(admin.store, log_id)
+    told = history(log_id, found.facts)
+    not_for = await _add_sessions(admin, log_id, told)
+    await _add_letters(admin, log_id, told)
+    if not (told.fates or not_for or told.channel):
+        raise NotThere(f"nothing is recorded of the message {log_id}, or not any more")
+    return {
+        "message": str(log_id),
+        "channel": told.channel,
+        "publishedAt": told.published_ms,
+        "recorded": told.published_ms is not None,
+        "partial": found.is_partial,
+        "redriveOf": told.redrive_of,
+        "redrivenAs": told.redriven_as,
+        "receivers": [told.fates[name].as_json() for name in sorted(told.fates)],
+        "notFor": not_for,
+    }
+
+
+async def _log_id(admin: Administration, text: str) -> LogId:
+    """The message with this id, or of the dead letter with this id. Raises NotThere."""
+    if is_dead_id(text):
+        found = await dead_letters.get(admin.store, [text])
+        if not found:
+            raise NotThere(f"there is no dead letter {text}, or not any more")
+        text = found[0].id
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise NotThere(f"{text} is not the id of a stored message, such as 1795324804876345")
+    return LogId(int(text))
+
+
+async def _add_sessions(admin: Administration, log_id: LogId, told: History) -> list[dict[str, str]]:
+    """Add what the sessions here know that the facts do not; returns those that subscribe, and why it is not for them."""
+    channel = parse(told.channel) if told.channel else None
+    patterns = frozenset() if channel is None else frozenset(channel.patterns)
+    not_for = []
+    async for session in in_turns(admin.broker.sessions.values()):
+        durable = session.durable
+        if durable is None or not session.is_live:
+            continue
+        waiting = durable.find(log_id)
+        if waiting is not None:
+            told.fates[session.name] = Fate(session.name, "waiting", more=_waiting(admin, session, waiting.attempts))
+        elif session.name not in told.fates and not patterns.isdisjoint(session.subscriptions):
+            if durable.wants(patterns, log_id):
+                told.fates[session.name] = Fate(session.name, "ended; how is not recorded")
+            else:
+                not_for.append({"receiver": session.name, "why": "subscribed later"})
+    return not_for
+
+
+def _waiting(admin: Administration, session: Session, attempts: int) -> dict[str, Any]:
+    held = admin.dispatchers.holdback(session)
+    why = f"on hold by {held.who}" if held is not None else admin.dispatchers.state(session).value
+    return {"attempts": attempts, "why": why}
+
+
+async def _add_letters(admin: Administration, log_id: LogId, told: History) -> None:
+    """Add the dead letters that are still there."""
+    dead = [fate for fate in told.fates.values() if fate.state == "dead letter"]
+    for fate in dead[:_MOST_LETTERS]:
+        wanted = DeadLetterFilter(
+            receiver=fate.receiver, since_ms=max((fate.at_ms or 0) - 1000, 0), contains=str(log_id)
+        )
+        page = await dead_letters.page(admin.store, wanted, count=10)
+        for letter in page.letters:
+            if letter.id == str(log_id):
+                fate.more |= {"letter": letter.dead_id, "reason": letter.reason, "attempts": letter.attempts}
+
+
+MESSAGE_ROUTES: Final = (
+    Route(
+        "GET",
+        "/messages/{message}",
+        "Show what happened to a stored message for each receiver.",
+        _show,
+        "`message`, `channel`, `publishedAt`. `recorded`: whether its publish is still among the facts. `partial`: whether"
+        " there are more facts than one request reads. `redriveOf`, `redrivenAs`: other ids of it. `receivers`, a list, with"
+        " `receiver`, `state` (waiting, acknowledged, dead letter, or another reason of its end), `at` and `code`. Where they"
+        " are known, also `attempts`, `why`, `letter`, `reason` and `redrivenAs`. `notFor`: subscribers that it is not for,"
+        " each with `why`.",
+        refusals={404: "Nothing is recorded of the message, or not any more."},
+    ),
+)

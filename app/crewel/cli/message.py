@@ -1,0 +1,59 @@
+"""`crewel message`: what happened to a message."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from crewel.cli import output
+from crewel.cli.admin_client import Admin
+from crewel.cli.bayeux_client import AsJson
+
+
+async def message(
+    admin: Admin,
+    message_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of a stored message, or of a dead letter: 1795324804876345.")
+    ],
+    as_json: AsJson = None,
+) -> None:
+    """Print what happened to a stored message for each receiver: acknowledged, waiting, dead letter, or why not."""
+    from urllib.parse import quote
+
+    from crewel.admin.moments import shown
+
+    told = await admin.call("GET", f"/messages/{quote(message_id, safe='')}")
+    if output.wants_json(as_json):
+        output.print_json(told)
+        return
+    published = shown(told["publishedAt"]) if told["recorded"] else "no longer recorded"
+    print(f"message {told['message']}, channel {told['channel'] or 'no longer recorded'}, published {published}")
+    for name, text in (("redriveOf", "redrive of the dead letter"), ("redrivenAs", "redriven as")):
+        if told[name]:
+            print(f"{text} {told[name] if isinstance(told[name], str) else ', '.join(told[name])}")
+    headings = ("receiver", "state", "at", "more")
+    await output.print_entries(_each(told), headings, _row, as_json)
+    if told["partial"]:
+        print("there are more facts than one request reads: later ones may be missing")
+
+
+async def _each(told: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    for each in told["receivers"]:
+        yield each
+    for each in told["notFor"]:
+        yield {"receiver": each["receiver"], "state": f"not for it: {each['why']}", "at": None}
+
+
+def _row(each: Mapping[str, Any]) -> tuple[Any, ...]:
+    from crewel.admin.moments import shown
+
+    names = {
+        "code": "",
+        "reason": "",
+        "why": "",
+        "attempts": "attempts ",
+        "letter": "dead letter ",
+        "redrivenAs": "redriven as ",
+    }
+    more = [f"{text}{each[name]}" for name, text in names.items() if each.get(name)]
+    return each["receiver"], each["state"], "" if each["at"] is None else shown(each["at"]), ", ".join(more)

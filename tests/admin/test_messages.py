@@ -1,0 +1,137 @@
+"""Where a message is: what the facts tell, and what operators are shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewel.admin.fates import history
+from crewel.delivery.records import LogId
+from crewel.storage.message_facts import Fact
+from tests.admin.desk import STORED, TOKEN, Desk, Receiver
+from tests.cli.command import crewel
+from tests.functional.wire import until
+from tests.server_process import Server
+
+ID = LogId(1_000_001)
+PUBLISHED = Fact(5, "published", {"first": 1_000_000, "channels": ["/a", "/b"]})
+
+
+def ended(session: str, reason: str, *ids: int, code: str = "") -> Fact:
+    return Fact(9, "ended", {"ended": [{"session": session, "reason": reason, "ids": list(ids), "code": code}]})
+
+
+def states(*facts: Fact) -> dict[str, str]:
+    return {name: fate.state for name, fate in history(ID, facts).fates.items()}
+
+
+def test_publish_tells_channel_and_time() -> None:
+    told = history(ID, [PUBLISHED])
+    assert (told.channel, told.published_ms, told.fates) == ("/b", 5, {})
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [("settled", "acknowledged"), ("dead", "dead letter"), ("filtered", "filtered"), ("expired", "expired")],
+)
+def test_end_tells_the_state(reason: str, state: str) -> None:
+    told = history(
+        ID, [PUBLISHED, ended("client/joe/1", reason, 3, ID, code="user.update"), ended("client/ann/1", reason, 3)]
+    )
+    assert {name: (fate.state, fate.at_ms, fate.code) for name, fate in told.fates.items()} == {
+        "client/joe/1": (state, 9, "user.update")
+    }
+
+
+def test_addressed_message_waits_in_its_queue_until_it_is_leased() -> None:
+    addressed = Fact(
+        5, "addressed", {"id": ID, "channel": "/b", "sessions": ["client/joe/1"], "queues": ["client/ann"]}
+    )
+    leased = Fact(6, "leased", {"queue": "client/ann", "leases": [{"session": "client/ann/1", "ids": [ID]}]})
+    returned = Fact(7, "returned", {"queue": "client/ann", "ids": [ID]})
+    other = Fact(5, "addressed", {"id": 7, "channel": f"/{ID}", "sessions": ["client/eve/1"], "queues": []})
+    assert states(addressed, other) == {"client/joe/1": "waiting", "client/ann": "waiting"}
+    assert states(addressed, leased) == {"client/joe/1": "waiting", "client/ann/1": "waiting"}
+    back = states(addressed, leased, ended("client/ann/1", "returned", ID), returned)
+    assert back == {"client/joe/1": "waiting", "client/ann": "waiting", "client/ann/1": "returned"}
+
+
+def test_redrive_links_old_and_new() -> None:
+    fields = {
+        "letter": "5-0",
+        "message": str(ID),
+        "id": 2_000_000,
+        "session": "client/joe/1",
+        "code": "x",
+        "returns": 0,
+    }
+    old = history(ID, [PUBLISHED, ended("client/joe/1", "dead", ID), Fact(9, "redriven", fields)])
+    assert (old.redriven_as, old.fates["client/joe/1"].more) == (["2000000"], {"redrivenAs": "2000000"})
+    new = history(LogId(2_000_000), [Fact(9, "redriven", fields)])
+    assert (new.redrive_of, new.fates["client/joe/1"].state) == ("5-0", "waiting")
+
+
+def published(server: Server, channel: str, data: Any) -> str:
+    """Publish a stored message; its id."""
+    speaker = Receiver(server).be()
+    message_id = speaker.publish(channel, data, ext=STORED)[-1]["ext"]["publish"]["id"]
+    speaker.disconnect()
+    assert isinstance(message_id, str)
+    return message_id
+
+
+def test_each_receiver_of_a_message_has_its_state(
+    server: Server, desk: Desk, subject: str, channel: str, tmp_path: Any
+) -> None:
+    taker, rejecter, waiter, later = (Receiver(server).be(f"{subject}/{number}") for number in (1, 2, 3, 4))
+    for each in (taker, rejecter, waiter):
+        each.subscribe(channel)
+    desk.post(f"/sessions/{subject}/3/hold")
+    message_id = published(server, channel, "soup")
+    later.subscribe(channel)
+    taker.accept(taker.take())
+    rejecter.reject(rejecter.take(), "user.update.error", "too salty")
+
+    def told() -> dict[str, Any]:
+        answer = desk.get(f"/messages/{message_id}")
+        return {each["receiver"].rpartition("/")[2]: each for each in answer["receivers"]} | {"all": answer}
+
+    def is_known() -> Any:
+        now = told()
+        return (
+            now
+            if {"acknowledged", "dead letter"} <= {each.get("state") for each in now.values()}
+            and now["2"].get("letter")
+            else None
+        )
+
+    found = until(is_known)
+    assert (found["1"]["state"], found["3"]["state"], found["3"]["why"]) == (
+        "acknowledged",
+        "waiting",
+        "on hold by admin",
+    )
+    assert (found["2"]["code"], found["2"]["reason"], found["2"]["attempts"]) == ("user.update.error", "too salty", 1)
+    assert found["all"]["notFor"] == [{"receiver": f"client/{subject}/4", "why": "subscribed later"}]
+    assert (found["all"]["channel"], found["all"]["recorded"], found["all"]["partial"]) == (channel, True, False)
+    assert desk.get(f"/messages/{found['2']['letter']}")["message"] == message_id
+    desk.post("/dead-letters/redrive", {"ids": [found["2"]["letter"]]})
+    redriven = until(lambda: told()["all"]["redrivenAs"])
+    assert desk.get(f"/messages/{redriven[0]}")["redriveOf"] == found["2"]["letter"]
+    printed = crewel("message", message_id, "--no-json", "--url", server.url, "--token", TOKEN, directory=tmp_path)
+    assert printed.status == 0, printed
+    assert f"message {message_id}, channel {channel}, published 2" in printed.out
+    for words in (
+        "acknowledged",
+        "dead letter",
+        "on hold by admin",
+        "not for it: subscribed later",
+        f"redriven as {redriven[0]}",
+    ):
+        assert words in printed.out
+
+
+@pytest.mark.parametrize("wrong", ["1", "99999999999999999999", "x", "1795179106957-0", "%C3%A9"])
+def test_unknown_message_is_not_there(desk: Desk, wrong: str) -> None:
+    assert desk.ask("GET", f"/messages/{wrong}").status == 404
