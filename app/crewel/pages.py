@@ -31,6 +31,10 @@ _PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
+_SHARED = {"Access-Control-Allow-Origin": "*"}
+"""For the modules of the client: pages of other origins may import them, as they are public and the same for everyone."""
+_CLIENT = "/static/vendor/"
+
 
 def mount_health(app: web.Application, broker: Broker) -> None:
     """Serve `/health/live`, the process answers with its version, and `/health/ready`: the server takes all traffic; not while
@@ -80,7 +84,7 @@ def mount_extensions(app: web.Application) -> None:
         path = EXTENSIONS.get(name)
         if path is None:
             raise web.HTTPNotFound(text=f"there is no extension script {name}.js")
-        response = web.FileResponse(path, headers={"Content-Type": "text/javascript; charset=utf-8"})
+        response = web.FileResponse(path, headers={"Content-Type": "text/javascript; charset=utf-8", **_SHARED})
         _protect(response)
         return response
 
@@ -117,10 +121,12 @@ async def _to_chat(_: web.Request) -> web.Response:
     raise web.HTTPMovedPermanently("/chat/")
 
 
-async def protect_pages(_: web.Request, response: web.StreamResponse) -> None:
+async def protect_pages(request: web.Request, response: web.StreamResponse) -> None:
     """Give pages and scripts the headers that keep them to themselves; a signal handler for `on_response_prepare`."""
     if response.content_type in ("text/html", "text/javascript", "application/javascript", "text/css"):
         _protect(response)
+    if request.path.startswith(_CLIENT):
+        response.headers.update(_SHARED)
 
 
 def _protect(response: web.StreamResponse) -> None:

@@ -116,6 +116,13 @@ def test_the_browser_halves_of_extensions_are_scripts(server: Server) -> None:
         assert get(server, path).status == 404
 
 
+def test_pages_of_other_origins_can_import_the_client_and_nothing_else(server: Server) -> None:
+    """A browser imports a module of another origin only if the answer allows it. Nothing in these depends on the user."""
+    shared = ("/extensions/update.js", "/static/vendor/cometd/cometd.js")
+    for path in (*shared, "/chat/", "/static/chat/chat.js", "/health/live"):
+        assert get(server, path).header("Access-Control-Allow-Origin") == ("*" if path in shared else None), path
+
+
 @pytest.mark.parametrize("path", ["/", "/chat/"])
 def test_pages_are_protected(server: Server, path: str) -> None:
     response = get(server, path)
