@@ -10,19 +10,20 @@ stops it, and so that sync and async tests use it alike.
 import itertools
 import os
 import queue
+import random
 import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from tests.store_process import shared_store
 from tests.template import ROOT, Command
 
-__all__ = ["LIMIT_S", "ROOT", "Server"]
+__all__ = ["LIMIT_S", "ROOT", "Server", "start"]
 STATE = str(Path(tempfile.gettempdir()) / "crewel-tests-state")
 LIMIT_S = 20.0  # generous: several suites may share two cores
 
@@ -122,6 +123,55 @@ class Server:
             self.close()
             raise AssertionError(f"the server said {line!r} instead of being ready:\n{self.stderr}")
         return url
+
+
+class _OfEither:
+    """An attribute of a cluster: that of one of its nodes, at random."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __set__(self, cluster: Server, value: object) -> None:
+        vars(cluster)[self._name] = value
+
+    def __get__(self, cluster: Server, owner: type) -> Any:
+        own, second = vars(cluster)[self._name], vars(cluster).get("second")
+        return own if second is None or random.random() < 0.5 else getattr(second, self._name)
+
+
+class Cluster(Server):
+    """Two nodes that look like one server: each connection reaches one of them, at random."""
+
+    url = _OfEither()  # type: ignore[assignment]
+    base = _OfEither()  # type: ignore[assignment]
+    ws_url = _OfEither()  # type: ignore[assignment]
+    port = _OfEither()  # type: ignore[assignment]
+
+    def __init__(self, arguments: Sequence[str], directory: Path, environ: Mapping[str, str] | None = None) -> None:
+        shared = ["--set=cluster.enabled=true", "--set=cluster.lease_ms=600000"]
+        super().__init__([*arguments, *shared], directory, environ)
+        same = [text for text in arguments if not text.startswith(("--set=storage.", "--port"))]
+        stores = [f"--set={text}" for text in self.store_sets]
+        self.second = Server(["--port=0", *stores, *same, *shared], directory, environ)
+
+    @property
+    def ports(self) -> list[int]:
+        """Those of both nodes."""
+        return [vars(self)["port"], self.second.port]
+
+    def close(self) -> int:
+        """End both."""
+        self.second.ended_by_test = True
+        return self.second.close() or super().close()
+
+
+def start(arguments: Sequence[str], directory: Path, environ: Mapping[str, str] | None = None) -> Server:
+    """Start a server; with `CREWEL_TEST_NODES=2` two nodes in its place, if it has a store that two can share."""
+    said = " ".join(arguments)
+    is_alone = any(text in said for text in ("storage.url=", "storage.enabled=false", "cluster.", "--workers"))
+    if os.environ.get("CREWEL_TEST_NODES") != "2" or is_alone:
+        return Server(arguments, directory, environ)
+    return Cluster(arguments, directory, environ)
 
 
 _numbers = itertools.count(1)

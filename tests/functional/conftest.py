@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import StartServer
 from tests.functional.cluster import nodes, pair
 from tests.functional.wire import close_connections, figures, until
-from tests.server_process import Server
+from tests.server_process import Server, start
 
 # The options under which everything here has to hold: one tuple of `--set` texts a way of answering HTTP requests.
 LANES: list[tuple[str, ...]] = [("http.fast_lane=true",), ("http.fast_lane=false",)]
@@ -59,7 +59,7 @@ class Pool:
         if server is None:
             if len(self._servers) >= _MAX_SHARED:
                 self._end(next(iter(self._servers)))
-            server = Server(["--port=0", *(f"--set={text}" for text in sets)], self._directory)
+            server = start(["--port=0", *(f"--set={text}" for text in sets)], self._directory)
         self._servers[sets] = server
         return server
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol, Self
 
 LIMIT_S = 10.0
@@ -245,7 +246,11 @@ def descriptors(server: Process) -> int:
 
 
 def figures(server: Address) -> dict[str, float]:
-    """What /metrics says, by name and label: `crewel_errors_total{code="402"}`."""
+    """What /metrics says, by name and label: `crewel_errors_total{code="402"}`; of several nodes the sum."""
+    ports = getattr(server, "ports", None)
+    if ports is not None:
+        each = [figures(SimpleNamespace(port=port)) for port in ports]
+        return {name: sum(one.get(name, 0.0) for one in each) for name in each[0] | each[1]}
     with Connection(server) as connection:
         return parse_figures(connection.get("/metrics", {"Connection": "close"}).body)
 

@@ -40,7 +40,7 @@ class Relay:
         """The request, if it is a connect alone, which may be sent again; all else might be done twice."""
         relays[self._stream] = self
         peer.relay = self
-        link.send(Kind.REQUEST, self._stream, _described(peer, elements))
+        link.send(Kind.REQUEST, self._stream, _described(peer, elements, with_headers=not is_plain))
 
     def goes_to(self, link: Link) -> bool:
         """Whether it goes over this link."""
@@ -107,15 +107,16 @@ class Relay:
         return None
 
 
-def _described(peer: Peer, elements: list[Any]) -> bytes:
-    """What the owner has to know, as JSON. Header values that are no UTF-8 lose what is not."""
+def _described(peer: Peer, elements: list[Any], *, with_headers: bool) -> bytes:
+    """What the owner has to know, as JSON. Header values that are no UTF-8 lose what is not. A connect alone goes without its
+    headers: to parse them again and again would cost more than all else."""
     fields = {
         "transport": peer.transport,
         "browser": peer.browser,
         "remote": peer.remote,
         "secure": peer.is_secure,
         "elements": elements,
-        "headers": list(peer.headers.items()),
+        "headers": list(peer.headers.items()) if with_headers else (),
     }
     try:
         return orjson.dumps(fields)
@@ -234,7 +235,7 @@ class Guest(Peer, ABC):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers that the other node was sent."""
+        """The headers that the other node was sent; none of a connect alone."""
         return CIMultiDict(map(tuple, self._fields["headers"]))
 
     @property

@@ -91,23 +91,33 @@ class FrameReader:
     def __init__(self) -> None:
         self.most_bytes = MOST_BYTES_OF_A_STRANGER
         """The longest payload that is read."""
-        self._kept = bytearray()
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._needed = _HEAD.size  # bytes without which there is no use in looking
 
     def feed(self, data: bytes) -> list[Frame]:
         """Return the frames that are complete. Raises LinkError for one that is too long; then nothing more can be read."""
-        kept = self._kept
-        kept += data
-        frames, place = [], 0
-        while len(kept) - place >= _HEAD.size:
-            length, kind, stream = _HEAD.unpack_from(kept, place)
+        if self._chunks:
+            self._chunks.append(data)
+            self._size += len(data)
+            if self._size < self._needed:
+                return []
+            data = b"".join(self._chunks)
+        frames: list[Frame] = []
+        place, size, needed = 0, len(data), _HEAD.size
+        while size - place >= _HEAD.size:
+            length, kind, stream = _HEAD.unpack_from(data, place)
             if length > self.most_bytes:
                 raise LinkError(f"a frame of {length} bytes, at most {self.most_bytes} were expected")
             begin = place + _HEAD.size
-            if len(kept) < begin + length:
+            end = begin + length
+            if end > size:
+                needed += length
                 break
-            place = begin + length
-            frames.append(Frame(kind, stream, bytes(kept[begin:place])))
-        del kept[:place]
+            frames.append(Frame(kind, stream, data[begin:end]))
+            place = end
+        rest = data[place:] if place else data
+        self._chunks, self._size, self._needed = [rest] if rest else [], len(rest), needed
         return frames
 
 
