@@ -1,5 +1,6 @@
 """Servers for tests: in a thread, with a clock that can be moved, killed and started again."""
 
+import asyncio
 import json
 import threading
 import urllib.request
@@ -10,6 +11,7 @@ import pytest
 
 from crewel import Message, Service, Session
 from crewel.client import Client, PublishRefused, State
+from crewel.delivery.states import DispatcherState
 from crewel.testing import LoopThread, Server, TestClient, serving, serving_in_thread
 from crewel.testing.instance import Instance
 
@@ -226,3 +228,52 @@ def post(url: str, *messages: dict[str, Any]) -> Any:
     request = urllib.request.Request(url, json.dumps(messages).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=20) as response:
         return json.load(response)
+
+
+@pytest.mark.crewel(store=True)
+def test_the_pause_between_retries_passes_in_virtual_time(
+    crewel: Server[Instance], crewel_client: ConnectsClient
+) -> None:
+    dispatcher = {"retries": 3, "delay": 60_000, "factor": 1}
+    client = crewel_client(name="client/joe/1", update=True, session={"dispatcher": dispatcher})
+    orders = client.subscribe("/orders")
+    crewel.publish("/orders", 1, persistent=True)
+    orders.reject(orders.next(), "communication.timeout", "the printer is away")
+    crewel.wait_for(lambda _: is_polling(crewel))
+    crewel.advance("55s")
+    assert (is_polling(crewel), orders.waiting) == (True, 0)
+    crewel.advance("6s")
+    assert orders.next().data == 1
+
+
+def is_polling(crewel: Server[Instance]) -> bool:
+    """Whether the one session is in the pause after a failure."""
+    polling: bool = crewel.call(
+        lambda instance: (
+            [each.dispatcher.state for each in instance.broker.sessions.values()] == [DispatcherState.POLLING]
+        )
+    )
+    return polling
+
+
+def test_a_connect_is_held_for_as_long_as_the_server_advises(crewel: Server[Instance]) -> None:
+    answered = []
+
+    async def connected() -> None:
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
+            handshake = {"channel": "/meta/handshake", "version": "1.0", "supportedConnectionTypes": ["long-polling"]}
+            async with http.post(crewel.url, json=handshake) as response:
+                client_id = (await response.json())[0]["clientId"]
+            connect = {"channel": "/meta/connect", "clientId": client_id, "connectionType": "long-polling"}
+            for _ in range(2):  # the first is not held
+                async with http.post(crewel.url, json=connect) as response:
+                    answered.append((await response.json())[-1]["successful"])
+
+    client = threading.Thread(target=lambda: asyncio.run(connected()))
+    client.start()
+    crewel.wait_for_clients(1)
+    crewel.advance("29s", keep_up=False)
+    assert (crewel.state.connected, answered) == (1, [True])
+    crewel.advance("2s", keep_up=False)
+    client.join(60)
+    assert answered == [True, True]

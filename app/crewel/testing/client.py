@@ -36,6 +36,15 @@ class TestSubscription:
         """The data of the next messages, so many."""
         return [self.next(timeout).data for _ in range(count)]
 
+    def reject(self, message: Message, code: str, text: str = "") -> None:
+        """Report that the message cannot be handled, as `Message.reject` does. The client needs `update=True`. Raises
+        ValueError for a code that a receiver may not report."""
+
+        async def rejected() -> None:
+            message.reject(code, text)
+
+        self._thread.run(rejected())
+
     @property
     def waiting(self) -> int:
         """How many messages have arrived and were not taken."""
