@@ -7,13 +7,15 @@ import asyncio
 import os
 import random
 import signal
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from time import monotonic
 
+from crewel.client import Client
+from crewel.client.states import State, Transition
 from tests.conftest import StartServer
 from tests.faults.conftest import IS_FULL, Tell
-from tests.faults.load import Load
+from tests.faults.load import PATTERN, Load, wait_for
 from tests.functional.wire import figures
 from tests.server_process import Server
 
@@ -21,6 +23,7 @@ SETS = ("cluster.workers=2", "bayeux.timeout_ms=1000")
 GOES_ON_S = 20.0
 STARTS_S = 60.0
 KILLS = 100 if IS_FULL else 3
+HERD = 195 if IS_FULL else 20
 REPLACEMENTS = 10 if IS_FULL else 2
 
 
@@ -75,21 +78,34 @@ async def test_what_was_answered_survives_kills_of_workers(
 
 
 async def test_replacing_all_workers_loses_nothing(start_server: StartServer, load: Load, tell: Tell) -> None:
-    server = await asyncio.to_thread(start_server, *SETS)
+    server = await asyncio.to_thread(start_server, *SETS, "bayeux.max_interval_ms=60000")
     load.log = lambda: server.stderr
     assert server.port is not None
-    await load.begin(server.port, subscribers=2 if IS_FULL else 1)
+    ids: list[set[str]] = [set() for _ in range(HERD)]
+    steps: list[list[Transition]] = [[] for _ in range(HERD)]
     slowest = 0.0
-    for _ in range(REPLACEMENTS):
-        await load.answers(20, GOES_ON_S)
-        before = set(await serving(server, set()))
-        os.kill(server.pid, signal.SIGHUP)
-        await serving(server, before)
-        slowest = max(slowest, await load.goes_on(monotonic(), GOES_ON_S))
-    longest = max(each.longest_wait for each in load.publishers)
-    await load.settle()
-    server.end_well()
+    async with AsyncExitStack() as stack:
+
+        async def join(number: int) -> None:
+            transport = ("long-polling", "websocket")[number % 2]
+            client = Client(server.url, transports=[transport], open_timeout=60, on_state=steps[number].append)
+            await stack.enter_async_context(client)
+            await client.subscribe(PATTERN, lambda message: ids[number].add(str(message.id)))
+
+        await asyncio.gather(*map(join, range(HERD)))
+        await load.begin(server.port)
+        for _ in range(REPLACEMENTS):
+            await load.answers(20, GOES_ON_S)
+            before = set(await serving(server, set()))
+            os.kill(server.pid, signal.SIGHUP)
+            await serving(server, before)
+            slowest = max(slowest, await load.goes_on(monotonic(), GOES_ON_S))
+        longest = max(each.longest_wait for each in load.publishers)
+        await load.settle(30)
+        wanted = {each.id for each in load.ledger.published.values() if each.id is not None}
+        await wait_for(lambda: all(wanted <= each for each in ids), 60, load.report)
+    assert not any(step.new is State.HANDSHAKING for each in steps for step in each[1:])
     tell(
-        f"{REPLACEMENTS} times all workers replaced; {load.ledger.answered_count} publishes answered; all clients went on after"
-        f" {slowest:.1f} s at most, and no publisher waited longer than {longest:.1f} s"
+        f"{REPLACEMENTS} times all workers replaced; {HERD} Python clients and 5 others, {len(wanted)} publishes answered; all"
+        f" clients went on after {slowest:.1f} s at most, and no publisher waited longer than {longest:.1f} s"
     )

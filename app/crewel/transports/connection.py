@@ -148,10 +148,10 @@ class Connection(RequestHandler):
             self._first_bytes.append(data)
             self._kept += len(data)
             if self._kept > _MOST_KEPT:
-                self.forget_bytes()
+                self.stay()
 
-    def forget_bytes(self) -> None:
-        """Keep no more: this connection stays."""
+    def stay(self) -> None:
+        """Keep no more bytes: this connection stays."""
         self._first_bytes = None
 
     def part_with(self, take: Take) -> bool:

@@ -124,6 +124,7 @@ class FastConnection(asyncio.Protocol, Peer):
         "_needed",
         "_received",
         "_request",
+        "_stays",
         "_transport",
         "deadline",
     )
@@ -144,6 +145,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._is_closing = False
         self._is_resting = False
         self._request = b""
+        self._stays = not lane.can_move
         self.deadline = inf
         """Loop time (s) at which the peer is too late: with a request, its body, or its reading."""
 
@@ -299,7 +301,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self.deadline = inf
         self.browser = head.browser
         self.mints_cookie = False
-        if lane.can_move:
+        if not self._stays:
             self._request = data[:end]
         lane.receive(self, elements)
         return end
@@ -355,6 +357,8 @@ class FastConnection(asyncio.Protocol, Peer):
             self._aiohttp = lane.make_connection()
             self._aiohttp.comes_from(self)
             self._aiohttp.connection_made(transport)
+        if self._stays:
+            self._aiohttp.stay()
         self._aiohttp.keep_bytes()
         transport.set_protocol(self._aiohttp)
         transport.resume_reading()
@@ -378,10 +382,14 @@ class FastConnection(asyncio.Protocol, Peer):
 
     # To another process
 
+    def stay(self) -> None:
+        """Keep the connection: to move it at each request costs more than to forward these."""
+        self._stays = True
+
     def part_with(self, take: Take) -> bool:
         """Give up the connection, unless it is encrypted."""
         transport = self._transport
-        if transport is None or self._scheme() != "http":
+        if transport is None or self._stays or self._scheme() != "http":
             return False
         transport.pause_reading()
         self.deadline = self._lane.idle_deadline

@@ -284,7 +284,7 @@ class Socket(ParsedPeer):
         connection = self._request.protocol
         if not self._has_parted:
             if isinstance(connection, Connection):
-                connection.forget_bytes()
+                connection.stay()
             return False
         async for _ in self._ws:  # until the connection ends here; the other process has these frames too
             pass
