@@ -40,22 +40,17 @@ QUEUE_BOUND = 1000
 class Client:
     """A Bayeux session as an asynchronous context manager.
 
-    Entering it handshakes and raises if that fails (`TransportError`,
-    `HandshakeRefused`, `NegotiationError`). From then on the client keeps the
-    session: after a broken connection it asks for the same session,
-    after the server forgot it for a new one, in which everything is subscribed
-    again. Listeners of `on_state` are called. Leaving disconnects,
-    unless `leave` says that the session is to stay.
+    Entering it makes the handshake, and raises `TransportError`, `HandshakeRefused` or `NegotiationError` if that
+    fails. The client then keeps the session alive. After a broken connection it asks for the same session. If the
+    server no longer has that, the client opens a new one and subscribes to everything again. It calls the listeners
+    of `on_state` at each change. Leaving it disconnects, unless `leave` is set: then the session stays at the server.
 
-    `name`, `token`, `resume` and `persistent` say who the client is, `session`
-    is for the other fields of `ext.session` (docs/how-to/sessions.md). While the last
-    client of a name is gone and its session still counts as alive, entering
-    waits for that, at most as long as the server says. `resume_file` keeps the
-    `resume` in a file of the owner's, so that the next process need not wait.
+    `name`, `token`, `resume` and `persistent` identify the client; `session` has the other fields of `ext.session`.
+    While the session of a `name` still counts as alive without a client, entering waits, at most as long as the
+    server says. `resume_file` keeps the `resume` in a file of its owner, so that the next process does not wait.
 
-    With `update` the server receives the status of each message, and what cannot be
-    done is repeated, put on hold or kept as a dead letter (docs/reference/client.md);
-    `settle` and the keywords beside it say how. `Config` explains all keywords.
+    With `update`, the client reports the status of each message, and the server retries, puts on hold or keeps as a
+    dead letter what failed; `settle` and the keywords beside it decide how. `Config` explains all keywords.
     """
 
     def __init__(
@@ -73,7 +68,7 @@ class Client:
         self._inherited = {name: value for name, value in given.items() if name in INHERITED}
         self._consumers: list[Consumer] = []
         self.outbox = outbox
-        """What publishes wait in while there is no session, if the client has one."""
+        """The outbox that keeps publishes while there is no session; None without one."""
         self._router = Router(Unclaimed(config.unclaimed_s), settles=config.update)
         self._session = Session(config, self._router, self._extensions)
         self.requests = Requests(self._session)
@@ -84,7 +79,7 @@ class Client:
 
     @property
     def state(self) -> State:
-        """Where the session stands."""
+        """The state of the session."""
         return self._session.life.state
 
     @property
