@@ -1,22 +1,25 @@
 """What a delivery costs in calls: a guard against work that creeps onto the hot path.
 
-Not a timing: the number of calls that Python makes for one message to one long-polling session, from the bytes of the
-connect that waits for it to the bytes of the answer. It is the same on every machine.
+Not a timing: the number of calls that Python makes for one message to one session, from the bytes of the connect that waits
+for it to the bytes of the answer. It is the same on every machine.
 """
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
+from websockets.frames import Frame, Opcode
 
 from crewel import server
 from crewel.extensions import ack, timesync
 from crewel.settings import Settings, load
 from crewel.transports.http_fast import FastConnection, FastLane
+from crewel.transports.websocket_fast import FastSocket
 from tests.work import calls
 
 SESSIONS = 50
@@ -25,6 +28,8 @@ SESSIONS = 50
 MAX_CALLS_PLAIN = 44
 MAX_CALLS_ACKNOWLEDGED = 58
 MAX_CALLS_PUBLISH = 84
+MAX_CALLS_SOCKET = 7
+MAX_CALLS_SOCKET_ACKNOWLEDGED = 96
 
 
 class Wire(asyncio.Transport):
@@ -46,20 +51,33 @@ class Wire(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def resume_reading(self) -> None:
+        pass
+
 
 class Client:
     """A long-polling client that waits in its connect."""
+
+    connection_type = "long-polling"
 
     def __init__(self, lane: FastLane, *, acknowledges: bool) -> None:
         self.wire = Wire()
         self.connection = FastConnection(lane)
         self.connection.connection_made(self.wire)
+        self.receive = self.open()
         self.acknowledges = acknowledges
         self.batch = 0
         self.sent = 0
         self.cookie = ""
         reply = self.ask({"channel": "/meta/handshake", "ext": {"ack": acknowledges}})
         self.client_id = reply["clientId"]
+
+    def open(self) -> Callable[[bytes], None]:
+        """Make of the connection what the transport needs, and return what takes its bytes."""
+        return self.connection.data_received
 
     def request(self, message: dict[str, Any]) -> bytes:
         self.sent += 1  # a connect with the id of the one before would be taken for its copy
@@ -70,7 +88,7 @@ class Client:
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        self.connection.data_received(self.request(message))
+        self.receive(self.request(message))
         return self.reply()
 
     def reply(self) -> dict[str, Any]:
@@ -78,14 +96,40 @@ class Client:
         for line in head.decode().split("\r\n"):
             if line.startswith("Set-Cookie: "):
                 self.cookie = line.removeprefix("Set-Cookie: ").partition(";")[0]
-        reply: dict[str, Any] = orjson.loads(body)[-1]
+        return self.note(orjson.loads(body)[-1])
+
+    def note(self, reply: dict[str, Any]) -> dict[str, Any]:
         assert reply["successful"], reply
         self.batch = reply.get("ext", {}).get("ack", self.batch)
         return reply
 
     def connect(self) -> bytes:
         ext = {"ext": {"ack": self.batch}} if self.acknowledges else {}
-        return self.request({"channel": "/meta/connect", "connectionType": "long-polling", **ext})
+        return self.request({"channel": "/meta/connect", "connectionType": self.connection_type, **ext})
+
+
+class SocketClient(Client):
+    """A client on a WebSocket of the fast lane. Without acknowledgement, a delivery does not end its connect."""
+
+    connection_type = "websocket"
+
+    def open(self) -> Callable[[bytes], None]:
+        self.connection.data_received(
+            b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        assert self.wire.written.pop().startswith(b"HTTP/1.1 101 ")
+        assert isinstance(self.wire.protocol, FastSocket)
+        return self.wire.protocol.data_received
+
+    def request(self, message: dict[str, Any]) -> bytes:
+        self.sent += 1
+        body = orjson.dumps([{"id": str(self.sent), "clientId": getattr(self, "client_id", ""), **message}])
+        return Frame(Opcode.TEXT, body).serialize(mask=True)
+
+    def reply(self) -> dict[str, Any]:
+        frame = self.wire.written.pop()
+        return self.note(orjson.loads(frame[frame.index(b"[") :])[-1])
 
 
 @pytest.fixture
@@ -96,29 +140,36 @@ def settings() -> Settings:
     return load(None, ["bayeux.max_sessions_per_browser=-1"])
 
 
-def connect_all(requests: list[tuple[FastConnection, bytes]]) -> None:
-    for connection, data in requests:
-        connection.data_received(data)
+def connect_all(requests: list[tuple[Callable[[bytes], None], bytes]]) -> None:
+    for receive, data in requests:
+        receive(data)
 
 
-async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple[float, Counter[str]]:
+async def calls_per_delivery(
+    settings: Settings, kind: type[Client] = Client, *, acknowledges: bool
+) -> tuple[float, Counter[str]]:
     app = web.Application()
     broker = server.attach(app, settings)
     lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
-    clients = [Client(lane, acknowledges=acknowledges) for _ in range(SESSIONS)]
+    tasks = len(asyncio.all_tasks())
+    clients = [kind(lane, acknowledges=acknowledges) for _ in range(SESSIONS)]
     counted: Counter[str] = Counter()
     try:
         for client in clients:
             client.ask({"channel": "/meta/subscribe", "subscription": "/room"})
             client.ask({"channel": "/meta/connect"})
-            client.connection.data_received(client.connect())
+            client.receive(client.connect())
+        assert len(asyncio.all_tasks()) == tasks, "no connection and no connect that is held needs a task"
         for _ in range(2):  # in the first round each connection sees its connect's head for the first time
             counted.clear()
-            broker.publish("/room", {"text": "x" * 40})
+            published = calls(partial(broker.publish, "/room", {"text": "x" * 40}))
             counted.update(calls(broker.outbound._flush))
+            if kind is SocketClient and not acknowledges:
+                counted.update(published)  # the message is pushed at once, and no connect is answered
+                continue
             for client in clients:
                 client.reply()
-            counted.update(calls(partial(connect_all, [(client.connection, client.connect()) for client in clients])))
+            counted.update(calls(partial(connect_all, [(client.receive, client.connect()) for client in clients])))
     finally:
         await lane.close(0)
         await broker.close()
@@ -133,6 +184,17 @@ async def test_a_delivery_over_long_polling_makes_no_more_calls_than_before(sett
 async def test_an_acknowledged_delivery_makes_no_more_calls_than_before(settings: Settings) -> None:
     figure, counted = await calls_per_delivery(settings, acknowledges=True)
     assert figure <= MAX_CALLS_ACKNOWLEDGED, counted.most_common(60)
+
+
+async def test_a_delivery_over_a_socket_makes_no_more_calls_than_before(settings: Settings) -> None:
+    figure, counted = await calls_per_delivery(settings, SocketClient, acknowledges=False)
+    assert figure <= MAX_CALLS_SOCKET, counted.most_common(40)
+
+
+async def test_an_acknowledged_delivery_over_a_socket_makes_no_more_calls_than_before(settings: Settings) -> None:
+    figure, counted = await calls_per_delivery(settings, SocketClient, acknowledges=True)
+    assert figure <= MAX_CALLS_SOCKET_ACKNOWLEDGED, counted.most_common(60)
+    assert counted["Exchange.__init__"] == 0, "a connect that says nothing unusual needs no exchange"
 
 
 async def test_a_publish_makes_no_more_calls_than_before(settings: Settings) -> None:

@@ -386,6 +386,10 @@ class ConnectionCaps:
         self._counts[holder] += 1
         return True
 
+    def move(self, connection: asyncio.BaseProtocol, to: asyncio.BaseProtocol) -> None:
+        """Another protocol has the connection from here on."""
+        self._holders[to] = self._holders.pop(connection)
+
     def left(self, connection: asyncio.BaseProtocol) -> None:
         """A connection has ended; one that was refused is not counted."""
         holder = self._holders.pop(connection, None)

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -21,6 +21,9 @@ from crewel.transports import http_aiohttp, websocket
 from crewel.transports.connection import ConnectionCaps
 from crewel.transports.origins import Client, Hosts, Origins
 from crewel.version import VERSION
+
+if TYPE_CHECKING:
+    from crewel.transports.websocket_fast import FastSocket
 
 _UNKNOWN: Final = "Unknown Bayeux Transport"
 _PAGE: Final = """<!doctype html>
@@ -48,7 +51,7 @@ class Endpoint:
         self.origins = Origins(broker.settings)
         self.cookie = BrowserCookie(broker.settings)
         self.frames = websocket.Frames()
-        self.sockets: set[websocket.Socket] = set()
+        self.sockets: set[websocket.Socket | FastSocket] = set()
         self.receive = broker.inbound.receive
         """Takes what a peer sends."""
         self.can_move = False

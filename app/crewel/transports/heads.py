@@ -7,7 +7,8 @@ Many clients send the same head with different cookies, so the lane remembers wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import httptools
 from multidict import CIMultiDict
@@ -27,6 +28,8 @@ _KNOWN_LENGTH: Final = 2048  # bytes; with the number, the bound of what foreign
 
 # A request with one of these needs more than "read so many bytes and answer": aiohttp serves it.
 _UNUSUAL: Final = frozenset((b"transfer-encoding", b"expect", b"content-encoding", b"upgrade"))
+# Nor is an upgrade with one of these, or with a body, answered here.
+_NO_UPGRADE: Final = _UNUSUAL - {b"upgrade"} | {b"content-length"}
 
 
 class Head:
@@ -65,9 +68,23 @@ class Head:
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers; few ask for them, so they are parsed again instead of kept."""
-        collector = _Collector()
-        httptools.HttpRequestParser(collector).feed_data(self.raw)
-        return CIMultiDict(collector.text())
+        return headers_of(self.raw)
+
+
+class Upgrade(NamedTuple):
+    """The head of a request for a WebSocket, and what it says of the client."""
+
+    raw: bytes
+    browser: str | None
+    client: Client
+
+
+def headers_of(raw: bytes) -> Mapping[str, str]:
+    """The headers of this head, which was parsed before."""
+    collector = _Collector()
+    with suppress(httptools.HttpParserUpgrade):
+        httptools.HttpRequestParser(collector).feed_data(raw)
+    return CIMultiDict(collector.text())
 
 
 class Heads:
@@ -95,6 +112,33 @@ class Heads:
             self._known[plain, remote, scheme] = head.of(plain, None)
         return head
 
+    def upgrade(self, raw: bytes, remote: str | None, scheme: str) -> Upgrade | None:
+        """The head of an upgrade, or None if aiohttp has to answer it: it is refused, repeats a header, or is none."""
+        collector = _Collector()
+        parser = httptools.HttpRequestParser(collector)
+        try:
+            parser.feed_data(raw)
+        except httptools.HttpParserUpgrade:
+            pass
+        except httptools.HttpParserError:
+            return None
+        else:
+            return None
+        headers = collector.headers
+        if (
+            collector.repeats
+            or not raw.isascii()
+            or b"host" not in headers
+            or parser.get_http_version() != "1.1"
+            or not _NO_UPGRADE.isdisjoint(headers)
+        ):
+            return None
+        text = collector.text()
+        client = self._origins.client(text, remote, scheme)
+        if not (self._hosts.allows(text["host"], remote) and self._origins.allows(text, client)):
+            return None
+        return Upgrade(raw, self._cookie.read(text), client)
+
     def _parse(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
         collector = _Collector()
         parser = httptools.HttpRequestParser(collector)
@@ -104,7 +148,8 @@ class Heads:
             return None
         length = collector.headers.get(b"content-length", b"")
         if (
-            collector.is_unusual
+            collector.repeats
+            or not _UNUSUAL.isdisjoint(collector.headers)
             or b"host" not in collector.headers
             or parser.get_http_version() != "1.1"
             or not length.isdigit()
@@ -128,12 +173,12 @@ class _Collector:
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
-        self.is_unusual = False
+        self.repeats = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
-        if name in self.headers or name in _UNUSUAL:
-            self.is_unusual = True
+        if name in self.headers:
+            self.repeats = True
         self.headers[name] = value
 
     def text(self) -> dict[str, str]:

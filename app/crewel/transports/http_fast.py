@@ -1,9 +1,9 @@
-"""The fast lane: Bayeux POSTs read and answered at the connection, everything else handed to aiohttp.
+"""The fast lane: Bayeux POSTs and upgrades read and answered at the connection, everything else handed to aiohttp.
 
 A plain POST to the Bayeux path is parsed by httptools and answered straight on the transport; a connect that is held costs
-no task and no future. Anything else on the connection (pages, upgrades, chunked bodies, refused origins, what is no HTTP)
-goes to aiohttp with the bytes that came, and comes back once aiohttp has answered it. aiohttp serves Bayeux as well
-(`http.fast_lane=false`), so nothing is known here that is not known there.
+no task and no future. An upgrade makes the connection a WebSocket (`websocket_fast`). Anything else on the connection (pages,
+chunked bodies, refused origins, what is no HTTP) goes to aiohttp with the bytes that came, and comes back once aiohttp has
+answered it. aiohttp serves Bayeux as well (`http.fast_lane=false`), so nothing is known here that is not known there.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S, has_stalled
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, Heads
+from crewel.transports.websocket_fast import FastSockets
 
 if TYPE_CHECKING:
     from crewel.transports.connection import Connection
@@ -64,14 +65,17 @@ class FastLane:
         self.can_move = endpoint.can_move
         self.max_messages = self.settings.bayeux.max_batch_messages
         self.max_depth = self.settings.bayeux.max_depth
-        self._target = f"POST {self.settings.bayeux.path}".encode()
+        self.sockets = FastSockets(endpoint) if "websocket" in self.settings.bayeux.transports else None
+        self._post = f"POST {self.settings.bayeux.path}".encode()
+        self._get = f"GET {self.settings.bayeux.path}".encode()
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
         self._watch()
 
     def is_bayeux(self, data: bytes) -> bool | None:
-        """Whether these bytes begin a POST to the Bayeux path; None if there are too few to tell."""
-        target = self._target
+        """Whether these bytes begin a POST to the Bayeux path, or a GET that may be an upgrade; None if there are too few to
+        tell."""
+        target = self._get if self.sockets is not None and data.startswith(b"G") else self._post
         if len(data) <= len(target):
             return None if target.startswith(data) else False
         return data.startswith(target) and data[len(target)] in b" /?"
@@ -319,13 +323,34 @@ class FastConnection(asyncio.Protocol, Peer):
             return None
         head = None
         if is_bayeux and 0 <= end <= lane.settings.http.max_header_bytes:
+            raw = data[: end + len(_END_OF_HEAD)]
+            if raw.startswith(b"G"):
+                self._upgrade(raw, data)
+                return None
             address = self._address() if lane.endpoint.origins.has_proxies else None  # asking costs a system call
-            head = lane.heads.read(data[: end + len(_END_OF_HEAD)], address, self._scheme())
+            head = lane.heads.read(raw, address, self._scheme())
         if head is None or head.length > lane.settings.bayeux.max_message_bytes:
             self._hand_over(data)
             return None
         self._head = head
         return head
+
+    def _upgrade(self, raw: bytes, data: bytes) -> None:
+        """Make the connection a socket, if this is the head of an upgrade that aiohttp need not look at."""
+        lane, transport = self._lane, self._transport
+        assert lane.sockets is not None
+        assert transport is not None
+        upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, self._address(), self._scheme())
+        socket = None if upgrade is None else lane.sockets.answer(upgrade, transport)
+        if socket is None:
+            self._hand_over(data)
+            return
+        lane.caps.move(self, socket)
+        lane.left(self)
+        self._transport = None
+        if self._aiohttp is not None:
+            self._aiohttp.connection_lost(None)
+        socket.begin(data[len(raw) :])
 
     def _wait_for_body(self, data: bytes, end: int) -> None:
         self._keep(data)

@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 
 _HEADERS = ("Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions", "Sec-WebSocket-Protocol")
 _MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
-_CLOSE_TIMEOUT = 2.0  # seconds that a peer has to answer our close
+CLOSE_TIMEOUT_S = 2.0  # seconds that a peer has to answer our close
 _WORTH_DEFLATING = 256  # bytes
-_WINDOW_BITS = 12  # a window of 4 KiB, which any larger one that a client has can read
+WINDOW_BITS = 12  # a window of 4 KiB, which any larger one that a client has can read
 _MEMORY_LEVEL = 6
 _COMPRESSED = 0x40  # the bit of a frame's first byte (RFC 7692, 6)
-_BINARY_REFUSED = 1003
-_GOING_AWAY = 1001
-_LONGEST_REASON = 123  # bytes of a close frame (RFC 6455, 5.5)
+BINARY_REFUSED = 1003
+GOING_AWAY = 1001
+LONGEST_REASON = 123  # bytes of a close frame (RFC 6455, 5.5)
 
 
 class Frames:
@@ -73,7 +73,7 @@ class Frames:
 
 def _deflated(payload: bytes) -> bytes:
     # No context is kept between frames: a compressor for each socket would take 117 KiB.
-    compressor = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -_WINDOW_BITS, _MEMORY_LEVEL)
+    compressor = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -WINDOW_BITS, _MEMORY_LEVEL)
     data = compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH)
     frame = Frame(Opcode.TEXT, data[:-4]).serialize(mask=False)  # less the mark that every flush ends with
     return bytes((frame[0] | _COMPRESSED,)) + frame[1:]
@@ -124,7 +124,7 @@ class Socket(ParsedPeer):
         protocol = settings.websocket.protocol
         self._ws = _Response(
             str(too_large(settings)).encode(),
-            timeout=_CLOSE_TIMEOUT,
+            timeout=CLOSE_TIMEOUT_S,
             protocols=(protocol,) if protocol else (),
             compress=settings.websocket.compression,
             max_msg_size=settings.bayeux.max_message_bytes + 1,  # aiohttp refuses what is as long as this
@@ -199,7 +199,7 @@ class Socket(ParsedPeer):
         # The frames for all receivers are made once, so a socket with a smaller window cannot read them.
         if isinstance(connection, Connection):
             connection.speak()
-        if isinstance(connection, Connection) and (not window or window >= _WINDOW_BITS):
+        if isinstance(connection, Connection) and (not window or window >= WINDOW_BITS):
             connection.carries(self)
             self._transport = self._request.transport
             if window:
@@ -234,8 +234,8 @@ class Socket(ParsedPeer):
         """Close the socket; the reason is for people. A peer that does not read is cut off."""
         transport = self._request.transport
         try:
-            async with asyncio.timeout(2 * _CLOSE_TIMEOUT):
-                await self._ws.close(code=code, message=reason.encode(errors="replace")[:_LONGEST_REASON])
+            async with asyncio.timeout(2 * CLOSE_TIMEOUT_S):
+                await self._ws.close(code=code, message=reason.encode(errors="replace")[:LONGEST_REASON])
         except TimeoutError:
             if transport is not None:
                 transport.abort()
@@ -250,7 +250,7 @@ class Socket(ParsedPeer):
                     broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
                 return
             if frame.type is not WSMsgType.TEXT:
-                await self.close(_BINARY_REFUSED, "binary frames are not part of the protocol")
+                await self.close(BINARY_REFUSED, "binary frames are not part of the protocol")
                 return
             try:
                 elements = self._elements(frame.data)
@@ -338,7 +338,7 @@ class Socket(ParsedPeer):
         if left > 0:
             self._timer = broker.loop.call_later(left, self._check_idleness)
         else:
-            broker.spawn(self.close(_GOING_AWAY, "nothing came for too long"))
+            broker.spawn(self.close(GOING_AWAY, "nothing came for too long"))
 
 
 def is_upgrade(request: web.Request) -> bool:

@@ -68,7 +68,7 @@ class Connects(ABC):
         """A deadline of the session has come; returns the next."""
 
     def hold_plain(self, peer: Peer, fields: Any) -> bool:
-        """Answer or hold the message that a waiting client sends again and again: a connect that comes alone over HTTP, with
+        """Answer or hold the message that a waiting client sends again and again: a connect that comes alone, with
         nothing unusual about it, for a session that has no news to get; or the repeat of its last connect. It is what the
         general way does, less everything that cannot apply. False: nothing has been done, and the general way takes it."""
         if type(fields) is not dict or fields.get("channel") != CONNECT_CHANNEL.name:
@@ -84,18 +84,22 @@ class Connects(ABC):
             return False
         if message_id in (session.connect_id, session.connect_before) and self.repeat(session, peer, message_id):
             return True
-        # The session is its browser's, has connected before on the same transport, and nothing waits for it.
+        # The session is the socket's or the browser's, has connected before on the same transport, and nothing waits for it.
         if not (
             session.state is State.CONNECTED
             and not session.urgent
             and session.held is None
-            and session.socket is None
-            and session.browser == peer.browser
-            and session.browser is not None
+            and (
+                session.socket is peer
+                if peer.pushes
+                else session.socket is None
+                and session.browser == peer.browser
+                and session.browser is not None
+                and (not self._browsers.has_limit or self._browsers.admits(session))
+            )
             and session.advised_on == peer.transport
             and "advice" not in fields
             and self._holds
-            and (not self._browsers.has_limit or self._browsers.admits(session))
             and not session.is_absent
             and (session.durable is None or not session.durable.evicted)
             and message_id.isalnum()
@@ -104,7 +108,7 @@ class Connects(ABC):
             return False
         session.peer = peer
         session.connect_before = session.connect_id
-        session.connect_id = message_id
+        session.connect_id = None if peer.pushes else message_id
         session.answered = None
         session.last_seen = now = self._loop.time()
         request: Message | str = message_id

@@ -1,0 +1,361 @@
+"""WebSockets of the fast lane: frames are read by websockets' sans-I/O core at the connection, and written straight on it.
+
+A socket has no task, no queue and no timer of its own. aiohttp serves sockets as well (`transports.websocket`), and gets every
+upgrade that is refused, repeats a header, or wants a window too small for the frames that all receivers share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from crewel.bayeux.codec import decode
+from crewel.broker.outbox.exchange import Peer
+from crewel.errors import Fault, PayloadError
+from crewel.event_loop import TURN_S
+from crewel.transports.bodies import too_large
+from crewel.transports.heads import Upgrade, headers_of
+from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_AWAY, LONGEST_REASON, WINDOW_BITS
+
+if TYPE_CHECKING:
+    from crewel.transports.endpoint import Endpoint
+
+_SWITCHING: Final = 101
+_LONGEST_INTERVAL_S: Final = 30.0
+_frames_log: Final = logging.getLogger(f"{__name__}.frames")
+_frames_log.setLevel(logging.ERROR)  # websockets tells of each connection
+
+
+class FastSockets:
+    """What the sockets of one server share: how upgrades are answered, and the watch for those that are silent for too long."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        settings = endpoint.settings
+        self.endpoint = endpoint
+        self.loop = endpoint.broker.loop
+        self.bayeux = settings.bayeux
+        self.too_large = str(too_large(settings))
+        wanted = settings.websocket.protocol
+        self._protocols = [Subprotocol(wanted)] if wanted else None
+        # No context is kept between messages, in either direction: a window for each socket would be most of its memory.
+        deflate = ServerPerMessageDeflateFactory(
+            server_no_context_takeover=True, client_no_context_takeover=True, server_max_window_bits=WINDOW_BITS
+        )
+        self._extensions = [deflate] if settings.websocket.compression else None
+        self._open: set[FastSocket] = set()
+        self._idle_timeout = settings.websocket.idle_timeout_ms / 1000
+        self._timer: asyncio.TimerHandle | None = None
+
+    def answer(self, upgrade: Upgrade, transport: asyncio.Transport) -> FastSocket | None:
+        """The socket of this upgrade, which has been answered; None if aiohttp has to answer it."""
+        protocol = _Protocol(self, self._extensions, self._protocols)
+        protocol.receive_data(upgrade.raw)
+        response = next(
+            (protocol.accept(event) for event in protocol.events_received() if isinstance(event, Request)), None
+        )
+        if response is None or response.status_code != _SWITCHING or _has_small_window(protocol):
+            return None
+        protocol.send_response(response)
+        socket = FastSocket(self, upgrade, protocol, transport)
+        self._open.add(socket)
+        self.endpoint.sockets.add(socket)
+        if self._timer is None:
+            self._watch()
+        return socket
+
+    def left(self, socket: FastSocket) -> None:
+        """This socket has ended."""
+        self._open.discard(socket)
+        self.endpoint.sockets.discard(socket)
+        self.endpoint.caps.left(socket)
+
+    def _watch(self) -> None:
+        """Close sockets on which nothing comes, every so often: one timer for all, and none while there is no socket."""
+        self._timer = None
+        oldest = self.loop.time() - self._idle_timeout
+        for socket in [each for each in self._open if each.last_frame_at <= oldest]:
+            socket.shut(GOING_AWAY, "nothing came for too long")
+        if self._open:
+            interval = min(self._idle_timeout / 8, _LONGEST_INTERVAL_S)
+            self._timer = self.loop.call_later(interval, self._watch)
+
+
+class _Protocol(ServerProtocol):
+    """websockets' protocol. A message over the limit is refused in the words of the other transports, and counted."""
+
+    def __init__(
+        self,
+        sockets: FastSockets,
+        extensions: list[ServerPerMessageDeflateFactory] | None,
+        protocols: list[Subprotocol] | None,
+    ) -> None:
+        limit = sockets.bayeux.max_message_bytes
+        super().__init__(extensions=extensions, subprotocols=protocols, max_size=limit, logger=_frames_log)
+        self._sockets = sockets
+
+    def fail(self, code: CloseCode | int, reason: str = "") -> None:
+        """Close the socket for what has come."""
+        if code == CloseCode.MESSAGE_TOO_BIG:
+            reason = self._sockets.too_large
+            self._sockets.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
+        super().fail(code, reason)
+
+
+def _has_small_window(protocol: ServerProtocol) -> bool:
+    """Whether the peer cannot read the compressed frames that all receivers share."""
+    return any(
+        isinstance(extension, PerMessageDeflate) and extension.local_max_window_bits < WINDOW_BITS
+        for extension in protocol.extensions
+    )
+
+
+class FastSocket(asyncio.Protocol, Peer):
+    """One WebSocket. The broker waits for no reader: what a slow one does not take stays in the session's bounded queue."""
+
+    __slots__ = (
+        "_closed",
+        "_fragments",
+        "_frame",
+        "_frames",
+        "_is_busy",
+        "_is_open",
+        "_is_resting",
+        "_protocol",
+        "_sockets",
+        "_transport",
+        "_upgrade",
+        "last_frame_at",
+    )
+
+    transport = "websocket"
+    pushes = True
+
+    def __init__(
+        self, sockets: FastSockets, upgrade: Upgrade, protocol: ServerProtocol, transport: asyncio.Transport
+    ) -> None:
+        Peer.__init__(self, upgrade.browser)
+        frames = sockets.endpoint.frames
+        self._sockets = sockets
+        self._upgrade = upgrade
+        self._protocol = protocol
+        self._transport = transport
+        self._frame = frames.deflated if protocol.extensions else frames.of
+        self._frames: deque[Frame] | None = None
+        """Frames that have come and are not answered yet: those of one socket are answered in their order."""
+        self._fragments: list[bytes] | None = None
+        self._is_open = True
+        self._is_busy = False
+        self._is_resting = False
+        self._closed: asyncio.Future[None] | None = None
+        self.last_frame_at = sockets.loop.time()
+        """Loop time (s)."""
+
+    # The connection
+
+    def begin(self, data: bytes) -> None:
+        """The connection is this socket's: send the answer to the upgrade, and read what came behind it."""
+        self._transport.set_protocol(self)
+        self._transport.resume_reading()
+        self._flush()
+        if data:
+            self.data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone. What comes from now on stays in the session's queue."""
+        self._is_open = False
+        self._frames = self._fragments = None
+        self._sockets.left(self)
+        self._sockets.endpoint.broker.outbound.socket_closed(self)
+        session, self.session = self.session, None
+        if session is not None:
+            session.forget_peer(self)
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+
+    def eof_received(self) -> bool:
+        """A socket ends with either direction."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The peer does not read what it is sent: it is not read either, for its replies would pile up here."""
+        self.is_writable = False
+        if self._is_open:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self.is_writable = True
+        session = self.session
+        if session is not None and session.urgent:
+            self._sockets.endpoint.broker.outbound.make_ready(session)
+        self._go_on()
+
+    def slow_down(self, seconds: float) -> None:
+        """Answer the next frame that much later."""
+        if not self._is_resting:
+            self._is_resting = True
+            self._sockets.loop.call_later(seconds, self._rested)
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        self._go_on()
+
+    # What comes
+
+    def data_received(self, data: bytes) -> None:
+        """Answer the frames in what came, and keep those that have to wait."""
+        protocol = self._protocol
+        protocol.receive_data(data)
+        self._flush()
+        frames = [event for event in protocol.events_received() if isinstance(event, Frame)]
+        if not frames:
+            return
+        self.last_frame_at = self._sockets.loop.time()
+        if self._frames is None and len(frames) == 1 and self._is_free:
+            self._answer(frames[0])
+            return
+        if self._frames is None:
+            self._frames = deque()
+        self._frames.extend(frames)
+        self._go_on()
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether the next frame can be answered: the one before it has been."""
+        return not (self._is_busy or self._is_resting) and self.is_writable
+
+    def _go_on(self) -> None:
+        """Answer the frames that wait, if there is nothing in the way, and read more when all are answered."""
+        frames = self._frames
+        until = perf_counter() + TURN_S
+        while frames and self._is_free and self._is_open:
+            self._answer(frames.popleft())
+            if frames and perf_counter() >= until and not self._is_resting:
+                self._is_resting = True
+                self._sockets.loop.call_soon(self._rested)
+        if frames and self._is_open:
+            self._transport.pause_reading()
+        elif self._is_free or not self._is_open:
+            self._frames = None
+            self._transport.resume_reading()
+
+    def _answer(self, frame: Frame) -> None:
+        payload = self._payload(frame)
+        if payload is None or not self._is_open:
+            return
+        endpoint, bayeux = self._sockets.endpoint, self._sockets.bayeux
+        try:
+            if not payload:
+                raise PayloadError(Fault.MALFORMED)
+            elements = decode(payload, max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
+        except PayloadError as error:
+            endpoint.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
+            if error.fault.close_code:
+                self.shut(error.fault.close_code, str(error))
+            return
+        task = endpoint.receive(self, elements)
+        if task is not None:
+            self._is_busy = True
+            task.add_done_callback(self._answered)
+
+    def _answered(self, _: asyncio.Task[None]) -> None:
+        self._is_busy = False
+        self._go_on()
+
+    def _payload(self, frame: Frame) -> bytes | None:
+        """The text that this frame ends; None if it is not one, or not its last fragment."""
+        opcode = frame.opcode
+        if opcode is Opcode.BINARY:
+            self.shut(BINARY_REFUSED, "binary frames are not part of the protocol")
+        elif opcode is Opcode.TEXT and frame.fin:
+            return bytes(frame.data)
+        elif opcode is Opcode.TEXT:
+            self._fragments = [bytes(frame.data)]
+        elif opcode is Opcode.CONT and self._fragments is not None:
+            self._fragments.append(bytes(frame.data))
+            if frame.fin:
+                fragments, self._fragments = self._fragments, None
+                return b"".join(fragments)
+        return None
+
+    # What goes
+
+    def send(self, parts: list[bytes]) -> None:
+        """Send one frame with these messages."""
+        if self._is_open and not self._transport.is_closing():
+            self._transport.write(self._frame(parts))
+
+    def supersede(self) -> None:
+        """A connect that a newer one replaced gets no reply on a socket."""
+
+    def _flush(self) -> None:
+        """Send what the protocol has to say, and end the connection where it says so."""
+        for part in self._protocol.data_to_send():
+            if part:
+                self._transport.write(part)
+            else:
+                self._end()
+
+    def _end(self) -> None:
+        self._is_open = False
+        if self._protocol.close_rcvd is not None or self._transport.is_closing():
+            self._transport.close()
+            return
+        # Closed at once, with something unread, the reason might never reach the peer.
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._transport.resume_reading()
+        self._sockets.loop.call_later(CLOSE_TIMEOUT_S, self._transport.abort)
+
+    def shut(self, code: int, reason: str) -> None:
+        """Close the socket; the reason is for people. A peer that does not answer is cut off."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._frames = self._fragments = None
+        said = reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
+        self._protocol.send_close(code, said)
+        self._flush()
+        self._transport.resume_reading()
+        self._sockets.loop.call_later(2 * CLOSE_TIMEOUT_S, self._transport.abort)
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the socket, and wait until it is gone."""
+        if self not in self._sockets.endpoint.sockets:
+            return
+        if self._closed is None:
+            self._closed = self._sockets.loop.create_future()
+        self.shut(code, reason)
+        await self._closed
+
+    # What the broker asks for
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended."""
+        return self._transport.is_closing()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the upgrade."""
+        return headers_of(self._upgrade.raw)
+
+    @property
+    def remote(self) -> str | None:
+        """The address of the client."""
+        return self._upgrade.client.address
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the client came by TLS."""
+        return self._upgrade.client.is_secure
