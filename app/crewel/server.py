@@ -37,7 +37,7 @@ from crewel.storage.store import Store
 from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
 from crewel.transports.http_fast import FastConnection, FastLane
-from crewel.transports.listener import Connect, Listener, bind
+from crewel.transports.listener import Listener, bind
 from crewel.transports.origins import is_loopback
 from crewel.workers.worker import Serving, Worker
 
@@ -278,7 +278,7 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         app[ENDPOINT].can_move = worker is not None
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
         by_aiohttp = partial(_connection, runner, http, loop, app[ENDPOINT])
-        connect: Connect = by_aiohttp
+        connect: Callable[[], FastConnection | Connection] = by_aiohttp
         lane = None
         if http.fast_lane and "long-polling" in settings.bayeux.transports:
             lane = FastLane(app[ENDPOINT], by_aiohttp)
@@ -296,7 +296,7 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         stack.callback(listener.close)  # before all others, when the server ends
         if worker is not None:
             parts = app[NODES].registry, app[NODES].router, partial(figures, broker)
-            served = Serving(broker.runtime, broker.access, listener, by_aiohttp, *parts)
+            served = Serving(broker.runtime, broker.access, listener, connect, *parts)
             await stack.enter_async_context(worker.serving(served))
         await listener.start(broker.supervisor)
         host = f"[{http.host}]" if ":" in http.host else http.host

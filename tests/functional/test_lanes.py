@@ -108,7 +108,7 @@ def test_who_never_reads_is_cut_off(serve: Serve, method: str, last: str) -> Non
         requests = [request_bytes("POST", "/cometd", body, client.all_headers())] * 9
         requests.append(request_bytes("POST", "/cometd", body, headers))
     else:
-        requests = [request_bytes("GET", "/metrics")] * 3000 + [request_bytes("GET", "/metrics", b"", headers)]
+        requests = [request_bytes("GET", "/metrics")] * 400 + [request_bytes("GET", "/metrics", b"", headers)]
     with socket.socket() as unread:
         unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         unread.connect(("127.0.0.1", server.port))
@@ -152,7 +152,7 @@ def test_a_socket_may_go_while_its_message_waits(serve: Serve) -> None:
     until(lambda: descriptors(server) < open_before)
     other.publish("/room", "kept")
     until(lambda: figures(server)["crewel_sockets"] == 0)
-    assert figures(server)["crewel_publishes_total"] == accepted + 2
+    until(lambda: figures(server)["crewel_publishes_total"] == accepted + 2)
     again = SocketClient(server)
     again.id = client.id
     again.socket.text(json.dumps([again.message("/meta/connect", connectionType="websocket", advice={"timeout": 0})]))

@@ -102,23 +102,18 @@ class Connection(RequestHandler):
         return self._is_half_closed
 
     def carries(self, socket: Socket) -> None:
-        """The connection has become this socket's; tell it when its reader falls behind."""
+        """The connection has become this socket's; tell it when the connection is lost."""
         self._socket = socket
 
     def pause_writing(self) -> None:
         """The peer does not read."""
         super().pause_writing()
-        if self._socket is not None:
-            self._socket.clogged(True)
-        else:
-            self._watch_reader()
+        self._watch_reader()
 
     def resume_writing(self) -> None:
         """The peer reads again."""
         super().resume_writing()
         self._unread = inf
-        if self._socket is not None:
-            self._socket.clogged(False)
 
     def begin(self) -> None:
         """The headers of a request are complete."""

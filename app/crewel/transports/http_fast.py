@@ -119,6 +119,7 @@ class FastConnection(asyncio.Protocol, Peer):
     __slots__ = (
         "_aiohttp",
         "_chunks",
+        "_has_upgraded",
         "_head",
         "_is_busy",
         "_is_clogged",
@@ -150,10 +151,15 @@ class FastConnection(asyncio.Protocol, Peer):
         self._is_resting = False
         self._request = b""
         self._stays = not lane.can_move
+        self._has_upgraded = False
         self.deadline = inf
         """Loop time (s) at which the peer is too late: with a request, its body, or its reading."""
 
     # The connection
+
+    def has_upgraded(self) -> None:
+        """The next bytes repeat an upgrade that another process has answered."""
+        self._has_upgraded = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request."""
@@ -350,7 +356,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._transport = None
         if self._aiohttp is not None:
             self._aiohttp.connection_lost(None)
-        socket.begin(data[len(raw) :])
+        socket.begin(data[len(raw) :], is_answered=self._has_upgraded)
 
     def _wait_for_body(self, data: bytes, end: int) -> None:
         self._keep(data)
@@ -381,6 +387,8 @@ class FastConnection(asyncio.Protocol, Peer):
         if self._aiohttp is None:
             self._aiohttp = lane.make_connection()
             self._aiohttp.comes_from(self)
+            if self._has_upgraded:
+                self._aiohttp.has_upgraded()
             self._aiohttp.connection_made(transport)
         if self._stays:
             self._aiohttp.stay()

@@ -1,4 +1,8 @@
-"""The WebSocket transport (reference, section 4): text frames of messages both ways, and messages pushed at any time."""
+"""WebSockets where aiohttp has the connection (reference, section 4): text frames of messages both ways, pushed at any time.
+
+`attach` serves with this, and `serve` with `http.fast_lane=false` and for upgrades that `websocket_fast` leaves to it.
+`Frames` makes the frames of the fast lane.
+"""
 
 from __future__ import annotations
 
@@ -94,23 +98,18 @@ class _Response(web.WebSocketResponse):
 
 
 class Socket(ParsedPeer):
-    """One WebSocket, in one of two ways. On connections of our own, frames are made by websockets and written straight on the
-    transport: all receivers of a message share one frame. In another server, or with a small window, aiohttp writes
-    them, in a task of the socket's own, for compression may have to be waited for. Either way the broker waits for no reader;
+    """One WebSocket. A task of its own writes to it, for compression may have to be waited for; the broker waits for no reader:
     what a slow one does not take stays in the session's bounded queue."""
 
     __slots__ = (
         "_caught_up",
-        "_frame",
         "_has_parted",
-        "_is_clogged",
         "_is_first",
         "_last_frame_at",
         "_payloads",
         "_rest_s",
         "_size",
         "_timer",
-        "_transport",
         "_wake",
         "_ws",
     )
@@ -130,9 +129,6 @@ class Socket(ParsedPeer):
             max_msg_size=settings.bayeux.max_message_bytes + 1,  # aiohttp refuses what is as long as this
             decode_text=False,
         )
-        self._transport: asyncio.Transport | None = None
-        self._frame = endpoint.frames.of
-        self._is_clogged = False
         self._caught_up = asyncio.Event()
         self._payloads: deque[bytes] = deque()
         self._size = 0
@@ -145,14 +141,10 @@ class Socket(ParsedPeer):
 
     def send(self, parts: list[bytes]) -> None:
         """Send one frame with these messages."""
-        transport = self._transport
-        if transport is None:
-            payload = join(parts)
-            self._payloads.append(payload)
-            self._waits(len(payload))
-            self._wake.set()
-        elif not (self._ws.closed or transport.is_closing()):
-            transport.write(self._frame(parts))
+        payload = join(parts)
+        self._payloads.append(payload)
+        self._waits(len(payload))
+        self._wake.set()
 
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
@@ -164,22 +156,11 @@ class Socket(ParsedPeer):
     def _waits(self, size: int) -> None:
         """So many bytes more (or less) wait for the writer; the reader keeps up while that is less than a full response."""
         self._size += size
-        self.is_writable = not self._is_clogged and self._size < self._endpoint.settings.bayeux.max_response_bytes
-
-    def clogged(self, is_clogged: bool) -> None:
-        """The reader has fallen behind, or has caught up."""
-        self._is_clogged = is_clogged
-        self._waits(0)
-        if not is_clogged:
-            self._caught_up.set()
-            self._push_more()
+        self.is_writable = self._size < self._endpoint.settings.bayeux.max_response_bytes
 
     def lost(self) -> None:
         """The connection is gone. What comes from now on stays in the session's queue."""
         self._endpoint.broker.outbound.socket_closed(self)
-        self._is_clogged = False
-        self._waits(0)
-        self._caught_up.set()
 
     def _push_more(self) -> None:
         session = self.session
@@ -193,19 +174,11 @@ class Socket(ParsedPeer):
         await self._ws.prepare(self._request)
         sockets = self._endpoint.sockets
         sockets.add(self)
-        writer = None
         connection = self._request.protocol
-        window = self._ws.compress  # in bits; 0: nothing is compressed
-        # The frames for all receivers are made once, so a socket with a smaller window cannot read them.
         if isinstance(connection, Connection):
             connection.speak()
-        if isinstance(connection, Connection) and (not window or window >= WINDOW_BITS):
             connection.carries(self)
-            self._transport = self._request.transport
-            if window:
-                self._frame = self._endpoint.frames.deflated
-        else:
-            writer = asyncio.create_task(self._write())
+        writer = asyncio.create_task(self._write())
         self._watch_idleness()
         try:
             with suppress(ConnectionError):  # the answer to a ping or a close did not go out
@@ -214,9 +187,8 @@ class Socket(ParsedPeer):
             sockets.discard(self)
             if self._timer is not None:
                 self._timer.cancel()
-            if writer is not None:
-                writer.cancel()
-                await asyncio.gather(writer, return_exceptions=True)
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
             self._endpoint.broker.outbound.socket_closed(self)
             self._part()
         return self._ws

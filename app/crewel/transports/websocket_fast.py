@@ -20,7 +20,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from crewel.bayeux.codec import decode
-from crewel.broker.outbox.exchange import Peer
+from crewel.broker.outbox.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S
 from crewel.transports.bodies import too_large
@@ -124,10 +124,13 @@ class FastSocket(asyncio.Protocol, Peer):
 
     __slots__ = (
         "_closed",
+        "_first_bytes",
         "_fragments",
         "_frame",
         "_frames",
         "_is_busy",
+        "_is_heard",
+        "_is_lost",
         "_is_open",
         "_is_resting",
         "_protocol",
@@ -152,8 +155,14 @@ class FastSocket(asyncio.Protocol, Peer):
         self._frame = frames.deflated if protocol.extensions else frames.of
         self._frames: deque[Frame] | None = None
         """Frames that have come and are not answered yet: those of one socket are answered in their order."""
+        self._first_bytes: list[bytes] | None = [] if sockets.endpoint.can_move else None
+        """All that came, until the first message has been processed: until then, another process may get the connection."""
         self._fragments: list[bytes] | None = None
         self._is_open = True
+        """Whether the peer may be sent messages: neither side has closed the socket."""
+        self._is_heard = True
+        """Whether what the peer has sent is answered: until this side closes the socket."""
+        self._is_lost = False
         self._is_busy = False
         self._is_resting = False
         self._closed: asyncio.Future[None] | None = None
@@ -162,25 +171,53 @@ class FastSocket(asyncio.Protocol, Peer):
 
     # The connection
 
-    def begin(self, data: bytes) -> None:
-        """The connection is this socket's: send the answer to the upgrade, and read what came behind it."""
+    def begin(self, data: bytes, *, is_answered: bool) -> None:
+        """The connection is this socket's: answer the upgrade, unless another process has, and read what came behind it."""
         self._transport.set_protocol(self)
         self._transport.resume_reading()
+        if is_answered:
+            self._protocol.data_to_send()
         self._flush()
         if data:
             self.data_received(data)
 
+    def part_with(self, take: Take) -> bool:
+        """Give up the connection if this is its first message, and it is not encrypted."""
+        transport = self._transport
+        if self._first_bytes is None or self._is_lost or transport.is_closing() or transport.get_write_buffer_size():
+            return False
+        if transport.get_extra_info("sslcontext") is not None:
+            return False
+        transport.pause_reading()
+        self._is_heard = self._is_open = False  # the rest is the other's
+        # Not at once: what came behind the message is being kept.
+        self._sockets.loop.call_soon(self._depart, take, self._first_bytes)
+        return True
+
+    def _depart(self, take: Take, kept: list[bytes]) -> None:
+        if not self._is_lost:
+            take(self._transport, self._upgrade.raw + b"".join(kept), True)
+            self._transport.abort()
+
+    def cut_off(self) -> None:
+        """Break the connection."""
+        self._transport.abort()
+
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is gone. What comes from now on stays in the session's queue."""
-        self._is_open = False
-        self._frames = self._fragments = None
+        """The connection is gone. What came before is still carried out; what is to be sent stays in the session's queue."""
+        self._is_open, self._is_lost = False, True
         self._sockets.left(self)
         self._sockets.endpoint.broker.outbound.socket_closed(self)
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+        self.is_writable = True  # there is no reader to wait for
+        self._go_on()
+
+    def _part(self) -> None:
+        """Take apart what refers to itself, so that a closed socket is gone at once and not when all garbage is looked at."""
         session, self.session = self.session, None
         if session is not None:
             session.forget_peer(self)
-        if self._closed is not None and not self._closed.done():
-            self._closed.set_result(None)
 
     def eof_received(self) -> bool:
         """A socket ends with either direction."""
@@ -196,7 +233,9 @@ class FastSocket(asyncio.Protocol, Peer):
         """The peer reads again."""
         self.is_writable = True
         session = self.session
-        if session is not None and session.urgent:
+        if self.relay is not None:
+            self.relay.caught_up()
+        elif session is not None and session.urgent:
             self._sockets.endpoint.broker.outbound.make_ready(session)
         self._go_on()
 
@@ -215,13 +254,15 @@ class FastSocket(asyncio.Protocol, Peer):
     def data_received(self, data: bytes) -> None:
         """Answer the frames in what came, and keep those that have to wait."""
         protocol = self._protocol
+        if self._first_bytes is not None:
+            self._first_bytes.append(data)
         protocol.receive_data(data)
         self._flush()
         frames = [event for event in protocol.events_received() if isinstance(event, Frame)]
         if not frames:
             return
         self.last_frame_at = self._sockets.loop.time()
-        if self._frames is None and len(frames) == 1 and self._is_free:
+        if self._frames is None and len(frames) == 1 and self._is_free and self._is_heard:
             self._answer(frames[0])
             return
         if self._frames is None:
@@ -238,20 +279,24 @@ class FastSocket(asyncio.Protocol, Peer):
         """Answer the frames that wait, if there is nothing in the way, and read more when all are answered."""
         frames = self._frames
         until = perf_counter() + TURN_S
-        while frames and self._is_free and self._is_open:
+        while frames and self._is_free and self._is_heard:
             self._answer(frames.popleft())
             if frames and perf_counter() >= until and not self._is_resting:
                 self._is_resting = True
                 self._sockets.loop.call_soon(self._rested)
-        if frames and self._is_open:
-            self._transport.pause_reading()
-        elif self._is_free or not self._is_open:
+        if frames and self._is_heard:
+            if not self._is_lost:
+                self._transport.pause_reading()
+        elif self._is_free or not self._is_heard:
             self._frames = None
-            self._transport.resume_reading()
+            if self._is_lost:
+                self._part()
+            elif self._is_open:
+                self._transport.resume_reading()
 
     def _answer(self, frame: Frame) -> None:
         payload = self._payload(frame)
-        if payload is None or not self._is_open:
+        if payload is None:
             return
         endpoint, bayeux = self._sockets.endpoint, self._sockets.bayeux
         try:
@@ -267,9 +312,12 @@ class FastSocket(asyncio.Protocol, Peer):
         if task is not None:
             self._is_busy = True
             task.add_done_callback(self._answered)
+        elif self._first_bytes is not None:
+            self._first_bytes = None
 
     def _answered(self, _: asyncio.Task[None]) -> None:
         self._is_busy = False
+        self._first_bytes = None
         self._go_on()
 
     def _payload(self, frame: Frame) -> bytes | None:
@@ -319,10 +367,10 @@ class FastSocket(asyncio.Protocol, Peer):
 
     def shut(self, code: int, reason: str) -> None:
         """Close the socket; the reason is for people. A peer that does not answer is cut off."""
+        self._is_heard = False
         if not self._is_open:
             return
         self._is_open = False
-        self._frames = self._fragments = None
         said = reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
         self._protocol.send_close(code, said)
         self._flush()

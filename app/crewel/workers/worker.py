@@ -17,6 +17,7 @@ from crewel.broker.runtime import Runtime
 from crewel.nodes.registry import NodeRegistry
 from crewel.nodes.router import Router
 from crewel.transports.connection import Connection
+from crewel.transports.http_fast import FastConnection
 from crewel.transports.listener import Listener
 from crewel.workers import channel
 from crewel.workers.channel import Inheritance, Situation, Streams
@@ -30,7 +31,7 @@ class Serving(NamedTuple):
     runtime: Runtime
     access: StoreAccess
     listener: Listener
-    connect: Callable[[], Connection]
+    connect: Callable[[], FastConnection | Connection]
     """Makes the protocol of a connection that is a WebSocket already."""
     registry: NodeRegistry
     router: Router
@@ -103,7 +104,7 @@ class Worker:
         return joined(texts)
 
 
-def _upgraded(connect: Callable[[], Connection]) -> Connection:
+def _upgraded(connect: Callable[[], FastConnection | Connection]) -> FastConnection | Connection:
     made = connect()
     made.has_upgraded()
     return made

@@ -68,16 +68,14 @@ class Connects(ABC):
         """A deadline of the session has come; returns the next."""
 
     def hold_plain(self, peer: Peer, fields: Any) -> bool:
-        """Answer or hold the message that a waiting client sends again and again: a connect that comes alone, with
-        nothing unusual about it, for a session that has no news to get; or the repeat of its last connect. It is what the
-        general way does, less everything that cannot apply. False: nothing has been done, and the general way takes it."""
+        """Answer or hold the message that a waiting client sends again and again: a connect that comes alone, with nothing
+        unusual about it, for a session that has no news; or the repeat of its last connect. It is the general way without what
+        cannot apply here. False: nothing has been done, and the general way takes it."""
         if type(fields) is not dict or fields.get("channel") != CONNECT_CHANNEL.name:
             return False
         client_id, message_id = fields.get("clientId"), fields.get("id")
-        if type(client_id) is not str or type(message_id) is not str:
-            return False
         ext = fields["ext"] if "ext" in fields else None  # noqa: SIM401 - not a call
-        if "ext" in fields and type(ext) is not dict:
+        if type(client_id) is not str or type(message_id) is not str or ("ext" in fields and type(ext) is not dict):
             return False
         session = self._sessions.get(client_id)
         if session is None:
@@ -93,8 +91,7 @@ class Connects(ABC):
                 session.socket is peer
                 if peer.pushes
                 else session.socket is None
-                and session.browser == peer.browser
-                and session.browser is not None
+                and session.browser == peer.browser is not None
                 and (not self._browsers.has_limit or self._browsers.admits(session))
             )
             and session.advised_on == peer.transport
