@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _SWITCHING: Final = 101
 _LONGEST_INTERVAL_S: Final = 30.0
+_PIECE: Final = 4096  # bytes that are parsed at once: 680 frames at most
 _frames_log: Final = logging.getLogger(f"{__name__}.frames")
 _frames_log.setLevel(logging.ERROR)  # websockets tells of each connection
 
@@ -127,7 +128,7 @@ class FastSocket(asyncio.Protocol, Peer):
         "_first_bytes",
         "_fragments",
         "_frame",
-        "_frames",
+        "_has_parted",
         "_is_busy",
         "_is_heard",
         "_is_lost",
@@ -137,6 +138,7 @@ class FastSocket(asyncio.Protocol, Peer):
         "_sockets",
         "_transport",
         "_upgrade",
+        "_waiting",
         "last_frame_at",
     )
 
@@ -153,8 +155,9 @@ class FastSocket(asyncio.Protocol, Peer):
         self._protocol = protocol
         self._transport = transport
         self._frame = frames.deflated if protocol.extensions else frames.of
-        self._frames: deque[Frame] | None = None
-        """Frames that have come and are not answered yet: those of one socket are answered in their order."""
+        self._waiting: deque[Frame | bytes] | None = None
+        """What has come and is not answered yet, in its order: frames, and bytes that are not parsed yet, because a flood of
+        small frames would take too long for one turn."""
         self._first_bytes: list[bytes] | None = [] if sockets.endpoint.can_move else None
         """All that came, until the first message has been processed: until then, another process may get the connection."""
         self._fragments: list[bytes] | None = None
@@ -163,6 +166,7 @@ class FastSocket(asyncio.Protocol, Peer):
         self._is_heard = True
         """Whether what the peer has sent is answered: until this side closes the socket."""
         self._is_lost = False
+        self._has_parted = False
         self._is_busy = False
         self._is_resting = False
         self._closed: asyncio.Future[None] | None = None
@@ -189,6 +193,7 @@ class FastSocket(asyncio.Protocol, Peer):
         if transport.get_extra_info("sslcontext") is not None:
             return False
         transport.pause_reading()
+        self._has_parted = True
         self._is_heard = self._is_open = False  # the rest is the other's
         # Not at once: what came behind the message is being kept.
         self._sockets.loop.call_soon(self._depart, take, self._first_bytes)
@@ -252,23 +257,31 @@ class FastSocket(asyncio.Protocol, Peer):
     # What comes
 
     def data_received(self, data: bytes) -> None:
-        """Answer the frames in what came, and keep those that have to wait."""
-        protocol = self._protocol
+        """Answer the frames in what came, and keep what has to wait."""
         if self._first_bytes is not None:
             self._first_bytes.append(data)
+        if self._waiting is None and len(data) <= _PIECE:
+            frames = self._parse(data)
+            if len(frames) == 1 and self._is_free and self._is_heard:
+                self._answer(frames[0])
+                return
+            if not frames:
+                return
+            self._waiting = deque(frames)
+        else:
+            if self._waiting is None:
+                self._waiting = deque()
+            self._waiting.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+        self._go_on()
+
+    def _parse(self, data: bytes) -> list[Frame]:
+        protocol = self._protocol
         protocol.receive_data(data)
         self._flush()
         frames = [event for event in protocol.events_received() if isinstance(event, Frame)]
-        if not frames:
-            return
-        self.last_frame_at = self._sockets.loop.time()
-        if self._frames is None and len(frames) == 1 and self._is_free and self._is_heard:
-            self._answer(frames[0])
-            return
-        if self._frames is None:
-            self._frames = deque()
-        self._frames.extend(frames)
-        self._go_on()
+        if frames:
+            self.last_frame_at = self._sockets.loop.time()
+        return frames
 
     @property
     def _is_free(self) -> bool:
@@ -276,23 +289,27 @@ class FastSocket(asyncio.Protocol, Peer):
         return not (self._is_busy or self._is_resting) and self.is_writable
 
     def _go_on(self) -> None:
-        """Answer the frames that wait, if there is nothing in the way, and read more when all are answered."""
-        frames = self._frames
-        until = perf_counter() + TURN_S
-        while frames and self._is_free and self._is_heard:
-            self._answer(frames.popleft())
-            if frames and perf_counter() >= until and not self._is_resting:
+        """Answer what waits, if there is nothing in the way, and read more when all is answered."""
+        waiting, until = self._waiting, perf_counter() + TURN_S
+        while waiting and (self._is_free or not (self._is_heard or self._is_resting)):
+            item = waiting.popleft()
+            if isinstance(item, bytes):
+                waiting.extendleft(reversed(self._parse(item)))
+            elif self._is_heard:
+                self._answer(item)
+            if waiting and perf_counter() >= until and not self._is_resting:
                 self._is_resting = True
                 self._sockets.loop.call_soon(self._rested)
-        if frames and self._is_heard:
+        if waiting:
             if not self._is_lost:
                 self._transport.pause_reading()
-        elif self._is_free or not self._is_heard:
-            self._frames = None
-            if self._is_lost:
+            return
+        self._waiting = None
+        if self._is_lost:
+            if self._is_free:
                 self._part()
-            elif self._is_open:
-                self._transport.resume_reading()
+        elif self.is_writable and not self._has_parted:
+            self._transport.resume_reading()
 
     def _answer(self, frame: Frame) -> None:
         payload = self._payload(frame)
