@@ -232,7 +232,7 @@ class FastSocket(asyncio.Protocol, Peer):
         """The peer does not read what it is sent: it is not read either, for its replies would pile up here."""
         self.is_writable = False
         if self._is_open:
-            self._transport.pause_reading()
+            self._read(False)
 
     def resume_writing(self) -> None:
         """The peer reads again."""
@@ -301,15 +301,23 @@ class FastSocket(asyncio.Protocol, Peer):
                 self._is_resting = True
                 self._sockets.loop.call_soon(self._rested)
         if waiting:
-            if not self._is_lost:
-                self._transport.pause_reading()
+            self._read(False)
             return
         self._waiting = None
         if self._is_lost:
             if self._is_free:
                 self._part()
         elif self.is_writable and not self._has_parted:
+            self._read(True)
+
+    def _read(self, is_on: bool) -> None:
+        """Read what the peer sends, or leave it to wait in its own buffers."""
+        if self._transport.is_closing():
+            return
+        if is_on:
             self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def _answer(self, frame: Frame) -> None:
         payload = self._payload(frame)
@@ -366,9 +374,9 @@ class FastSocket(asyncio.Protocol, Peer):
     def _flush(self) -> None:
         """Send what the protocol has to say, and end the connection where it says so."""
         for part in self._protocol.data_to_send():
-            if part:
+            if part and not self._transport.is_closing():
                 self._transport.write(part)
-            else:
+            elif not part:
                 self._end()
 
     def _end(self) -> None:
@@ -379,7 +387,7 @@ class FastSocket(asyncio.Protocol, Peer):
         # Closed at once, with something unread, the reason might never reach the peer.
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._transport.resume_reading()
+        self._read(True)
         self._sockets.loop.call_later(CLOSE_TIMEOUT_S, self._transport.abort)
 
     def shut(self, code: int, reason: str) -> None:
@@ -391,7 +399,7 @@ class FastSocket(asyncio.Protocol, Peer):
         said = reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
         self._protocol.send_close(code, said)
         self._flush()
-        self._transport.resume_reading()
+        self._read(True)
         self._sockets.loop.call_later(2 * CLOSE_TIMEOUT_S, self._transport.abort)
 
     async def close(self, code: int, reason: str) -> None:
