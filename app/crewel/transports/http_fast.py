@@ -356,7 +356,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._transport = None
         if self._aiohttp is not None:
             self._aiohttp.connection_lost(None)
-        socket.begin(data[len(raw) :], is_answered=self._has_upgraded)
+        socket.begin(data[len(raw) :], is_answered=self._has_upgraded, can_move=not self._stays)
 
     def _wait_for_body(self, data: bytes, end: int) -> None:
         self._keep(data)

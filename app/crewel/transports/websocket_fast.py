@@ -158,7 +158,7 @@ class FastSocket(asyncio.Protocol, Peer):
         self._waiting: deque[Frame | bytes] | None = None
         """What has come and is not answered yet, in its order: frames, and bytes that are not parsed yet, because a flood of
         small frames would take too long for one turn."""
-        self._first_bytes: list[bytes] | None = [] if sockets.endpoint.can_move else None
+        self._first_bytes: list[bytes] | None = None
         """All that came, until the first message has been processed: until then, another process may get the connection."""
         self._fragments: list[bytes] | None = None
         self._is_open = True
@@ -175,8 +175,10 @@ class FastSocket(asyncio.Protocol, Peer):
 
     # The connection
 
-    def begin(self, data: bytes, *, is_answered: bool) -> None:
+    def begin(self, data: bytes, *, is_answered: bool, can_move: bool) -> None:
         """The connection is this socket's: answer the upgrade, unless another process has, and read what came behind it."""
+        if can_move:
+            self._first_bytes = []
         self._transport.set_protocol(self)
         self._transport.resume_reading()
         if is_answered:
