@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import httptools
@@ -24,6 +25,7 @@ _LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-
 
 _COOKIE: Final = b"\r\nCookie: "
 _KNOWN_HEADS: Final = 256
+_KNOWN_STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 _KNOWN_LENGTH: Final = 2048  # bytes; with the number, the bound of what foreign heads can make the server remember
 
 # A request with one of these needs more than "read so many bytes and answer": aiohttp serves it.
@@ -199,3 +201,9 @@ def _without_cookie(raw: bytes) -> tuple[bytes, str | None]:
         return raw, None
     text = cookie.decode()
     return (raw[:start] + raw[end:], text) if text.isprintable() else (raw, None)
+
+
+def status_line(status: int) -> bytes:
+    """The first line of a response with this status."""
+    phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else "Refused"
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from email.utils import formatdate
-from http import HTTPStatus
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
@@ -23,7 +22,7 @@ from crewel.broker.outbox.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S, has_stalled
 from crewel.transports.bodies import elements_of
-from crewel.transports.heads import Head, Heads
+from crewel.transports.heads import Head, Heads, status_line
 from crewel.transports.websocket_fast import FastSockets
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
-_KNOWN_STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 _OK: Final = b"HTTP/1.1 200 OK\r\n"
 _RESPONSE: Final = _OK + b"%b%bContent-Length: %d\r\n\r\n[%b]"
 _FLUSH_S: Final = 0.02
@@ -73,8 +71,7 @@ class FastLane:
         self._watch()
 
     def is_bayeux(self, data: bytes) -> bool | None:
-        """Whether these bytes begin a POST to the Bayeux path, or a GET that may be an upgrade; None if there are too few to
-        tell."""
+        """Whether these bytes begin a POST to the Bayeux path, or a GET (an upgrade, perhaps); None if there are too few."""
         target = self._get if self.sockets is not None and data.startswith(b"G") else self._post
         if len(data) <= len(target):
             return None if target.startswith(data) else False
@@ -222,7 +219,7 @@ class FastConnection(asyncio.Protocol, Peer):
         elif self._head is not None and self._needed:
             self._lane.broker.metrics.refused_payloads[Fault.TOO_SLOW.name.lower()] += 1
             self._is_closing = True
-            self._answer(_status_line(Fault.TOO_SLOW.http_status), Fault.TOO_SLOW.text.encode())
+            self._answer(status_line(Fault.TOO_SLOW.http_status), Fault.TOO_SLOW.text.encode())
         else:
             transport.close()
 
@@ -459,7 +456,7 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def supersede(self) -> None:
         """End the held connect as the reference has it: a status that browsers do not repeat."""
-        self._answer(_status_line(self._lane.settings.bayeux.duplicate_connect_status), b"replaced by a newer connect")
+        self._answer(status_line(self._lane.settings.bayeux.duplicate_connect_status), b"replaced by a newer connect")
 
     def _answer(self, status: bytes, body: bytes) -> None:
         transport, head, lane = self._transport, self._head, self._lane
@@ -504,8 +501,3 @@ class FastConnection(asyncio.Protocol, Peer):
     def is_secure(self) -> bool:
         """Whether the client came by TLS."""
         return self._head is not None and self._head.client.is_secure
-
-
-def _status_line(status: int) -> bytes:
-    phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else "Refused"
-    return f"HTTP/1.1 {status} {phrase}\r\n".encode()

@@ -99,8 +99,7 @@ class Connects(ABC):
             and self._holds
             and not session.is_absent
             and (session.durable is None or not session.durable.evicted)
-            and message_id.isalnum()
-            and message_id.isascii()
+            and (message_id.isalnum() and message_id.isascii())
         ):
             return False
         session.peer = peer
