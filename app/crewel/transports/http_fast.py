@@ -142,10 +142,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._chunks: list[bytes] = []
         self._received = 0
         self._needed = 0  # bytes without which there is no use in looking at the chunks again
-        self._is_busy = False
-        self._is_clogged = False
-        self._is_closing = False
-        self._is_resting = False
+        self._is_busy = self._is_clogged = self._is_closing = self._is_resting = False
         self._request = b""
         self._stays = not lane.can_move
         self._has_upgraded = False
