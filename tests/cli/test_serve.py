@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from crewel.cli import serve
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
 from tests.store_process import shared_store
@@ -144,3 +145,12 @@ def test_a_start_does_not_load_what_only_other_commands_need() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=LIMIT_S)
     assert ended.stdout.strip() == ""
+
+
+@pytest.mark.unit
+def test_the_commands_to_try_name_an_address_that_is_not_the_usual_one() -> None:
+    usual = serve._to_try("http://127.0.0.1:8080/cometd", "http://127.0.0.1:8080")
+    assert "--url" not in usual
+    other = serve._to_try("http://127.0.0.1:9000/cometd", "http://127.0.0.1:9000")
+    assert "crewel sub /chat/demo --url http://127.0.0.1:9000/cometd\n" in other
+    assert "--persistent --url http://127.0.0.1:9000/cometd\n" in other

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crewel.cli.bayeux_client import Config, Overrides
+from crewel.cli.bayeux_client import DEFAULT_URL, Config, Overrides
 from crewel.cli.console import page_link
 from crewel.errors import SettingsError
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _TO_TRY = """crewel: the chat is at {base}/chat/; open it in two windows. To try in another terminal, after
 crewel: `source .venv/bin/activate` in a checkout:
-    crewel sub /chat/demo
-    crewel pub /chat/demo '{{"user": "joe", "chat": "hello"}}' --persistent
+    crewel sub /chat/demo{option}
+    crewel pub /chat/demo '{{"user": "joe", "chat": "hello"}}' --persistent{option}
     crewel sessions list"""
 
 
@@ -188,7 +188,12 @@ def _ready(settings: "Settings", url: str) -> None:
     if token is not None and sys.stderr.isatty():
         print(_TO_OPERATE.format(link=page_link(url, token)), file=sys.stderr, flush=True)
     if settings.http.demos and sys.stderr.isatty():
-        print(_TO_TRY.format(base=url.removesuffix(settings.bayeux.path)), file=sys.stderr, flush=True)
+        print(_to_try(url, url.removesuffix(settings.bayeux.path)), file=sys.stderr, flush=True)
+
+
+def _to_try(url: str, base: str) -> str:
+    """What a person may do next; the commands find only the usual address without being told."""
+    return _TO_TRY.format(base=base, option="" if url == DEFAULT_URL else f" --url {url}")
 
 
 def _refuse_open_to_all(settings: "Settings") -> None:
