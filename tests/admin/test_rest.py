@@ -103,7 +103,6 @@ def test_a_json_web_token_has_to_make_an_operator(start_server: StartServer, tmp
         ("POST", NOBODY + "/hold", [], "body: must be a JSON object"),
         ("POST", NOBODY + "/hold", b"{", "body: must be a JSON object in UTF-8"),
         ("POST", NOBODY + "/hold", b"\xff", "body: must be a JSON object in UTF-8"),
-        ("POST", NOBODY + "/activate", {"now": True}, "body: must be empty"),
         ("POST", "/commands", {}, "command: must be a text"),
         ("POST", "/commands", None, "command: must be a text"),
         ("POST", "/commands", {"cmd": "__cmd:?version"}, "cmd: there is no such field"),
