@@ -18,5 +18,5 @@ def test_every_sweep_of_five_minutes_happens(crewel: Server[Instance]) -> None:
 
     crewel.call(count)
     crewel.advance("5m")
-    assert len(sweeps) >= 295
+    assert len(sweeps) >= 250  # each waits a second of this time, and a little of the real one
     assert sweeps == sorted(sweeps)

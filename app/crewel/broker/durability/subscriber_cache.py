@@ -196,7 +196,12 @@ class SubscriberCache:
                 self._deliver(durable, entry, "")
         if node.closing:
             closing = node.take_closing(members, entry.position, channel.patterns, waiting)
-            fan_outs.add(entry.channel, self._queue(closing, 0, entry.unrecorded()))
+            steps = self._queue(closing, 0, entry.unrecorded())
+            if len(closing) > most:
+                fan_outs.add(entry.channel, steps)
+            else:  # at once, so that a message of another channel does not overtake it
+                for _ in steps:
+                    pass
         return True
 
     def _queue(self, durables: Iterable[DurableSession], start: int, entry: Entry) -> Iterator[None]:
