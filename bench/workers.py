@@ -4,7 +4,7 @@
     python bench/workers.py --quick    printed only
 
 Both servers run at the same time, each with a store of its own, and are asked in turn. Costs are processor time of the parent
-and its workers; the store's is told apart. Nothing is bound to a core, and the meter needs one too: on two cores the rates say
+and its workers; the store's is shown apart. Nothing is bound to a core, and the meter needs one too: on two cores the rates say
 little.
 """
 

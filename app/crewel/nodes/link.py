@@ -273,7 +273,7 @@ def address_of(listen: str) -> tuple[str, int]:
 
 
 def told(host: str, port: int, advertise: str) -> str:
-    """Return the address that other nodes are told: `advertise`, with the port in use if it has none; else where it listens."""
+    """Return the address for the other nodes: `advertise`, with the port in use if it has none; else where it listens."""
     if not advertise:
         # There is no address in "all addresses": the name of the machine is the best guess.
         advertise = socket.gethostname() if host in _ALL_ADDRESSES else host
