@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _SWITCHING: Final = 101
 _LONGEST_INTERVAL_S: Final = 30.0
+_PORTION_S: Final = (
+    TURN_S / 5
+)  # of frames that were sent without waiting, as for requests: a flood comes on several sockets
 _PIECE: Final = 4096  # bytes that are parsed at once: 680 frames at most
 _frames_log: Final = logging.getLogger(f"{__name__}.frames")
 _frames_log.setLevel(logging.ERROR)  # websockets tells of each connection
@@ -135,6 +138,7 @@ class FastSocket(asyncio.Protocol, Peer):
         "_is_open",
         "_is_resting",
         "_protocol",
+        "_rest_s",
         "_sockets",
         "_transport",
         "_upgrade",
@@ -169,6 +173,7 @@ class FastSocket(asyncio.Protocol, Peer):
         self._has_parted = False
         self._is_busy = False
         self._is_resting = False
+        self._rest_s = 0.0
         self._closed: asyncio.Future[None] | None = None
         self.last_frame_at = sockets.loop.time()
         """Loop time (s)."""
@@ -247,10 +252,14 @@ class FastSocket(asyncio.Protocol, Peer):
         self._go_on()
 
     def slow_down(self, seconds: float) -> None:
-        """Answer the next frame that much later."""
+        """Answer the next frame that much later; of several wishes about one frame, the longest counts."""
+        self._rest_s = max(self._rest_s, seconds)
+
+    def _rest(self) -> None:
         if not self._is_resting:
             self._is_resting = True
-            self._sockets.loop.call_later(seconds, self._rested)
+            self._sockets.loop.call_later(self._rest_s, self._rested)
+        self._rest_s = 0.0
 
     def _rested(self) -> None:
         self._is_resting = False
@@ -292,7 +301,7 @@ class FastSocket(asyncio.Protocol, Peer):
 
     def _go_on(self) -> None:
         """Answer what waits, if there is nothing in the way, and read more when all is answered."""
-        waiting, until = self._waiting, perf_counter() + TURN_S
+        waiting, until = self._waiting, perf_counter() + _PORTION_S
         while waiting and (self._is_free or not (self._is_heard or self._is_resting)):
             item = waiting.popleft()
             if isinstance(item, bytes):
@@ -339,12 +348,17 @@ class FastSocket(asyncio.Protocol, Peer):
         if task is not None:
             self._is_busy = True
             task.add_done_callback(self._answered)
-        elif self._first_bytes is not None:
+            return
+        if self._first_bytes is not None:
             self._first_bytes = None
+        if self._rest_s:
+            self._rest()
 
     def _answered(self, _: asyncio.Task[None]) -> None:
         self._is_busy = False
         self._first_bytes = None
+        if self._rest_s:
+            self._rest()
         self._go_on()
 
     def _payload(self, frame: Frame) -> bytes | None:
