@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 _SWITCHING: Final = 101
 _LONGEST_INTERVAL_S: Final = 30.0
-_PORTION_S: Final = (
-    TURN_S / 5
-)  # of frames that were sent without waiting, as for requests: a flood comes on several sockets
+_PORTION_S: Final = TURN_S / 5  # of frames that were sent without waiting: a flood comes on several sockets
 _PIECE: Final = 4096  # bytes that are parsed at once: 680 frames at most
 _frames_log: Final = logging.getLogger(f"{__name__}.frames")
 _frames_log.setLevel(logging.ERROR)  # websockets tells of each connection
