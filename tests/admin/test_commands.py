@@ -234,6 +234,17 @@ def test_a_command_must_be_text(desk: Desk, command: Any) -> None:
     desk.refused(command)
 
 
+def test_every_command_is_listed_with_its_roles(desk: Desk) -> None:
+    listed = desk.get("/commands")["commands"]
+    assert [(each["level"], each["name"]) for each in listed] == [(row.level, row.name) for row in COMMANDS]
+    roles = {each["name"]: (each["role"], each["writeRole"]) for each in listed if each["level"] == "session"}
+    assert roles["dispatcherActive"] == ("view", "operate")
+    assert roles["drainCallbackQueue"] == ("operate", None)
+    assert roles["killSession"] == ("destroy", None)
+    needy = {each["name"] for each in listed if each["needsValue"]}
+    assert needy == {"removeFromCallbackQueue", "unSubscribeBySessionName"}
+
+
 def test_a_command_is_answered_in_its_absolute_form(desk: Desk, place: Place) -> None:
     answered = desk.post("/commands", {"command": place.command(Level.SESSION, "peekCallbackMessages=2")})
     assert answered["command"] == "__cmd:/node/heron/client/table/1/?peekCallbackMessages=2"

@@ -154,7 +154,7 @@ def test_an_unknown_resource_is_404(desk: Desk, method: str, path: str) -> None:
     error(desk.ask(method, path), 404)
 
 
-@pytest.mark.parametrize(("method", "path"), [("DELETE", "/sessions"), ("GET", "/commands"), ("PUT", NOBODY)])
+@pytest.mark.parametrize(("method", "path"), [("DELETE", "/sessions"), ("GET", "/sign-out"), ("PUT", NOBODY)])
 def test_another_method_is_405_with_the_allowed_ones(desk: Desk, method: str, path: str) -> None:
     response = desk.ask(method, path)
     error(response, 405)

@@ -297,6 +297,22 @@ def test_a_subject_is_shown(desk: Desk, server: Server, queue: str) -> None:
         assert (response.status, response.json()["message"]) == (404, f"there is no subject {queue} here")
 
 
+def test_topics_are_counted_by_the_next_segment_of_their_names(desk: Desk, speaker: Receiver, channel: str) -> None:
+    for below in ("/b", "/b/1", "/b/1/x", "/a"):
+        speaker.publish(channel + below, 1, ext=HISTORY)
+    speaker.publish(channel + "b", 1, ext=HISTORY)
+    a, b = (
+        {"prefix": f"{channel}/{name}", "topics": topics, "deeper": topics - 1, "history": topics, "queued": 0}
+        for name, topics in (("a", 1), ("b", 3))
+    )
+    path = f"/prefixes?below={quote(channel)}"
+    assert desk.get(path) == {"below": f"{channel}/", "prefixes": [a, b], "next": ""}
+    assert desk.get(f"{path}&count=1") == {"below": f"{channel}/", "prefixes": [a], "next": a["prefix"]}
+    assert desk.get(f"{path}&after={quote(a['prefix'])}")["prefixes"] == [b]
+    first = desk.get("/prefixes?count=1000")
+    assert f"/{channel.split('/')[1]}" in [each["prefix"] for each in first["prefixes"]]
+
+
 def test_subjects_are_paged_and_their_sessions_ended(desk: Desk, server: Server, subject: str) -> None:
     for number in (1, 2):
         Receiver(server).be(f"{subject}/{number}")

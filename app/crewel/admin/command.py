@@ -123,6 +123,20 @@ class Command(NamedTuple):
             return self.role
         return Role.OPERATE if writes else Role.VIEW
 
+    def as_json(self) -> dict[str, Any]:
+        """The row as REST shows it: `role` is needed to read or run it, `writeRole` to write it (None: cannot be)."""
+        return {
+            "level": self.level.value,
+            "path": self.level.path,
+            "name": self.name,
+            "access": self.access.value,
+            "meaning": self.meaning,
+            "takes": None if self.takes is None else self.takes.expected,
+            "needsValue": self.takes is not None and self.takes.default is None and self.write is None,
+            "role": self.needs(writes=False).word,
+            "writeRole": None if self.write is None else self.needs(writes=True).word,
+        }
+
 
 def operation_commands(level: Level) -> tuple[Command, ...]:
     """The commands of the operations of this level. A command that takes a value takes a flag, the operation's first field."""

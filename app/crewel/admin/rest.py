@@ -18,7 +18,7 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.command import demand
-from crewel.admin.commands import failure_json, run
+from crewel.admin.commands import COMMANDS, failure_json, run
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
 from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
@@ -61,11 +61,25 @@ async def _command(ask: Ask) -> dict[str, Any]:
     return await run(ask.admin, ask.fields.get("command"), ask.who, ask.role)
 
 
+async def _commands(_: Ask) -> dict[str, Any]:
+    return {"commands": [command.as_json() for command in COMMANDS]}
+
+
 async def _document(_: Ask) -> dict[str, Any]:
     return document(ROUTES, VERSION)
 
 
 ROUTES: Final = (
+    Route(
+        "GET",
+        "/commands",
+        "List the commands.",
+        _commands,
+        "`commands`, a list. A command has `level` (node, subject, session or topic), `path` (an example of what stands"
+        " before the name), `name`, `access` (r, rw, or x for an operation) and `meaning`. `takes` is what its value is, or"
+        " null; `needsValue` is whether it must have one. `role` is what it needs, and `writeRole` what writing it needs, or"
+        " null.",
+    ),
     Route(
         "POST",
         "/commands",
