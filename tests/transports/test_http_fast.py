@@ -7,8 +7,10 @@ import pytest
 from aiohttp import web
 
 from crewel import server
-from crewel.settings import load
+from crewel.broker.broker import Broker
+from crewel.settings import Settings, load
 from crewel.transports.http_fast import FastConnection, FastLane
+from tests.broker.clock import ControlledLoop
 
 
 class Wire(asyncio.Transport):
@@ -41,31 +43,63 @@ class Wire(asyncio.Transport):
         pass
 
 
-async def test_a_flood_of_pipelined_requests_is_not_read_faster_than_it_is_served(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("crewel.transports.http_fast._PIPELINED_S", 0.0)  # one request in a turn
-    body = b'[{"channel":"/meta/handshake","version":"1.0"}]'
-    head = b"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
-    settings = await asyncio.to_thread(load, None, ["storage.enabled=false"])
+_BODY = b'[{"channel":"/meta/handshake","version":"1.0"}]'
+_HEAD = b"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+REQUEST = _HEAD + b"Content-Length: %d\r\n\r\n" % len(_BODY) + _BODY
+
+
+def started(settings: Settings) -> tuple[Broker, FastLane, Wire, FastConnection]:
+    """A connection whose requests the fast lane can answer."""
     broker = server.attach(app := web.Application(), settings)
     lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
     wire, connection = Wire(), FastConnection(lane)
     connection.connection_made(wire)
+    return broker, lane, wire, connection
+
+
+def test_of_several_wishes_to_slow_down_the_longest_counts() -> None:
+    loop, settings = ControlledLoop(), load(None, ["storage.enabled=false"])
+
+    async def serve() -> tuple[Broker, FastLane, Wire, FastConnection]:
+        return started(settings)
+
+    broker, lane, wire, connection = loop.run_until_complete(serve())
+    connection.data_received(REQUEST)
+    for seconds in (0.2, 3.0, 1.0):
+        connection.slow_down(seconds)
+    connection.data_received(REQUEST)
+    try:
+        loop.advance(2.9)
+        assert wire.answers == 1
+        loop.advance(0.2)
+        assert wire.answers == 2
+        connection.data_received(REQUEST)
+        assert wire.answers == 3, "it rested once"
+    finally:
+        loop.run_until_complete(lane.close(0))
+        loop.run_until_complete(broker.close())
+        loop.close()
+
+
+async def test_a_flood_of_pipelined_requests_is_not_read_faster_than_it_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("crewel.transports.http_fast._PIPELINED_S", 0.0)  # one request in a turn
+    settings = await asyncio.to_thread(load, None, ["storage.enabled=false"])
+    broker, lane, wire, connection = started(settings)
     count = 2000  # 300 KB
     kept_at_most = 0
     try:
         sent = 0
         while wire.answers < count:
             if wire.is_read and sent < count:
-                connection.data_received(request * 100)
+                connection.data_received(REQUEST * 100)
                 sent += 100
             await asyncio.sleep(0)
             kept_at_most = max(kept_at_most, sent - wire.answers)
     finally:
         await lane.close(0)
         await broker.close()
-    limit = settings.bayeux.max_message_bytes // len(request)
+    limit = settings.bayeux.max_message_bytes // len(REQUEST)
     assert kept_at_most <= limit + 200
     assert wire.is_read

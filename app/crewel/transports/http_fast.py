@@ -126,6 +126,7 @@ class FastConnection(asyncio.Protocol, Peer):
         "_needed",
         "_received",
         "_request",
+        "_rests_until",
         "_stays",
         "_transport",
         "deadline",
@@ -140,9 +141,9 @@ class FastConnection(asyncio.Protocol, Peer):
         self._aiohttp: Connection | None = None
         self._head: Head | None = None
         self._chunks: list[bytes] = []
-        self._received = 0
-        self._needed = 0  # bytes without which there is no use in looking at the chunks again
+        self._received = self._needed = 0  # bytes; needed: without which there is no use in looking at the chunks again
         self._is_busy = self._is_clogged = self._is_closing = self._is_resting = False
+        self._rests_until = 0.0
         self._request = b""
         self._stays = not lane.can_move
         self._has_upgraded = False
@@ -190,14 +191,18 @@ class FastConnection(asyncio.Protocol, Peer):
         self._go_on()
 
     def slow_down(self, seconds: float) -> None:
-        """Take the next request that much later, unless the connection is a proxy's and carries other clients too."""
-        if not self._is_resting and self.remote == self._address():
-            self._is_resting = True
-            self._lane.loop.call_later(seconds, self._rested)
+        """Take the next request that much later (the longest wish counts), unless it is a proxy's and carries others too."""
+        if self.remote == self._address():
+            self._rests_until = max(self._rests_until, self._lane.loop.time() + seconds)
+            if not self._is_resting:
+                self._rested()
 
     def _rested(self) -> None:
-        self._is_resting = False
-        self._go_on()
+        self._is_resting = self._lane.loop.time() < self._rests_until
+        if self._is_resting:
+            self._lane.loop.call_at(self._rests_until, self._rested)
+        else:
+            self._go_on()
 
     def close_when_idle(self) -> None:
         """Take no more requests; close after the pending answer."""
@@ -208,8 +213,7 @@ class FastConnection(asyncio.Protocol, Peer):
     def too_late(self) -> None:
         """The deadline has passed: close, with a word to a peer that is in the middle of a body."""
         self.deadline = inf
-        transport = self._transport
-        if transport is None:
+        if (transport := self._transport) is None:
             return
         if transport.is_closing() or transport.get_write_buffer_size():
             transport.abort()  # it does not read: there is no use in waiting for what it was sent
@@ -267,10 +271,8 @@ class FastConnection(asyncio.Protocol, Peer):
     @property
     def _is_free(self) -> bool:
         """Whether the next request can be served: the one before it has been answered, and was not the last."""
-        transport = self._transport
-        return not (
-            self._is_busy or self._is_clogged or self._is_resting or transport is None or transport.is_closing()
-        )
+        is_busy = self._is_busy or self._is_clogged or self._is_resting
+        return not (is_busy or self._transport is None or self._transport.is_closing())
 
     def _keep(self, data: bytes) -> None:
         self._chunks = [data] if data else []
@@ -374,9 +376,8 @@ class FastConnection(asyncio.Protocol, Peer):
         assert transport is not None
         lane.left(self)
         self._keep(b"")
-        self._needed, self._head = 0, None
+        self._needed, self._head, self._transport = 0, None, None
         self.deadline = inf
-        self._transport = None
         # Kept for the next time: a browser alternates between pages and Bayeux on one connection.
         if self._aiohttp is None:
             self._aiohttp = lane.make_connection()
@@ -425,8 +426,7 @@ class FastConnection(asyncio.Protocol, Peer):
         return True
 
     def _depart(self, take: Take) -> None:
-        transport = self._transport
-        if transport is None:
+        if (transport := self._transport) is None:
             return  # the client has gone
         if transport.get_write_buffer_size():  # the answer to the request before this one
             self._lane.loop.call_later(_FLUSH_S, self._depart, take)
