@@ -12,7 +12,8 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.records import EndReason
+from crewel.delivery.records import EndReason, Submission
+from crewel.storage import log as stored_log
 from tests.broker.stored_world import Receiver, StoredWorld, data
 from tests.broker.world import Client, Request, data_of
 
@@ -156,6 +157,34 @@ class TestChanges:
         other = Receiver(stored).taking_over(joe, name="joe/1")
         store(stored, 2)
         assert data(other.take()) == [1, 2]
+
+
+class TestClosedIntervals:
+    @pytest.fixture
+    def leaving(self, stored: StoredWorld) -> list[Receiver]:
+        """Sessions that have unsubscribed from `/a`, after a message that the server has not taken yet."""
+        leaving = [Receiver(stored).started("/a", "/b", name=f"{name}/1", update=False) for name in ("joe", "ann")]
+        access, missed = stored.access, Submission("/a", b'{"channel":"/a","data":"a"}')
+        stored.wait(stored.store.run([stored_log.append(access.keys, access.token, [missed], 1000)]))
+        for each in leaving:
+            each.say("/meta/unsubscribe", subscription="/a")
+        assert len(access.node.closing) == 2
+        return leaving
+
+    def test_a_message_of_another_channel_does_not_overtake(self, stored: StoredWorld, leaving: list[Receiver]) -> None:
+        stored.wait(stored.broker.publish_stored("/b", "b"))
+        stored.settle()
+        assert [data(each.take()) for each in leaving] == [["a", "b"]] * 2
+
+    def test_many_of_them_get_the_channel_in_order(self, stored: StoredWorld, leaving: list[Receiver]) -> None:
+        fan_outs = stored.broker.outbound.fan_outs
+        fan_outs.at_once, fan_outs.step, fan_outs.slice_s = 1, 1, -1.0
+        store(stored, "too late")
+        for each in leaving:
+            each.subscribe("/a")
+        store(stored, "again")
+        stored.settle()
+        assert [data(each.take()) for each in leaving] == [["a", "again"]] * 2
 
 
 class TestManyReceivers:
