@@ -37,6 +37,7 @@ from crewel.settings.table import as_text, declared, declared_rules
 from crewel.storage.facts import FACTS
 from crewel.storage.keys import KEYS
 from crewel.storage.node_keys import NODE_KEYS
+from crewel.storage.operator_keys import OPERATOR_KEYS
 from crewel.storage.streams import EVENTS, GROUP
 
 ROOT = Path(__file__).parents[1]
@@ -257,7 +258,7 @@ def keys() -> str:
     """Return the table of everything that the store holds."""
     rows = (
         (f"`{key.name}`", key.type, key.meaning, key.fields, key.lifetime, key.written_by, key.read_by)
-        for key in (*KEYS, *NODE_KEYS)
+        for key in (*KEYS, *NODE_KEYS, *OPERATOR_KEYS)
     )
     return table(("key", "type", "meaning", "content", "lifetime", "written by", "read by"), rows)
 

@@ -113,6 +113,8 @@ def test_a_json_web_token_has_to_make_an_operator(start_server: StartServer, tmp
         ("GET", "/dead-letters?after=5", None, "after: must be the id of a dead letter"),
         ("GET", "/dead-letters?newestFirst=1", None, "newestFirst: must be true or false"),
         ("GET", "/dead-letters/export?count=5", None, "count: there is no such field"),
+        ("GET", "/audit?outcome=well", None, "outcome: must be one of done, refused, failed"),
+        ("GET", "/audit?after=5", None, "after: must be the `next` of the page before"),
         ("POST", "/dead-letters/redrive", None, "ids: must be there, or"),
         ("POST", "/dead-letters/redrive", {}, "ids: must be there, or"),
         ("POST", "/dead-letters/redrive", {"all": False}, "all: must be true"),
@@ -168,7 +170,14 @@ def test_a_body_that_is_too_large_is_refused(start_server: StartServer) -> None:
 
 def test_dead_letters_are_unavailable_without_a_store(start_server: StartServer) -> None:
     desk = Desk(start_server(*SETS, "storage.enabled=false"))
-    for path in ("/dead-letters", "/dead-letters/count", "/dead-letters/export", "/dead-letters/1-0"):
+    for path in (
+        "/audit",
+        "/audit/export",
+        "/dead-letters",
+        "/dead-letters/count",
+        "/dead-letters/export",
+        "/dead-letters/1-0",
+    ):
         response = desk.ask("GET", path)
         assert "keeps no store" in error(response, 503, "resource.unavailable")
         assert response.header("Retry-After")
@@ -481,7 +490,14 @@ def store(tmp_path: Path) -> Iterator[StoreProcess]:
 def test_requests_are_503_while_the_store_is_away(start_server: StartServer, store: StoreProcess) -> None:
     desk = Desk(start_server(*SETS, f"storage.url={store.url}"))
     store.kill()
-    for path in ("/dead-letters", "/dead-letters/count", "/dead-letters/export", "/dead-letters/1-0"):
+    for path in (
+        "/audit",
+        "/audit/export",
+        "/dead-letters",
+        "/dead-letters/count",
+        "/dead-letters/export",
+        "/dead-letters/1-0",
+    ):
         error(desk.ask("GET", path), 503, "resource.unavailable")
     for path in ("/dead-letters/redrive", "/dead-letters/discard"):
         error(desk.ask("POST", path, {"all": True}), 503, "resource.unavailable")

@@ -354,11 +354,7 @@ def test_the_audit_names_what_was_done_to_topics(desk: Desk, server: Server, top
 
     def entries() -> list[Any] | None:
         lines = [json.loads(line) for line in audit(server)]
-        found = [
-            each["message"]
-            for each in lines
-            if each.get("channel") == topic or each.get("subject") == f"client/{queue}"
-        ]
+        found = [each["message"] for each in lines if each.get("about") in (topic, f"client/{queue}")]
         return found if len(found) == 3 else None
 
     assert until(entries) == ["operator: clear topic", "operator: clear subject", "operator: erase topic"]

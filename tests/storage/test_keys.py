@@ -5,9 +5,10 @@ import re
 from crewel.storage.keys import KEYS as OTHER_KEYS
 from crewel.storage.keys import Keys
 from crewel.storage.node_keys import NODE_KEYS
+from crewel.storage.operator_keys import OPERATOR_KEYS
 from crewel.storage.scripts import scripts
 
-KEYS = (*OTHER_KEYS, *NODE_KEYS)
+KEYS = (*OTHER_KEYS, *NODE_KEYS, *OPERATOR_KEYS)
 ONLY_READ = {"history", "members", "progress"}
 
 
@@ -32,6 +33,7 @@ def all_names(keys: Keys) -> dict[str, str]:
             "queues",
             "alerts",
             "losses",
+            "audit",
         )
     } | {"dead:dropped": keys.dropped, "dead:returned": keys.returned}
     plain |= {"dead:texts": keys.letter_texts, "dead:uses": keys.letter_uses, "dead:bytes": keys.letter_bytes}

@@ -6,11 +6,10 @@ Sessions are found by their public names. Their `clientId`s are secrets and appe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from logging import getLogger
 from time import perf_counter, time
-from typing import Any
 from weakref import WeakKeyDictionary
 
+from crewel.admin.audit import Audit
 from crewel.admin.census import Census
 from crewel.admin.recorder import Recorder
 from crewel.broker.broker import Broker
@@ -20,9 +19,6 @@ from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.security.sign_in import SignIns
 from crewel.storage.store import Store
-
-audit = getLogger("crewel.audit")
-"""What operators do, one entry an action: who, what, which. Never a secret."""
 
 
 class Administration:
@@ -37,6 +33,7 @@ class Administration:
         self.sign_ins = SignIns(broker.admin)
         self.recorder = Recorder(broker)
         self.census = Census(self)
+        self.audit = Audit(broker.runtime, broker.access)
 
     @property
     def node(self) -> str:
@@ -124,14 +121,3 @@ class Administration:
     def unblock(self, subject: str) -> None:
         """Accept logins of the subject again."""
         self.broker.names.blocked.discard(subject)
-
-    def note(self, who: str, what: str, **which: Any) -> None:
-        """Write an entry of the audit: an operator has done something."""
-        audit.info(
-            "operator: %s", what, extra={name: _in_one_line(value) for name, value in {"who": who, **which}.items()}
-        )
-
-
-def _in_one_line(value: Any) -> Any:
-    """The value as it is, or a text that would break the line or steer a terminal, escaped."""
-    return ascii(value) if isinstance(value, str) and not value.isprintable() else value

@@ -20,7 +20,7 @@ from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
 from crewel.broker.guard import role_of_session
 from crewel.broker.session import Session
-from crewel.errors import CrewelError, PayloadError, RemoteCallError
+from crewel.errors import CrewelError, PayloadError, Refused, RemoteCallError
 from crewel.security.grants import Role
 from crewel.topics import State
 
@@ -39,17 +39,24 @@ async def run(admin: Administration, text: object, who: str, role: Role) -> dict
     IllegalArgument, which names what is wrong, Refused if the role does not allow it, StoreError, and what an operation raises
     that did not succeed."""
     order = read_order(text, admin.node)
-    row = _row(order)
-    demand(role, row.needs(writes=row.write is not None and order.values is not None))
-    value = _value(row, order)
-    call = await _addressed(admin, order, who, value)
-    answer = row.write if row.write is not None and order.values is not None else row.answer
-    if answer is not row.answer or row.access is Access.OPERATE:
-        admin.note(who, "command", command=order.absolute(admin.node))
-    result = answer(call)
-    if isawaitable(result):
-        result = await result
-    return {"command": order.absolute(admin.node), "result": "OK" if answer is row.write else result}
+    row, absolute = _row(order), order.absolute(admin.node)
+    writes = row.write is not None and order.values is not None
+    try:
+        demand(role, row.needs(writes=writes))
+    except Refused as error:
+        admin.audit.refused(who, role, "command", error.code, command=absolute)
+        raise
+    call = await _addressed(admin, order, who, _value(row, order))
+    if not (writes or row.access is Access.OPERATE):
+        return {"command": absolute, "result": await _waited(row.answer(call))}
+    with admin.audit.deed(who, role, "command", about=order.name, command=absolute) as deed:
+        result = await _waited((row.write if writes and row.write is not None else row.answer)(call))
+        deed.count = result if type(result) is int else None
+    return {"command": absolute, "result": "OK" if writes else result}
+
+
+async def _waited(result: Any) -> Any:
+    return await result if isawaitable(result) else result
 
 
 def _row(order: Order) -> Command:

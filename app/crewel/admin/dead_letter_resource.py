@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from time import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from aiohttp import web
 
-from crewel.admin.moments import EXPECTED, moment
+from crewel.admin.audit import Deed
+from crewel.admin.moments import EXPECTED, since
 from crewel.admin.operation import MAX_PAGE, PAGE, Field, flag_field, flag_text, number_text, text_field
-from crewel.admin.route import Ask, NotThere, Route
+from crewel.admin.route import Ask, NotThere, Route, send_lines
 from crewel.bayeux.channel import parse as parse_channel
 from crewel.bayeux.codec import encode
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
-from crewel.errors import IllegalArgument, StoreError
+from crewel.errors import IllegalArgument
 from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_groups import KINDS, groups
-from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_dead_id
-
-log = logging.getLogger(__name__)
+from crewel.storage.dead_letters import DeadLetterFilter, Page, StoredDeadLetter, is_dead_id
 
 _MOST_WORKED: Final = 10_000
 _MOST_TOLD: Final = 1000
@@ -41,14 +39,6 @@ def _dead_id(value: object) -> str:
     if not isinstance(value, str) or not is_dead_id(value):
         raise ValueError("the id of a dead letter, such as 1795179106957-0")
     return value
-
-
-def _since(value: object) -> int:
-    if type(value) is int and value >= 0:
-        return value
-    if not isinstance(value, str):
-        raise ValueError(EXPECTED)  # noqa: TRY004 - one error for all that does not fit
-    return moment(value, int(time() * 1000))
 
 
 def _receiver(value: object) -> str:
@@ -87,7 +77,7 @@ _FILTERS: Final = (
     text_field("code", "Only dead letters with this error code, or one below it.", _code),
     text_field("receiver", "Only those of this session (client/joe/1) or of this subject (client/joe).", _receiver),
     text_field("channel", "Only those of this channel or pattern.", _channel),
-    text_field("since", f"Only those that are not older: {EXPECTED}.", _since),
+    text_field("since", f"Only those that are not older: {EXPECTED}.", since),
     text_field("until", "Only those up to this id.", _dead_id),
     text_field("contains", "Only those with this text in data, options, reason, sender or message id."),
     text_field("after", "Continue after this id: the `next` of the answer before.", _dead_id),
@@ -166,33 +156,25 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 
 async def _export(ask: Ask) -> web.StreamResponse:
-    """The dead letters as lines. They are read as fast as they are taken, so that no more than one page is in memory."""
+    """The dead letters as lines."""
     store = ask.admin.store
     # Up to the newest of now: an export ends although new dead letters arrive.
     wanted = _filter(ask.fields, await dead_letters.newest(store))
     page = await dead_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
-    ask.admin.note(ask.who, "export dead letters", **{name: ask.fields[name] for name in ask.fields})
-    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
-    await response.prepare(ask.request)
-    try:
-        while True:
-            lines = _lines(ask, page.letters)
-            await response.write(lines)  # waits while the client reads slowly
-            if not page.next:
-                break
-            count = _EXPORTED if len(lines) > _LARGE else 10 * _EXPORTED
-            page = await dead_letters.page(store, wanted, page.next, count)
-    except ConnectionError:
-        pass  # the client has gone
-    except StoreError as error:
-        log.warning("an export of dead letters breaks off: %s", error)
-        if ask.request.transport is not None:
-            ask.request.transport.abort()  # without its end, so that the client knows that something is missing
-    return response
+    with ask.deed("export dead letters", **ask.fields) as deed:
+        return await send_lines(ask, _portions(ask, wanted, page, deed))
 
 
-def _lines(ask: Ask, letters: list[StoredDeadLetter]) -> bytes:
-    return b"".join(encode(_shown(ask, letter)) + b"\n" for letter in letters)
+async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, deed: Deed) -> AsyncIterator[bytes]:
+    deed.count = 0
+    while True:
+        lines = b"".join([encode(_shown(ask, letter)) + b"\n" for letter in page.letters])
+        yield lines
+        deed.count += len(page.letters)
+        if not page.next:
+            return
+        count = _EXPORTED if len(lines) > _LARGE else 10 * _EXPORTED
+        page = await dead_letters.page(ask.admin.store, wanted, page.next, count)
 
 
 def _shown(ask: Ask, letter: StoredDeadLetter) -> dict[str, Any]:
@@ -208,10 +190,10 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     if fields.get("dryRun", False):
         return await _counted(ask, chosen)
     to_channel = fields.get("toChannel", False)
-    _note(ask, "redrive dead letters", chosen, toChannel=to_channel, **_reason(ask))
     limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
-    report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
-    ask.admin.note(ask.who, "dead letters were redriven", done=report.done, undone=len(report.undone))
+    with _deed(ask, "redrive dead letters", chosen, toChannel=to_channel) as deed:
+        report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
+        _count_deed(deed, report)
     return {"redriven": report.done} | _outcome(report, chosen)
 
 
@@ -219,10 +201,10 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     chosen = await _chosen(ask)
     if ask.fields.get("dryRun", False):
         return await _counted(ask, chosen)
-    _note(ask, "discard dead letters", chosen, **_reason(ask))
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
-    report = await ask.admin.redriving.discard(chosen, limits, ask.who)
-    ask.admin.note(ask.who, "dead letters were discarded", done=report.done, undone=len(report.undone))
+    with _deed(ask, "discard dead letters", chosen) as deed:
+        report = await ask.admin.redriving.discard(chosen, limits, ask.who)
+        _count_deed(deed, report)
     return {"discarded": report.done} | _outcome(report, chosen)
 
 
@@ -246,18 +228,21 @@ async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
     return {"count": await ask.admin.redriving.count(chosen), "until": chosen.wanted.until, "dryRun": True}
 
 
-def _note(ask: Ask, what: str, chosen: Chosen, **more: Any) -> None:
-    """Write the audit entry of a piece of work, before it begins."""
+def _deed(ask: Ask, what: str, chosen: Chosen, **more: Any) -> AbstractContextManager[Deed]:
+    """The audit's entry of a piece of work."""
     wanted = chosen.wanted
     which: dict[str, Any] = {"code": wanted.code, "receiver": wanted.receiver, "channel": wanted.channel}
     which |= {"since": wanted.since_ms, "until": wanted.until, "contains": wanted.contains, "after": chosen.after}
     if chosen.ids is not None:
-        which = {"ids": list(chosen.ids[:20]), "count": len(chosen.ids)}
-    ask.admin.note(ask.who, what, **{name: value for name, value in which.items() if value}, **more)
+        which = {"ids": list(chosen.ids[:20]), "asked": len(chosen.ids)}
+    given = {name: value for name, value in which.items() if value}
+    return ask.deed(what, reason=ask.fields.get("reason", ""), **given, **more)
 
 
-def _reason(ask: Ask) -> dict[str, str]:
-    return {"reason": ask.fields["reason"]} if "reason" in ask.fields else {}
+def _count_deed(deed: Deed, report: Report) -> None:
+    deed.count = report.done
+    if report.undone:
+        deed.details["undone"] = len(report.undone)
 
 
 def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from time import time
 from typing import Final
 
 EXPECTED: Final = "a date such as 2026-11-20 or 2026-11-20T15:30:00Z, how long ago (90s, 30m, 2h, 7d), or milliseconds"
@@ -30,6 +31,15 @@ def moment(text: str, now_ms: int) -> int:
     if date.tzinfo is None:
         date = date.replace(tzinfo=UTC)
     return max(0, int(date.timestamp() * 1000))
+
+
+def since(value: object) -> int:
+    """The field `since` of a request, as milliseconds since 1970. Raises ValueError, with what was expected."""
+    if type(value) is int and value >= 0:
+        return value
+    if not isinstance(value, str):
+        raise ValueError(EXPECTED)  # noqa: TRY004 - one error for all that does not fit
+    return moment(value, int(time() * 1000))
 
 
 def shown(milliseconds: float) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.administration import Administration
+from crewel.admin.audit_resource import AUDIT_ROUTES
 from crewel.admin.command import demand
 from crewel.admin.commands import COMMANDS, failure_json, run
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
@@ -97,6 +98,7 @@ ROUTES: Final = (
     *DEAD_LETTER_ROUTES,
     *MESSAGE_ROUTES,
     *NODE_ROUTES,
+    *AUDIT_ROUTES,
     Route("GET", "/openapi.json", "Show this description.", _document, "An OpenAPI document.", is_public=True),
 )
 
@@ -169,7 +171,12 @@ class Rest:
 
     async def _answer(self, request: web.Request, route: Route, client: Client, grants: Grants) -> web.StreamResponse:
         who, role = operator_of(grants)
-        demand(role, route.needs)
+        try:
+            demand(role, route.needs)
+        except Refused as error:
+            what = route.deed or f"{route.method} {route.path}"
+            self._admin.audit.refused(who, role, what, error.code, **request.match_info)
+            raise
         body = await read_body(request, self._admin.broker.settings)
         query = dict(request.query)
         # A field given twice would count once, and the operator would not know which.

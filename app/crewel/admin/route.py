@@ -6,8 +6,10 @@ with fields that were checked, and return what JSON can say, or a response of th
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, Final
@@ -16,13 +18,16 @@ import orjson
 from aiohttp import web
 
 from crewel.admin.administration import Administration
+from crewel.admin.audit import Deed
 from crewel.admin.command import Call
 from crewel.admin.operation import OPERATIONS, Field, Level, Operation
-from crewel.errors import IllegalArgument, Refused
+from crewel.errors import IllegalArgument, Refused, StoreError
 from crewel.qos.fields import read_fields
 from crewel.security.grants import Role
 from crewel.transports.connection import Connection
 from crewel.transports.origins import Client
+
+log = logging.getLogger(__name__)
 
 API: Final = "/admin/api"
 _VARIABLE: Final = re.compile(r"{(\w+)}")
@@ -68,6 +73,10 @@ class Ask:
     expires: float | None
     """When what the operator has shown expires, in seconds since 1970; None: never."""
 
+    def deed(self, what: str, *, about: str = "", reason: str = "", **details: Any) -> AbstractContextManager[Deed]:
+        """The entry of the audit of what is done meanwhile."""
+        return self.admin.audit.deed(self.who, self.role, what, about=about, reason=reason, **details)
+
     def is_given_up(self) -> bool:
         """Whether long work had better end: the client has gone, as far as the connection tells, or the
         server is going down."""
@@ -99,6 +108,8 @@ class Route:
     """Further answers, by status."""
     role: Role | None = None
     """The role that it needs; None: VIEW for GET, else DESTROY, so that a row that says nothing opens nothing."""
+    deed: str = ""
+    """What the audit calls it, `hold session`; empty: it changes nothing, or has several names."""
 
     @property
     def needs(self) -> Role:
@@ -130,6 +141,23 @@ def _object(body: bytes) -> dict[str, Any]:
     return value
 
 
+async def send_lines(ask: Ask, portions: AsyncIterator[bytes]) -> web.StreamResponse:
+    """Answer with lines of JSON. They are read as fast as they are taken, so that no more than one portion is in memory. An
+    answer that the store breaks off has no end, so that the client knows that something is missing."""
+    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
+    await response.prepare(ask.request)
+    try:
+        async for portion in portions:
+            await response.write(portion)  # waits while the client reads slowly
+    except ConnectionError:
+        pass  # the client has gone
+    except StoreError as error:
+        log.warning("%s breaks off: %s", ask.request.path, error)
+        if ask.request.transport is not None:
+            ask.request.transport.abort()
+    return response
+
+
 def operation_routes(
     level: Level,
     found: Callable[[Ask], Awaitable[Call]],
@@ -149,13 +177,15 @@ def _of_operation(
     answer: str,
     unknown: Mapping[int, str],
 ) -> Route:
+    deed = f"{operation.verb} {operation.level}"
+
     async def handle(ask: Ask) -> dict[str, Any]:
         call = await found(ask)
-        about = "channel" if operation.level is Level.TOPIC else operation.level.value
-        ask.admin.note(ask.who, f"{operation.verb} {operation.level}", **{about: call.name}, **ask.fields)
-        result = operation.effect(call)
-        if isawaitable(result):
-            result = await result
+        with ask.deed(deed, about=call.name, **ask.fields) as done:
+            result = operation.effect(call)
+            if isawaitable(result):
+                result = await result
+            done.count = result if type(result) is int else None
         return await view(call) | ({operation.key: result} if operation.key else {})
 
     with_result = f"{answer}; and `{operation.key}`: {operation.result}." if operation.key else f"{answer}."
@@ -170,6 +200,7 @@ def _of_operation(
         query=() if has_body else operation.asked,
         body=operation.asked if has_body else (),
         role=operation.role,
+        deed=deed,
     )
 
 

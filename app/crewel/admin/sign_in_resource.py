@@ -45,13 +45,18 @@ async def _sign_in(ask: Ask) -> web.Response:
     token, code = ask.fields.get("token"), ask.fields.get("code")
     if (token is None) is (code is None):
         raise IllegalArgument("token", "must be there, or `code`; not both")
-    if token is not None:
-        grants = await ask.admin.broker.limits.grants_of(f"Bearer {token}", ask.client.address)
-    else:
-        grants = _enter(ask.admin, str(code), ask.client.address)
-    who, role = operator_of(grants)
+    address = ask.client.address or ""
+    try:
+        if token is not None:
+            grants = await ask.admin.broker.limits.grants_of(f"Bearer {token}", ask.client.address)
+        else:
+            grants = _enter(ask.admin, str(code), ask.client.address)
+        who, role = operator_of(grants)
+    except (BadToken, Refused) as error:
+        ask.admin.audit.refused("", None, "sign in", error.code, address=address)
+        raise
     value, expires = ask.admin.sign_ins.seal(grants)
-    ask.admin.note(who, "signed in", role=role.word, address=ask.client.address or "")
+    ask.admin.audit.done(who, role, "sign in", address=address)
     response = _answer(_view(ask.admin, who, role, expires))
     response.set_cookie(
         cookie_name(ask.client),
@@ -81,7 +86,7 @@ async def _sign_out(ask: Ask) -> web.Response:
     value = ask.request.cookies.get(name)
     if value is not None:
         ask.admin.sign_ins.leave(value)
-        ask.admin.note(ask.who, "signed out")
+        ask.admin.audit.done(ask.who, ask.role, "sign out")
     response = _answer({"who": ask.who})
     response.del_cookie(name, path=_PATH, httponly=True, samesite="Strict", secure=ask.client.is_secure)
     return response

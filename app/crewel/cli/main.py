@@ -12,6 +12,7 @@ import typer
 
 from crewel.cli import bayeux_client, dead_letters, mock, operations, settings
 from crewel.cli.admin_client import command
+from crewel.cli.audit_log import audit_log
 from crewel.cli.backup import backup, restore
 from crewel.cli.conformance import conformance
 from crewel.cli.console import console
@@ -38,6 +39,7 @@ for _command in (serve, console, doctor, backup, restore, pub, sub, request, rep
 command(app)(operations.cmd)
 command(app)(nodes)
 command(app)(message)
+command(app, "audit-log")(audit_log)
 for _group in (settings.app, operations.sessions, operations.subjects, operations.topics, dead_letters.app, mock.app):
     app.add_typer(_group)
 

@@ -92,6 +92,9 @@ class Admin(Group):
         expected=f"a text of at least {MIN_TOKEN} characters",
         min_length=MIN_TOKEN,
     )
+    audit_max_entries: Number = setting(
+        20000, "Most entries of the audit in the store. Beyond it, the oldest leave.", live=True, ge=1, le=1000000
+    )
 
 
 class Limits(Group):

@@ -22,6 +22,7 @@ class Keys:
 
     __slots__ = (
         "alerts",
+        "audit",
         "base",
         "dead",
         "dropped",
@@ -73,6 +74,7 @@ class Keys:
         self.ledger = self.base + "pipeline:ledger"
         self.alerts = self.base + "alerts"
         self.losses = self.base + "losses"
+        self.audit = self.base + "audit"
 
     def node(self, token: str) -> str:
         """One run of a server."""

@@ -1,0 +1,140 @@
+"""The audit: who did what, to what, to how many, why, and how it ended; also what was refused.
+
+The log says at once what begins (`crewel.audit`); the store keeps one entry a deed, written when it has ended, in a bounded
+stream. While the store is away entries wait, up to a bound; the log has them in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from logging import getLogger
+from time import time
+from typing import Any, Final
+
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.runtime import Runtime
+from crewel.errors import CrewelError
+from crewel.errors.codes import is_below
+from crewel.security.grants import Role
+from crewel.storage import audit
+
+log = getLogger("crewel.audit")
+"""What operators do, one line a deed. Never a secret."""
+
+_MOST_WAITING: Final = 1000
+"""Entries that wait for the store at most."""
+_QUIET_S: Final = 60.0
+"""Seconds between two entries of the same refusal."""
+_MOST_REFUSED: Final = 1000
+"""Refusals that are told apart."""
+
+
+class Outcome(StrEnum):
+    """How a deed ended."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """The operator may not do it."""
+    FAILED = "failed"
+    """It was begun, and an error or the operator's leaving ended it."""
+
+
+@dataclass
+class Deed:
+    """One thing that an operator does. What is known at its end only is set while it lasts."""
+
+    who: str
+    role: Role | None
+    what: str
+    about: str = ""
+    """The session, subject, channel or job that it is done to."""
+    reason: str = ""
+    count: int | None = None
+    """How many messages, sessions or dead letters it was done to."""
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Audit:
+    """The audit of one server."""
+
+    def __init__(self, runtime: Runtime, access: StoreAccess) -> None:
+        self._runtime = runtime
+        self._access = access
+        self._waiting = 0
+        self._refused: dict[tuple[str, str], tuple[float, int]] = {}
+        """By who and what: until when it is not written again, and how often it was refused meanwhile."""
+
+    @contextmanager
+    def deed(
+        self, who: str, role: Role | None, what: str, *, about: str = "", reason: str = "", **details: Any
+    ) -> Iterator[Deed]:
+        """Log a deed that begins, and write its entry when it has ended."""
+        deed = Deed(who, role, what, about, reason, details=details)
+        named = {name: value for name, value in (("about", about), ("reason", reason)) if value}
+        log.info("operator: %s", what, extra=_in_one_line({"who": who, **named, **details}))
+        try:
+            yield deed
+        except CrewelError as error:
+            code = getattr(error, "code", "") or "internal.unknown"
+            self._write(deed, Outcome.REFUSED if is_below(code, "user.security") else Outcome.FAILED, code)
+            raise
+        except BaseException:  # a cancelled request too: what it did meanwhile stays done
+            self._write(deed, Outcome.FAILED, "")
+            raise
+        self._write(deed, Outcome.DONE)
+
+    def done(self, who: str, role: Role | None, what: str, **details: Any) -> None:
+        """Log and write a deed that has ended."""
+        with self.deed(who, role, what, **details):
+            pass
+
+    def refused(self, who: str, role: Role | None, what: str, code: str, **details: Any) -> None:
+        """Write that something was refused: once a minute for each operator and deed, with how often it was, so that refusals
+        do not push everything else out."""
+        now, key = self._runtime.loop.time(), (who, what)
+        quiet_until, left_out = self._refused.get(key, (0.0, 0))
+        if now < quiet_until:
+            self._refused[key] = (quiet_until, left_out + 1)
+            return
+        self._refused.pop(key, None)  # so that the oldest is the first
+        if len(self._refused) >= _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[key] = (now + _QUIET_S, 0)
+        log.info("refused to an operator: %s", what, extra=_in_one_line({"who": who, "errorCode": code, **details}))
+        self._write(Deed(who, role, what, count=left_out + 1, details=details), Outcome.REFUSED, code)
+
+    def _write(self, deed: Deed, outcome: Outcome, code: str = "") -> None:
+        access, settings = self._access, self._runtime.settings
+        if not access.has_store or self._waiting >= _MOST_WAITING:
+            return
+        entry = {
+            "at": int(time() * 1000),
+            "node": settings.node.name,
+            "who": deed.who,
+            "role": "" if deed.role is None else deed.role.word,
+            "what": deed.what,
+            "about": deed.about,
+            "count": deed.count,
+            "reason": deed.reason,
+            "outcome": outcome.value,
+            "errorCode": code,
+            "details": deed.details,
+        }
+        self._waiting += 1
+        access.writing.submit(
+            audit.write(access.keys, entry, settings.admin.audit_max_entries), self._written, retries=True
+        )
+
+    def _written(self, _: object) -> None:
+        self._waiting -= 1
+
+
+def _in_one_line(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields, with texts escaped that would break the line or steer a terminal."""
+    return {
+        name: ascii(value) if isinstance(value, str) and not value.isprintable() else value
+        for name, value in fields.items()
+    }

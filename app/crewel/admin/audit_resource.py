@@ -1,0 +1,101 @@
+"""The audit as a REST resource: a list, and an export as lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from aiohttp import web
+
+from crewel.admin.audit import Outcome
+from crewel.admin.moments import EXPECTED, since
+from crewel.admin.operation import MAX_PAGE, PAGE, number_text, text_field
+from crewel.admin.route import Ask, Route, send_lines
+from crewel.bayeux.codec import encode
+from crewel.qos.fields import one_of
+from crewel.storage import audit
+from crewel.storage.audit import AuditFilter, Page
+
+_EXPORTED: Final = 500
+_PLACE: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
+
+
+def _place(value: object) -> str:
+    if not isinstance(value, str) or not _PLACE.fullmatch(value):
+        raise ValueError("the `next` of the page before")
+    return value
+
+
+_FILTERS: Final = (
+    text_field("who", "Only what this operator did: a subject, or admin for the admin token."),
+    text_field("what", "Only what begins with this text: hold session, redrive."),
+    text_field(
+        "about", "Only what was done to this session, subject, channel or job, or to what is below it: client/joe."
+    ),
+    text_field("outcome", f"Only what ended so: {', '.join(Outcome)}.", one_of(*Outcome)),
+    text_field("since", f"Only what is not older: {EXPECTED}.", since),
+    text_field("contains", "Only entries with this text anywhere."),
+)
+_ENTRY: Final = (
+    "`id`, `at` (milliseconds since 1970), `node`, `who` (empty for a sign-in that was refused), `role`, `what`, `about`,"
+    " `count`, `reason`, `outcome` (done, refused, failed), `errorCode` and `details`. `count`: how many it was done to, or"
+    " null; of a refusal, how often it happened since the entry before"
+)
+
+
+def _filter(fields: dict[str, Any]) -> AuditFilter:
+    given = {name: fields[name] for name in ("who", "what", "about", "outcome", "contains") if name in fields}
+    return AuditFilter(**given, since_ms=fields.get("since", 0))
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    store, fields = ask.admin.store, ask.fields
+    page = await audit.page(store, _filter(fields), fields.get("after", ""), fields.get("count", PAGE))
+    return {
+        "entries": page.entries,
+        "next": page.next,
+        "kept": await audit.kept(store),
+        "max": ask.admin.broker.settings.admin.audit_max_entries,
+    }
+
+
+async def _export(ask: Ask) -> web.StreamResponse:
+    wanted = _filter(ask.fields)
+    page = await audit.page(ask.admin.store, wanted, "", _EXPORTED, newest_first=False)
+    with ask.deed("export audit", **{f"only_{name}": value for name, value in ask.fields.items()}):
+        return await send_lines(ask, _portions(ask, wanted, page))
+
+
+async def _portions(ask: Ask, wanted: AuditFilter, page: Page) -> AsyncIterator[bytes]:
+    while True:
+        yield b"".join([encode(entry) + b"\n" for entry in page.entries])
+        if not page.next:
+            return
+        page = await audit.page(ask.admin.store, wanted, page.next, _EXPORTED, newest_first=False)
+
+
+AUDIT_ROUTES: Final = (
+    Route(
+        "GET",
+        "/audit",
+        "List what operators did and were refused, the newest first, a page at a time.",
+        _list,
+        f"`entries`, a list; `next`, the cursor of the next page, empty if this is the last: a page may come back short, or"
+        f" empty, before it; `kept`: how many entries there are; `max`: how many there may be. An entry has {_ENTRY}.",
+        query=(
+            *_FILTERS,
+            text_field("after", "The `next` of the page before.", _place),
+            number_text("count", "Most entries in the page.", 1, MAX_PAGE, PAGE),
+        ),
+    ),
+    Route(
+        "GET",
+        "/audit/export",
+        "Export the audit, the oldest first, as lines of JSON.",
+        _export,
+        "An entry a line, as the list has them.",
+        query=_FILTERS,
+        media_type="application/x-ndjson",
+    ),
+)

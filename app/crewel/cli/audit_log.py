@@ -1,0 +1,52 @@
+"""`crewel audit-log`: what operators did, and what they were refused."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from crewel.cli import output
+from crewel.cli.admin_client import Admin
+from crewel.cli.bayeux_client import AsJson
+
+_LISTED = 100
+
+
+async def audit_log(
+    admin: Admin,
+    who: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this operator did: joe, admin.")] = None,
+    what: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only what begins so: 'hold session', redrive.")
+    ] = None,
+    about: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only what was done to it or below it: client/joe, /chat/demo.")
+    ] = None,
+    outcome: Annotated[
+        str | None, typer.Option(metavar="OUTCOME", help="Only what ended so: done, refused or failed.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Only what is not older: 30m, 2h or 7d ago, or a date such as 2026-11-20."),
+    ] = None,
+    contains: Annotated[str | None, typer.Option(metavar="TEXT", help="Only entries with this text anywhere.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help=f"At most this many: {_LISTED} on a terminal, otherwise all.")
+    ] = None,
+    as_json: AsJson = None,
+) -> None:
+    """Print what operators did and were refused, the newest first: who, what, on what, how many, why."""
+    asked = {"who": who, "what": what, "about": about, "outcome": outcome, "since": since, "contains": contains}
+    query = {name: value for name, value in asked.items() if value is not None}
+    if count is None and not output.wants_json(as_json):
+        count = _LISTED
+    headings = ("when", "who", "what", "on", "count", "outcome", "reason")
+    await output.print_entries(admin.pages("/audit", "entries", query, count), headings, _row, as_json)
+
+
+def _row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    from crewel.admin.moments import shown
+
+    count = "" if entry["count"] is None else entry["count"]
+    outcome = ", ".join(filter(None, (entry["outcome"], entry["errorCode"])))
+    about = entry["about"] or entry["details"].get("command", "")
+    return shown(entry["at"]), entry["who"], entry["what"], about, count, outcome, entry["reason"]
