@@ -23,7 +23,7 @@ _CODE_BLOCK = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.DOTALL | re.MULTI
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"(`+)(?:(?!`).)+?\1(?!`)", re.DOTALL)
 _TARGET = re.compile(r"\]\([^)\s]*\)|<https?://[^>]*>")
-_BLOCK = re.compile(r"^(?:[ ]*(?:[-*]|\d+\.) |#+ |\|)|^\s*$", re.MULTILINE)
+_BLOCK = re.compile(r"^(?:[ ]*(?:[-*]|\d+\.) |#+ |\||\[\w+\]: )|^\s*$", re.MULTILINE)
 _SENTENCE = re.compile(r"[.!?][\"')*_]*(?=\s|$)")
 _WORD = re.compile(r"[^\W_][\w'.,-]*")
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,10 @@ from tests.client.test_documentation import ADDRESS
 from tests.conftest import StartServer
 from tests.functional.wire import figures, until
 from tests.server_process import ROOT
+from tests.terminals import blocks as blocks_of
 
-PAGE = (ROOT / "docs" / "how-to" / "point-to-point.md").read_text("utf-8")
+FILE = ROOT / "docs" / "how-to" / "point-to-point.md"
+PAGE = FILE.read_text("utf-8")
 
 
 def blocks(language: str) -> list[str]:
@@ -69,3 +73,39 @@ async def test_a_group_shares_its_messages(start_server: StartServer) -> None:
         await enough.wait()
         assert sorted(heard[0] + heard[1]) == list(range(10))
         assert min(map(len, heard)) > 0
+
+
+def members(url: str) -> list[list[str]]:
+    """Return the commands that join the group in each tab of the page."""
+    tabs = {each.language: each.text for each in blocks_of(FILE)}  # the last block of each language
+    assert ADDRESS in tabs["js"]
+    script = tabs["js"].replace(ADDRESS, url).replace('"/static/vendor/cometd/cometd.js"', '"cometd"')
+    return [
+        [sys.executable, "-c", f"{tabs['python']}\nimport asyncio\nasyncio.run(cook({url!r}, 1))"],
+        ["node", "--input-type=module", "--eval", f'import {{adapt}} from "cometd-nodejs-client";\nadapt();\n{script}'],
+        ["bash", "-c", f"exec {tabs['sh']}"],
+    ]
+
+
+async def test_a_member_of_each_tab_gets_orders(start_server: StartServer, tmp_path: Path) -> None:
+    url = start_server().url
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = os.environ | {"CREWEL_URL": url, "XDG_STATE_HOME": str(tmp_path), "PATH": path, "PYTHONUNBUFFERED": "1"}
+    cooks = [
+        await asyncio.create_subprocess_exec(
+            *command, cwd=ROOT / "tests" / "interop", env=environ, stdout=asyncio.subprocess.PIPE
+        )
+        for command in members(url)
+    ]
+    try:
+        async with asyncio.timeout(LIMIT_S), Client(url) as shop:
+            lines = [asyncio.create_task(cook.stdout.readline()) for cook in cooks if cook.stdout is not None]
+            while not all(line.done() for line in lines):  # until all have subscribed
+                await shop.publish("/orders/pizza", {"pizzas": 1})
+                await asyncio.wait(lines, timeout=0.2, return_when=asyncio.ALL_COMPLETED)
+            assert all(b"pizzas" in line.result() for line in lines)
+    finally:
+        for cook in cooks:
+            with suppress(ProcessLookupError):
+                cook.kill()
+            await cook.wait()
