@@ -12,15 +12,15 @@ export function may(role, needed) {
 }
 
 /** Resolves to the reason, which may be empty, or to null if the operator does not want it after all. */
-export function ask({title, effect, button, isFinal = false}) {
+export function ask({title, effect, button, isFinal = false, hasReason = true}) {
     return new Promise((resolve) => {
         const reason = h("input", {id: "reason", maxlength: "1024", autocomplete: "off"});
         const form = h("form", {method: "dialog"},
             h("h2", {}, title),
             h("p", {}, effect),
             isFinal ? h("p", {class: "trouble"}, "This cannot be undone.") : null,
-            h("p", {class: "field"}, h("label", {for: "reason"}, "Reason"), reason,
-                h("span", {class: "hint"}, "Optional. It stands in the audit, with your name.")),
+            hasReason ? h("p", {class: "field"}, h("label", {for: "reason"}, "Reason"), reason,
+                h("span", {class: "hint"}, "Optional. It stands in the audit, with your name.")) : "",
             h("p", {class: "actions"},
                 h("button", {value: "yes", class: "primary"}, button),
                 h("button", {value: "", formnovalidate: true}, "Cancel")));

@@ -36,6 +36,19 @@ export function facts(pairs) {
         .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
+/** A choice that changes the query of the address at once: `options` are pairs of value and text. */
+export function select(name, label, options, chosen, go) {
+    return h("label", {}, `${label} `, h("select", {onchange: (event) => go({[name]: event.target.value, after: ""})},
+        options.map(([value, text]) => h("option", {value, selected: value === chosen}, text))));
+}
+
+/** The buttons to the first and the next page of a list whose cursor the address has as `after`. */
+export function pager({after}, next, go, ...more) {
+    return h("p", {class: "actions"},
+        after ? h("button", {type: "button", onclick: () => go({after: ""})}, "First page") : null,
+        next ? h("button", {type: "button", onclick: () => go({after: next})}, "Next page") : null, more);
+}
+
 /** Says a sentence to people who cannot see the page change. */
 export function say(text) {
     document.querySelector("#said").textContent = text;

@@ -58,3 +58,8 @@ export function span(milliseconds) {
 export function ago(milliseconds) {
     return `${time(milliseconds)}, ${span(Date.now() - milliseconds)} ago`;
 }
+
+/** When a message was published, of its id, which is microseconds since 1970. */
+export function millisecondsOf(id) {
+    return Number(id) / 1000;
+}

@@ -5,7 +5,7 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, h, table} from "./elements.js";
+import {facts, h, pager, table} from "./elements.js";
 import {ago, count, things} from "./format.js";
 
 const PAGE = 100;
@@ -60,9 +60,7 @@ export function deadLetters({query, go, me, again}) {
         list.replaceChildren(
             table("Dead letters", ["Select", {text: "Dead letter", class: "id"}, "Code", "Channel", "Receiver", "Reason", "Data"],
                 told.letters.map((each) => row(each, chosen, choose)), told.next ? "None so far; the search continues with the next page." : "No dead letter matches."),
-            h("p", {class: "actions"},
-                asked.after ? h("button", {type: "button", onclick: () => go({after: ""})}, "First page") : null,
-                told.next ? h("button", {type: "button", onclick: () => go({after: told.next})}, "Next page") : null,
+            pager(asked, told.next, go,
                 h("a", {class: "button", href: `/admin/api/dead-letters/export?${new URLSearchParams(filters)}`, download: "dead-letters.ndjson"}, "Export")));
     }
 

@@ -3,12 +3,15 @@
  */
 
 import {get, post} from "./api.js";
+import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
 import {zone} from "./format.js";
 import {deadLetter, deadLetters} from "./letters.js";
 import {findMessage, message} from "./message.js";
 import {overview} from "./overview.js";
 import {receiver, receivers} from "./receivers.js";
+import {showSaved} from "./saved.js";
+import {topic, topics} from "./topics.js";
 
 /** Address, key, name in the navigation, and the function that shows it. The groups of the address are its arguments. */
 const VIEWS = [
@@ -19,7 +22,13 @@ const VIEWS = [
     {address: /^\/dead-letters\/([0-9]+-[0-9]+)$/, name: "Dead letter", show: deadLetter},
     {address: /^\/message$/, key: "m", name: "Message", href: "#/message", show: findMessage},
     {address: /^\/message\/([^/]+)$/, name: "Message", show: message},
+    {address: /^\/topics$/, key: "t", name: "Topics", href: "#/topics", show: topics},
+    {address: /^\/topics\/(.+)$/, name: "Topic", show: topic},
+    {address: /^\/commands$/, key: "c", name: "Commands", href: "#/commands", show: commands},
 ];
+
+/** A view rests so many times as long as its refresh has taken. */
+const COST = 20;
 
 const main = document.querySelector("#view");
 const trouble = document.querySelector("#trouble");
@@ -58,7 +67,7 @@ async function route({focus = false} = {}) {
     }
     document.title = `${view.name} – Crewel`;
     const words = view.address.exec(path).slice(1).map((word) => decodeURIComponent(word));
-    shown = view.show({me, query, words, go, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => refresh(shown)});
+    shown = view.show({me, query, words, go, note, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => refresh(shown)});
     main.replaceChildren(shown.element);
     if (focus) {
         main.focus({preventScroll: true});
@@ -75,6 +84,7 @@ function close() {
 /** Lets a view show what is new, now and again while it is on screen. */
 async function refresh(view) {
     clearTimeout(timer);
+    const began = performance.now();
     try {
         await view.refresh();
         warn("");
@@ -83,7 +93,9 @@ async function refresh(view) {
     }
     if (view === shown && me !== null && view.everyMs) {
         clearTimeout(timer);
-        timer = setTimeout(() => document.hidden ? undefined : refresh(view), view.everyMs);
+        // What takes the server long is asked for less often.
+        const pauseMs = Math.max(view.everyMs, COST * (performance.now() - began));
+        timer = setTimeout(() => document.hidden ? undefined : refresh(view), pauseMs);
     }
 }
 
@@ -92,8 +104,8 @@ function warn(text) {
     trouble.hidden = text === "";
 }
 
-/** Changes the query of the address: what was left out stays, what is empty goes. */
-function go(changes) {
+/** The address with other values in its query: what was left out stays, what is empty goes. */
+function changed(changes) {
     const {path, query} = place();
     for (const [name, value] of Object.entries(changes)) {
         if (value === "" || value === null) {
@@ -103,7 +115,17 @@ function go(changes) {
         }
     }
     const search = query.toString();
-    location.hash = `${path}${search && "?"}${search}`;
+    return `#${path}${search && "?"}${search}`;
+}
+
+/** Changes the query of the address, and shows the view again. */
+function go(changes) {
+    location.hash = changed(changes);
+}
+
+/** Changes the query of the address for those who copy it; the view stays as it is. */
+function note(changes) {
+    history.replaceState(null, "", changed(changes));
 }
 
 // Signing in
@@ -199,13 +221,15 @@ function onKey(event) {
         if (field) {
             event.preventDefault();
         }
+    } else if (event.key === "s") {
+        showSaved();
     } else if (event.key === "?") {
         showKeys();
     }
 }
 
 function showKeys() {
-    const rows = [...VIEWS.filter((view) => view.href).map((view) => [`g ${view.key}`, view.name]), ["/", "Search"], ["?", "This list"], ["Esc", "Close"]];
+    const rows = [...VIEWS.filter((view) => view.href).map((view) => [`g ${view.key}`, view.name]), ["/", "Search"], ["s", "Saved views"], ["?", "This list"], ["Esc", "Close"]];
     const dialog = h("dialog", {"aria-label": "Keys"},
         h("h2", {}, "Keys"),
         h("dl", {class: "facts"}, rows.flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])),
@@ -217,6 +241,7 @@ function showKeys() {
 
 document.querySelector("#zone").textContent = `Times in ${zone}.`;
 document.querySelector("#keys").addEventListener("click", showKeys);
+document.querySelector("#saved").addEventListener("click", showSaved);
 document.addEventListener("keydown", onKey);
 document.addEventListener("visibilitychange", () => document.hidden || shown === null ? undefined : refresh(shown));
 window.addEventListener("hashchange", () => route({focus: true}).then(() => say(document.title)));

@@ -4,18 +4,13 @@
 
 import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, h, table} from "./elements.js";
+import {facts, h, pager, select, table} from "./elements.js";
 import {ago, bytes, count, span, things} from "./format.js";
 
 const PAGE = 100;
 const SHOWN = 20;
 const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Transport", "Cause"];
 const SORTS = [["name", "Name"], ["waiting", "Messages that wait"], ["waitingBytes", "Their size"]];
-
-function select(name, label, options, chosen, go) {
-    return h("label", {}, `${label} `, h("select", {onchange: (event) => go({[name]: event.target.value, after: ""})},
-        options.map(([value, text]) => h("option", {value, selected: value === chosen}, text))));
-}
 
 export function receivers({query, go}) {
     const asked = Object.fromEntries(query);
@@ -39,10 +34,8 @@ export function receivers({query, go}) {
         });
         list.replaceChildren(
             table("Receivers", HEADINGS, told.sessions.map(row), "No receiver matches."),
-            h("p", {class: "actions"},
-                asked.after ? h("button", {type: "button", onclick: () => go({after: ""})}, "First page") : null,
-                told.next ? h("button", {type: "button", onclick: () => go({after: told.next})}, "Next page") : null,
-                told.unnamed ? h("span", {class: "hint"}, `${things(told.unnamed, "session")} without a name are not listed.`) : null));
+            pager(asked, told.next, go,
+                told.unnamed ? h("span", {class: "hint"}, `${things(told.unnamed, "session")} without a name are not listed.`) : []));
     }
 
     return {element, refresh, everyMs: 5000};

@@ -51,6 +51,10 @@ def in_a_mess(directory: Path) -> Server:
     speaker = Receiver(server).be(token=TOKEN)
     for number in range(6):
         speaker.publish("/kitchen/orders", {"order": number, "note": HOSTILE}, ext={"publish": {"persistent": True}})
+    for number in range(3):
+        speaker.publish(
+            "/kitchen/menu", {"dish": number, "note": HOSTILE}, ext={"publish": {"history": {"maxEntries": 9}}}
+        )
     messages = joe.take()
     joe.reject(messages[:2], "user.update.error", HOSTILE)
     joe.reject(messages[2:4], "user.update.illegalArgument", "no such dish")
@@ -65,6 +69,8 @@ class Console:
     def __init__(self, browser: Browser, server: Server, **look: Any) -> None:
         self.server = server
         self.complaints: list[str] = []
+        self.refusals = ["401"]
+        """The statuses that the test expects. A browser reports each; the page asks whether it is signed in."""
         self.context = browser.new_context(**look)
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(30_000)
@@ -73,8 +79,9 @@ class Console:
         self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
 
     def _on_console(self, message: Any) -> None:
-        # A browser reports each refused request; the page asks whether it is signed in.
-        if message.type in ("error", "warning") and "401" not in message.text:
+        if message.type in ("error", "warning") and not any(
+            f"status of {each}" in message.text for each in self.refusals
+        ):
             self.complaints.append(message.text)
 
     def open(self, address: str = "/", token: str = TOKEN) -> Console:
@@ -155,6 +162,9 @@ def test_views_look_well(browser: Browser, mess: Server, look: str) -> None:
     for name, address, text in (
         ("receivers", "#/receivers", "client/joe/1"),
         ("receiver", "#/receivers/client/joe/1", "out of paper"),
+        ("topics", "#/topics", "/kitchen/menu"),
+        ("topic", "#/topics/kitchen/menu", HOSTILE),
+        ("commands", "#/commands", "commands that you may run"),
         ("letters", "#/dead-letters", "user.update.error"),
     ):
         page.goto(f"{mess.base}/admin/{address}")
@@ -211,6 +221,67 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     page.keyboard.press("o")
     expect(page.locator("article", has_text="on hold")).to_have_count(0, timeout=15_000)
     assert any("paper is in" in line for line in audit(own_mess))
+    console.close()
+
+
+def test_operator_walks_through_topics_and_enters_commands(browser: Browser, own_mess: Server) -> None:
+    console = Console(browser, own_mess).open("/topics")
+    page = console.page
+    page.get_by_role("button", name="/kitchen/…").click()
+    expect(page.get_by_role("button", name="All topics")).to_be_visible()
+    assert "pattern=%2Fkitchen%2F**" in page.url
+    page.get_by_role("link", name="/kitchen/menu").click()
+    expect(page.get_by_role("heading", name="History: 3 messages")).to_be_visible()
+    expect(page.locator("tbody tr").first).to_contain_text('"dish":2')
+    told = confirm(page, "Clear history", "a new menu")
+    assert "Removes 3 messages from the history." in told
+    assert "This cannot be undone." in told
+    expect(page.get_by_text("The history is empty.")).to_be_visible()
+    page.goto(f"{own_mess.base}/admin/#/topics/kitchen/orders")
+    page.get_by_text("Subscribers", exact=True).last.click()
+    expect(page.get_by_role("link", name="client/joe/1")).to_be_visible()
+
+    page.keyboard.press("g")
+    page.keyboard.press("c")
+    prompt = page.get_by_role("combobox")
+    expect(prompt).to_be_focused()
+    prompt.press_sequentially("client/j")
+    expect(page.get_by_role("option")).to_have_count(1)
+    prompt.press("Tab")
+    prompt.press_sequentially("disp")
+    expect(page.get_by_role("option")).to_have_count(1)
+    prompt.press("ArrowDown")
+    prompt.press("Enter")
+    expect(page.get_by_role("option")).to_have_count(0)
+    prompt.press("Enter")
+    results = page.get_by_role("list", name="Results").locator("li")
+    expect(results.first).to_contain_text("false")
+    assert "command=client%2Fjoe" in page.url
+    prompt.press_sequentially("client/joe/1/?dispatcherActive=true")
+    prompt.press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Run").click()
+    expect(results.first).to_contain_text("OK")
+    assert Desk(own_mess).get("/sessions/joe/1")["active"] is True
+    console.refusals.append("400")
+    prompt.fill("client/joe/1/?wrong")
+    page.get_by_role("button", name="Run").click()
+    expect(results.first).to_contain_text("no session has")
+    expect(results).to_have_count(3)
+    prompt.fill("")
+    prompt.press("ArrowUp")
+    prompt.press("ArrowUp")
+    expect(prompt).to_have_value("client/joe/1/?dispatcherActive=true")
+
+    page.get_by_role("heading", name="Commands", exact=True).click()
+    page.keyboard.press("s")
+    page.get_by_label("Name of this view").fill("joe is active?")
+    page.get_by_role("button", name="Save this view").click()
+    page.keyboard.press("Escape")
+    page.goto(f"{own_mess.base}/admin/#/topics")
+    expect(page.get_by_role("heading", name="Topics")).to_be_visible()
+    page.keyboard.press("s")
+    page.get_by_role("link", name="joe is active?").click()
+    expect(prompt).to_have_value("client/joe/1/?wrong")
     console.close()
 
 

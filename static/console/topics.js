@@ -1,0 +1,197 @@
+/**
+ * The topics: by prefix, with state and history; and one of them, with its subscribers, its messages, and its end.
+ */
+
+import {call, get, post} from "./api.js";
+import {action, may} from "./dialogs.js";
+import {facts, h, pager, select, table} from "./elements.js";
+import {ago, count, millisecondsOf, span, things} from "./format.js";
+
+const PAGE = 100;
+const SHOWN = 20;
+const NAMED = 200;
+const STATES = ["ALIVE", "UNREFERENCED", "UNCONFIGURED", "SOFTERASED"];
+const NUMBER = {class: "number"};
+
+/** The columns: a heading, and what stands below it. */
+const COLUMNS = [
+    ["Topic", (topic) => h("a", {href: hrefOf(topic.channel)}, topic.channel)],
+    ["State", state],
+    [{text: "History", ...NUMBER}, history],
+    [{text: "Waiting", ...NUMBER}, (topic) => count(topic.queued)],
+    [{text: "Subscribers", ...NUMBER}, (topic) => count(topic.subscribers)],
+    ["Newest in history", (topic) => topic.newest ? ago(millisecondsOf(topic.newest)) : ""],
+];
+
+export function hrefOf(channel) {
+    return `#/topics${pathOf(channel)}`;
+}
+
+function pathOf(channel) {
+    return channel.split("/").map(encodeURIComponent).join("/");
+}
+
+/** The prefix whose topics the pattern has: "/kitchen" of "/kitchen/**"; null if it is no such pattern. */
+function prefixOf(pattern) {
+    return pattern === "" ? "" : pattern.endsWith("/**") ? pattern.slice(0, -3) : null;
+}
+
+export function topics({query, go}) {
+    const asked = Object.fromEntries(query);
+    const pattern = asked.pattern ?? "";
+    const below = prefixOf(pattern);
+    const search = h("input", {type: "search", value: pattern, "aria-label": "Channel or pattern", placeholder: "Channel or pattern: /kitchen/**"});
+    const form = h("form", {class: "filters", role: "search", onsubmit: (event) => {
+        event.preventDefault();
+        go({pattern: search.value.trim(), after: ""});
+    }}, search,
+    select("state", "State", [["", "any"], ...STATES.map((state) => [state, state])], asked.state ?? "", go),
+    h("button", {}, "Filter"));
+    const prefixes = h("section", {class: "card", hidden: true, "aria-label": "By prefix"});
+    const list = h("div", {class: "stack"});
+    const element = h("div", {class: "stack"}, h("h1", {}, "Topics"), form, prefixes, list);
+
+    async function refresh() {
+        const [told, counted] = await Promise.all([
+            get("/topics", {pattern, state: asked.state, after: asked.after, count: PAGE}),
+            below === null ? null : get("/prefixes", {below, count: PAGE}),
+        ]);
+        prefixes.hidden = counted === null || (counted.prefixes.length === 0 && below === "");
+        prefixes.replaceChildren(...counted === null ? [] : tree(below, counted, go));
+        list.replaceChildren(
+            table("Topics", COLUMNS.map(([heading]) => heading), told.topics.map((each) => COLUMNS.map(([, cell]) => cell(each))), "No topic matches. A topic begins with the first publish or subscription to its channel."),
+            pager(asked, told.next, go));
+    }
+
+    return {element, refresh, everyMs: 10_000};
+}
+
+/** The way from the first segment to here, and what is directly below. */
+function tree(below, {prefixes, next}, go) {
+    const steps = below.split("/").slice(1);
+    const step = (text, prefix) => h("button", {type: "button", class: "plain", onclick: () => go({pattern: prefix && `${prefix}/**`, after: ""})}, text);
+    const way = [step("All topics", ""), ...steps.map((text, index) => ["/", step(text, `/${steps.slice(0, index + 1).join("/")}`)]).flat()];
+    const rows = prefixes.map(({prefix, topics: number, deeper}) => h("li", {},
+        h("button", {type: "button", class: "plain", onclick: () => go({pattern: deeper ? `${prefix}/**` : prefix, after: ""})},
+            deeper ? `${prefix}/…` : prefix),
+        h("span", {class: "number"}, things(number, "topic"))));
+    return [
+        h("h2", {}, "By prefix"),
+        h("p", {class: "way"}, way),
+        h("ul", {class: "tree"}, rows),
+        next ? h("p", {class: "hint"}, `The first ${PAGE} of more: filter by a pattern to see others.`) : null,
+    ].filter(Boolean);
+}
+
+function state(topic) {
+    return h("span", {class: `mark ${{ALIVE: "good", SOFTERASED: "bad"}[topic.state] ?? ""}`}, topic.state);
+}
+
+function history({history: {entries, maxEntries}}) {
+    return maxEntries ? `${count(entries)} of ${count(maxEntries)}` : "none";
+}
+
+/** What can be done to a topic: its name, method and path, the sentence about its effect, and what came of it. */
+const ACTIONS = [
+    ["Clear history", "/history", {}, (topic) => topic.history.entries > 0,
+        (topic) => `Removes ${things(topic.history.entries, "message")} from the history. Queued messages are delivered, and subscribers are not informed.`,
+        (told) => `${things(told.cleared, "message")} removed.`],
+    ["Erase", "/topics", {}, () => true,
+        (topic) => `Ends the topic: ${things(topic.history.entries, "message")} of its history go, and ${things(topic.exactSubscribers, "subscription")} to exactly this channel end. ${things(topic.queued, "queued message")} will still be delivered.`,
+        (told) => `Erased: ${told.state}.`],
+    ["Erase with its queue", "/topics", {force: "true"}, (topic) => topic.queued > 0,
+        (topic) => `Ends the topic, and drops ${things(topic.queued, "queued message")} without dead letters.`,
+        (told) => `Erased: ${told.state}.`],
+];
+
+export function topic({words: [name], query, go, me, again}) {
+    const channel = `/${name}`;
+    const path = pathOf(channel);
+    const most = Number(query.get("count") ?? SHOWN);
+    const head = h("div", {class: "stack"});
+    const actions = h("div", {class: "actions"});
+    const output = h("p", {class: "outcome"});
+    const names = h("div");
+    const subscribers = h("details", {class: "card", ontoggle: () => again()}, h("summary", {}, h("h2", {}, "Subscribers")), names);
+    const messages = h("section", {class: "stack"});
+    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/topics"}, "All topics")), h("h1", {}, channel),
+        head, actions, output, subscribers, messages);
+    let known = null;
+
+    async function refresh() {
+        let told;
+        try {
+            told = await get(`/topics${path}`);
+        } catch (error) {
+            if (error.status !== 404) {
+                throw error;
+            }
+            head.replaceChildren(h("p", {class: "hint"}, "There is no such topic: nothing was published to this channel, or it has ended."));
+            subscribers.hidden = true;
+            actions.replaceChildren();
+            messages.replaceChildren();
+            return;
+        }
+        const possible = may(me.role, "destroy") ? ACTIONS.filter(([, , , fits]) => fits(told)) : [];
+        if (known !== possible.map(([text]) => text).join()) {
+            known = possible.map(([text]) => text).join();
+            actions.replaceChildren(...possible.map(button));
+        }
+        const [past] = await Promise.all([get(`/history${path}`, {count: most}), showSubscribers()]);
+        head.replaceChildren(about(told));
+        messages.replaceChildren(
+            h("h2", {}, `History: ${things(past.entries, "message")}`),
+            past.messages.length > 0 ? h("p", {class: "hint"}, `The newest ${count(past.messages.length)}. Looking changes nothing.`) : "",
+            table("History", ["Message", "Published", "Data"], past.messages.map(message), "The history is empty."),
+            past.entries > past.messages.length
+                ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({count: most < 100 ? "100" : "1000"})}, "Show more")) : "");
+    }
+
+    async function showSubscribers() {
+        if (!subscribers.open) {
+            return;
+        }
+        const {result} = await post("/commands", {command: `__cmd:topic${channel}/?subscribers`});
+        names.replaceChildren(
+            h("ul", {class: "names"}, result.slice(0, NAMED).map((each) => h("li", {}, h("a", {href: `#/receivers${pathOf(`/${each}`)}`}, each)))),
+            h("p", {class: "hint"}, result.length > NAMED ? `and ${count(result.length - NAMED)} more` : result.length ? "" : "None that has a name."));
+    }
+
+    function button([text, resource, more, , effect, done]) {
+        return action({
+            name: text,
+            question: async () => ({title: `${text}: ${channel}`, effect: effect(await get(`/topics${path}`)), button: text, isFinal: true}),
+            work: async (reason) => done(await call("DELETE", resource + path, {query: {...more, reason}})),
+            output,
+            again,
+            kind: "danger",
+        });
+    }
+
+    return {element, refresh, everyMs: 5000};
+}
+
+function about(told) {
+    return h("section", {class: "card"}, facts([
+        ["State", state(told)],
+        ["History", history(told)],
+        ["Newest", told.newest && ago(millisecondsOf(told.newest))],
+        ["Waiting", `${things(told.queued, "message")} in queues, once for each receiver`],
+        ["Subscribers", `${count(told.subscribers)}: ${count(told.exactSubscribers)} by this name, the others by a pattern`],
+        ["Groups", told.groups.map((each) => `${each.name} on ${each.pattern}: ${things(each.members.length, "member")}, ${count(each.waiting)} waiting`).join("; ")],
+        ["Accepts", told.readonly ? "one message only" : ""],
+        ["Destroy delay", told.destroyDelay < 0 ? "without limit" : span(told.destroyDelay)],
+        ["Ends in", told.diesIn !== null && told.diesIn !== undefined ? span(told.diesIn) : ""],
+        ["Dead letters", h("a", {href: `#/dead-letters?channel=${encodeURIComponent(told.channel)}`}, "of this channel")],
+    ]));
+}
+
+function message(each) {
+    const id = each.ext?.update?.id ?? each.id ?? "";
+    const isOurs = /^[0-9]+$/.test(id);
+    return [
+        isOurs ? h("a", {href: `#/message/${id}`}, id) : id,
+        isOurs ? ago(millisecondsOf(id)) : "",
+        h("code", {class: "data"}, JSON.stringify(each.data)),
+    ];
+}
