@@ -23,10 +23,15 @@ class Promise(Generic[T]):
     __slots__ = ("_function", "_result")
 
     def __init__(self) -> None:
-        self._function: Callable[[T | Exception], None] | None = None
+        self._function: Callable[[T | Exception], object] | None = None
         self._result: T | Exception | None = None
 
-    def then(self, function: Callable[[T | Exception], None]) -> None:
+    @property
+    def result(self) -> T | Exception | None:
+        """The result, or the exception that took its place; None while neither is there."""
+        return self._result
+
+    def then(self, function: Callable[[T | Exception], object]) -> None:
         """Call this with the result, or with the exception that took its place; at once, if it is there."""
         if self._result is None:
             self._function = function

@@ -48,6 +48,17 @@ _Outcome = Reply | Steps[Reply]
 _Pending = tuple[Message, Steps[Reply], Awaitable[Any]]
 """A message whose handler waits for something."""
 
+Answering = asyncio.Task[None] | Promise[bool]
+"""Ends when a payload has been answered for which something had to be waited for."""
+
+
+def when_answered(answering: Answering, function: Callable[[object], object]) -> None:
+    """Call this when it ends. Where the store was waited for, that is in the midst of what others have waited for."""
+    if isinstance(answering, Promise):
+        answering.then(function)
+    else:
+        answering.add_done_callback(function)
+
 
 class _TurnOver:
     """The turn has ended: others go first, and then the elements that have no reply yet."""
@@ -79,8 +90,9 @@ class Inbound:
         self.new_id = new_secret
         """Makes the `clientId` of a session."""
 
-    def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
-        """Answer these elements through `peer.send`, at once; or, if something must be waited for, by the task returned."""
+    def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
+        """Answer these elements through `peer.send`: at once, and return None; or, if something must be waited for, later,
+        and return what ends with the answer."""
         if len(elements) == 1 and self._outbound.hold_plain(peer, elements[0]):
             return None
         exchange = Exchange(peer, elements)
@@ -93,9 +105,10 @@ class Inbound:
             self._outbound.answer(exchange)
             return None
         exchange.wait()
-        if not isinstance(pending, _TurnOver) and isinstance(pending[2], Promise) and not peer.pushes:
-            pending[2].then(partial(self._go_on, exchange, pending))
-            return None
+        if not isinstance(pending, _TurnOver) and isinstance(pending[2], Promise):
+            answered: Promise[bool] = Promise()
+            pending[2].then(partial(self._go_on, exchange, pending, answered))
+            return answered if answered.result is None else None
         return self._spawn(self._process_later(exchange, pending))
 
     async def _process_relieved(self, exchange: Exchange, relief: Awaitable[None]) -> None:
@@ -107,25 +120,38 @@ class Inbound:
             exchange.overload = not_stored(error)
         await self._process_later(exchange, _TURN_OVER)
 
-    def _go_on(self, exchange: Exchange, pending: _Pending, result: Any) -> None:
-        """A promise is kept that the exchange waited for. A request needs no task for that, for nothing else waits for it."""
+    def _go_on(self, exchange: Exchange, pending: _Pending, answered: Promise[bool], result: Any) -> None:
+        """The store has answered, and the exchange has waited for that. As long as it waits for the store only, it needs no
+        task."""
+        further = self._resume(exchange, pending, result)
+        while further is not None:
+            waiting = None if isinstance(further, _TurnOver) else further[2]
+            if not isinstance(waiting, Promise):
+                self._spawn(self._process_later(exchange, further)).add_done_callback(lambda _: answered.resolve(True))
+                return
+            assert not isinstance(further, _TurnOver)
+            if waiting.result is None:
+                waiting.then(partial(self._go_on, exchange, further, answered))
+                return
+            further = self._resume(exchange, further, waiting.result)
+        exchange.resume()
+        try:
+            self._outbound.answer(exchange)
+        finally:
+            answered.resolve(True)
+
+    def _resume(self, exchange: Exchange, pending: _Pending, result: Any) -> _Pending | _TurnOver | None:
+        """Continue with what was waited for; what must be waited for next, None if all elements have their replies."""
         message, steps, _ = pending
         try:
             waiting, reply = resume(steps, result)
         except Exception as error:  # noqa: BLE001 - it becomes the reply
             waiting, reply = None, refusal(message.fields, message, error)
-        further: _Pending | _TurnOver | None
         if waiting is not None:
-            further = message, steps, waiting
-        else:
-            assert reply is not None
-            exchange.replies.append((reply, message))
-            further = self._process(exchange) if len(exchange.replies) < len(exchange.elements) else None
-        if further is not None:
-            self._spawn(self._process_later(exchange, further))
-            return
-        exchange.resume()
-        self._outbound.answer(exchange)
+            return message, steps, waiting
+        assert reply is not None
+        exchange.replies.append((reply, message))
+        return self._process(exchange) if len(exchange.replies) < len(exchange.elements) else None
 
     def answer_seen(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
         """An extension has made of a plain connect one that needs a full answer."""

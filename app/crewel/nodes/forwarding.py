@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 from multidict import CIMultiDict
 
+from crewel.broker.inbound import Answering, when_answered
 from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Peer
 from crewel.broker.outbox.outbound import Outbound
 from crewel.nodes.bus import Bus
@@ -304,7 +305,7 @@ _GUESTS: Final[Mapping[str, type[RequestGuest]]] = {
 class Arrivals:
     """The requests that other nodes forward to this one."""
 
-    def __init__(self, outbound: Outbound, receive: Callable[[Guest, list[Any]], asyncio.Task[None] | None]) -> None:
+    def __init__(self, outbound: Outbound, receive: Callable[[Guest, list[Any]], Answering | None]) -> None:
         """`receive` takes what a guest sends; it never forwards it."""
         self._outbound = outbound
         self._receive = receive
@@ -366,12 +367,13 @@ class Arrivals:
 
     def _serve(self, guest: Guest, elements: list[Any]) -> bool:
         """Serve this; True if a socket's next frame has to wait, for they are answered in their order."""
-        task = self._receive(guest, elements)
-        if task is None or not guest.pushes:
+        answering = self._receive(guest, elements)
+        if answering is None or not guest.pushes:
             return False
         if guest.waiting is None:
             guest.waiting = deque()
-        task.add_done_callback(lambda _: self._serve_next(guest))
+        loop = asyncio.get_running_loop()
+        when_answered(answering, lambda _: loop.call_soon(self._serve_next, guest))
         return True
 
     def _serve_next(self, guest: Guest) -> None:

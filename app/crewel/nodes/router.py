@@ -18,7 +18,7 @@ from crewel.bayeux.message import Message
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.ids import elapsed
-from crewel.broker.inbound import Inbound
+from crewel.broker.inbound import Answering, Inbound
 from crewel.broker.node_tags import tag_in
 from crewel.broker.outbox.exchange import Peer, encode_reply
 from crewel.broker.runtime import Runtime
@@ -79,7 +79,7 @@ class Router:
         departures.on_lost, departures.on_refused = self._lost, self._refused
         departures.on_leaving = lambda _: self._registry.hurry()
 
-    def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
+    def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """What `Inbound.receive` does, here or at another node, at once or later."""
         since = elapsed()
         place = self._place(elements, since)
@@ -98,7 +98,7 @@ class Router:
             return None
         return self._runtime.spawn(self._receive_later(peer, elements, since))
 
-    def receive_guest(self, guest: Guest, elements: list[Any]) -> asyncio.Task[None] | None:
+    def receive_guest(self, guest: Guest, elements: list[Any]) -> Answering | None:
         """Take what another node has forwarded. It is never forwarded again: nodes that disagree about the owner would send it
         round in circles."""
         since = elapsed()
@@ -190,9 +190,9 @@ class Router:
             self._runtime.metrics.forwarded += 1
             self.departures.forward(link, peer, elements)
         elif place is Place.HERE:
-            task = self._inbound.receive(peer, elements)
-            if task is not None:
-                await task
+            answering = self._inbound.receive(peer, elements)
+            if answering is not None:
+                await answering
         elif isinstance(place, Node) and isinstance(peer, Guest):
             peer.refuse(elements)
         else:

@@ -232,10 +232,10 @@ class Socket(ParsedPeer):
                     continue
                 await self.close(error.fault.close_code, str(error))
                 return
-            task = self._endpoint.receive(self, elements)
+            answering = self._endpoint.receive(self, elements)
             busy += perf_counter() - began
-            if task is not None:
-                await task  # frames of one socket are answered in their order
+            if answering is not None:
+                await answering  # frames of one socket are answered in their order
                 busy = 0.0
             if self._is_first and await self._has_moved():
                 return

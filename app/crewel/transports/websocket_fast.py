@@ -20,6 +20,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from crewel.bayeux.codec import decode
+from crewel.broker.inbound import when_answered
 from crewel.broker.outbox.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S
@@ -342,22 +343,24 @@ class FastSocket(asyncio.Protocol, Peer):
             if error.fault.close_code:
                 self.shut(error.fault.close_code, str(error))
             return
-        task = endpoint.receive(self, elements)
-        if task is not None:
+        answering = endpoint.receive(self, elements)
+        if answering is not None:
             self._is_busy = True
-            task.add_done_callback(self._answered)
+            when_answered(answering, self._answered)
             return
         if self._first_bytes is not None:
             self._first_bytes = None
         if self._rest_s:
             self._rest()
 
-    def _answered(self, _: asyncio.Task[None]) -> None:
+    def _answered(self, _: object) -> None:
+        """The frame has been answered. The next one has to wait for the end of what the store has answered."""
         self._is_busy = False
         self._first_bytes = None
         if self._rest_s:
             self._rest()
-        self._go_on()
+        if self._waiting is not None or self._is_lost:
+            self._sockets.loop.call_soon(self._go_on)
 
     def _payload(self, frame: Frame) -> bytes | None:
         """The text that this frame ends; None if it is not one, or not its last fragment."""

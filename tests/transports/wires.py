@@ -1,0 +1,124 @@
+"""Clients of the fast lane without a network: what they send is handed to its connections, and what it answers is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import orjson
+from websockets.frames import Frame, Opcode
+
+from crewel.transports.http_fast import FastConnection, FastLane
+from crewel.transports.websocket_fast import FastSocket
+
+
+class Wire(asyncio.Transport):
+    """The far end of a connection, at hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def close(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = cast("asyncio.Protocol", protocol)
+
+    def resume_reading(self) -> None:
+        pass
+
+
+class Client:
+    """A long-polling client that waits in its connect."""
+
+    connection_type = "long-polling"
+
+    def __init__(self, lane: FastLane, *, acknowledges: bool) -> None:
+        self.wire = Wire()
+        self.connection = FastConnection(lane)
+        self.connection.connection_made(self.wire)
+        self.receive = self.open()
+        self.acknowledges = acknowledges
+        self.batch = 0
+        self.sent = 0
+        self.cookie = ""
+        reply = self.ask({"channel": "/meta/handshake", "ext": {"ack": acknowledges}})
+        self.client_id = reply["clientId"]
+
+    def open(self) -> Callable[[bytes], None]:
+        """Make of the connection what the transport needs, and return what takes its bytes."""
+        return self.connection.data_received
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        self.connection.connection_lost(None)
+
+    def body(self, messages: Sequence[dict[str, Any]]) -> bytes:
+        """The messages as one payload."""
+        self.sent += 1  # a connect with the id of the one before would be taken for its copy
+        common = {"id": str(self.sent), "clientId": getattr(self, "client_id", "")}
+        return orjson.dumps([{**common, **message} for message in messages])
+
+    def request(self, *messages: dict[str, Any]) -> bytes:
+        body = self.body(messages)
+        head = (
+            f"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nCookie: {self.cookie}\r\n"
+        )
+        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.receive(self.request(message))
+        return self.reply()
+
+    def reply(self) -> dict[str, Any]:
+        head, _, body = self.wire.written.pop().partition(b"\r\n\r\n")
+        for line in head.decode().split("\r\n"):
+            if line.startswith("Set-Cookie: "):
+                self.cookie = line.removeprefix("Set-Cookie: ").partition(";")[0]
+        return self.note(orjson.loads(body)[-1])
+
+    def note(self, reply: dict[str, Any]) -> dict[str, Any]:
+        assert reply["successful"], reply
+        self.batch = reply.get("ext", {}).get("ack", self.batch)
+        return reply
+
+    def connect(self) -> bytes:
+        ext = {"ext": {"ack": self.batch}} if self.acknowledges else {}
+        return self.request({"channel": "/meta/connect", "connectionType": self.connection_type, **ext})
+
+
+class SocketClient(Client):
+    """A client on a WebSocket of the fast lane. Without acknowledgement, a delivery does not end its connect."""
+
+    connection_type = "websocket"
+
+    def open(self) -> Callable[[bytes], None]:
+        self.connection.data_received(
+            b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        assert self.wire.written.pop().startswith(b"HTTP/1.1 101 ")
+        assert isinstance(self.wire.protocol, FastSocket)
+        return self.wire.protocol.data_received
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        self.wire.protocol.connection_lost(None)
+
+    def request(self, *messages: dict[str, Any]) -> bytes:
+        return Frame(Opcode.TEXT, self.body(messages)).serialize(mask=True)
+
+    def reply(self) -> dict[str, Any]:
+        frame = self.wire.written.pop()
+        return self.note(orjson.loads(frame[frame.index(b"[{") :])[-1])
