@@ -56,9 +56,10 @@ from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import OPERATOR, Grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.tokens import AdminToken
+from crewel.storage.scripts import TooManySessions
 
 _ANY_NUMBER: Final = -1
-"""The store need not count the sessions of a subject: this server knows them all."""
+"""The store need not count the sessions of a subject: the session is there already."""
 _KNOWN_OTHERWISE: Final = ("name", "token", "resume", "nonce", "clearSessions")
 """Fields of `ext.session` that are not kept as they were asked."""
 _ENDING_S: Final = 3.0
@@ -107,6 +108,8 @@ class Logins:
             return limited(message, error)
         except Refused as error:
             return refused(message, error)
+        except TooManySessions:
+            return refused(message, self._claims.too_many(qos))
         except StoreError as error:
             return unavailable(message, error, name)
         return None
@@ -197,12 +200,11 @@ class Logins:
         _check(session, qos, is_stored=is_stored)
         self.apply_options(session, qos, is_stored=is_stored)
         if not is_stored:
-            subject = ANONYMOUS if name is None else name.subject
-            session.use_name(name.relative if name is not None and name.number else self._names.number(subject))
+            session.use_name((yield from self._claims.give_name(qos)))
         else:
             yield from self._until_ended(_key(name))
             facts = _facts(session, message, digests, session.reply_id)
-            answer = yield durability.login(_key(name) or _prefix(name), facts, _ANY_NUMBER)
+            answer = yield durability.login(_key(name) or _prefix(name), facts, self._claims.counted(qos))
             if self._access.is_shared and not answer.is_new:
                 yield from self._until_arrived(answer.name)
             durability.attach(session, answer)
@@ -263,6 +265,7 @@ class Logins:
             if not target.is_live or target.durable is None:
                 raise StoreUnavailable(f"{target.name}: the session has ended just now")
             durability.renew(target, answer)
+        yield from self._claims.note_again(target, qos)
         target.use_reply_id(reply_id)
         self.apply_options(target, qos, is_stored=target.durable is not None)
         target.wait_for_client(qos.timeout_ms if is_named(target) else None)

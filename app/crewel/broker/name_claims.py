@@ -1,27 +1,35 @@
-"""Which session a login takes over, and whether it may: by its resume, its token, or a name whose session is gone; and which
-login is a copy of one that was answered."""
+"""Which session a login takes over, and whether it may: by its resume, its token, or a name whose session is gone; which
+login is a copy of one that was answered; and the names that other nodes must not give."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
 
 from crewel.bayeux.message import Fields
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import Steps
 from crewel.broker.names import Names
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
+from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
 from crewel.broker.session_table import SessionTable
+from crewel.delivery.records import SessionName
+from crewel.errors import Refused
 from crewel.qos.connect import ConnectQos
 from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import Grants
 from crewel.security.jwt import ACCESS_DENIED
+from crewel.storage import unstored
+from crewel.storage.scripts import NameTaken
 
 _TOO_MANY: Final = "user.configuration.maxSession"
+_ANY_NUMBER: Final = -1
 _NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"
 COPY_S: Final = 60.0
 """How long after a login a copy of its handshake may arrive: the life of a request on its way through proxies."""
@@ -48,10 +56,16 @@ class NameClaims:
     _names: Names
     _times: SessionTimes
     _table: SessionTable
+    _access: StoreAccess
+    _registry: Registry
     arriving: Counter[str] = field(default_factory=Counter, init=False)
     """Logins that are under way, by subject."""
     _answered: OrderedDict[str, AnsweredLogin] = field(default_factory=OrderedDict, init=False)
     """By the digest of the handshake, oldest first."""
+
+    def __post_init__(self) -> None:
+        if self._access.is_shared:
+            self._registry.session_removed.append(self._removed)
 
     def target(self, session: Session, qos: ConnectQos) -> Session | None:
         """The session that this login takes over; None if it makes one. Raises Refused."""
@@ -120,10 +134,62 @@ class NameClaims:
         others = self._names.of_subject(subject)
         if qos.clear_sessions:
             others = self.clear(session, others)
-        most = self._runtime.settings.limits.max_sessions_per_subject or qos.max_sessions
-        if len(others) + self.arriving[subject] > min(most, qos.max_sessions):
-            text = f"the subject {subject} has {min(most, qos.max_sessions)} sessions already"
-            raise login_refusal(_TOO_MANY, f"client/{subject}", text)
+        most = self._most(qos)
+        if len(others) + self.arriving[subject] > most:
+            raise self.too_many(qos)
+
+    def _most(self, qos: ConnectQos) -> int:
+        """How many sessions the subject of this login may have."""
+        return min(self._runtime.settings.limits.max_sessions_per_subject or qos.max_sessions, qos.max_sessions)
+
+    def too_many(self, qos: ConnectQos) -> Refused:
+        """The refusal of a login whose subject has its sessions."""
+        subject = ANONYMOUS if qos.name is None else qos.name.subject
+        text = f"the subject {subject} has {self._most(qos)} sessions already"
+        return login_refusal(_TOO_MANY, f"client/{subject}", text)
+
+    # What other nodes have to know
+
+    def counted(self, qos: ConnectQos) -> int:
+        """How many sessions the store lets the subject have; negative: any number, for this server has counted them all."""
+        return self._most(qos) if self._access.is_shared and qos.name is not None else _ANY_NUMBER
+
+    def give_name(self, qos: ConnectQos) -> Steps[SessionName]:
+        """Return the name of a new session that is not stored: from then on no other node gives it. Raises StoreError."""
+        name = qos.name
+        chosen = SessionName(name.relative) if name is not None and name.number else None
+        given = chosen or self._names.number(ANONYMOUS if name is None else name.subject)
+        if self._access.is_shared:
+            yield self._noted(given, qos)
+        return given
+
+    def note_again(self, session: Session, qos: ConnectQos) -> Steps[None]:
+        """A new login of a session that is not stored may have another wish for addressed messages. Raises StoreError."""
+        if self._access.is_shared and session.durable is None and session.takes_ptp != qos.ptp:
+            yield self._noted(session.name, qos)
+
+    def _noted(self, name: str, qos: ConnectQos) -> Awaitable[None]:
+        access = self._access
+        step = unstored.claim(access.keys, access.token, name, self.counted(qos), takes_ptp=qos.ptp)
+        return access.writing.ask(step, retries=False)
+
+    async def note_all_again(self, sessions: Iterable[Session]) -> None:
+        """The store knows this node under another token: note the names of these sessions as far as they are not stored. A name
+        that another node has given meanwhile is lost, and its session ends. Raises StoreError."""
+        access = self._access
+        for session in sessions:
+            if not session.name or session.durable is not None or not session.is_live:
+                continue
+            step = unstored.claim(access.keys, access.token, session.name, _ANY_NUMBER, takes_ptp=session.takes_ptp)
+            try:
+                await access.writing.ask(step)
+            except NameTaken:
+                self._table.disconnect(session)
+
+    def _removed(self, session: Session, _timed_out: bool) -> None:
+        access = self._access
+        if session.name and session.durable is None and not access.writing.is_closed:
+            access.writing.submit(unstored.unclaim(access.keys, access.token, session.name), _done, retries=True)
 
     def clear(self, session: Session, others: Iterable[Session]) -> list[Session]:
         """End these sessions of the login's subject; returns those that are left. A name alone proves nothing: without a token
@@ -138,6 +204,10 @@ class NameClaims:
 def may_be(grants: Grants, subject: str) -> bool:
     """Whether these grants are for this subject, or for any."""
     return grants.subject in ("", subject)
+
+
+def _done(_: object) -> None:
+    """It was asked for, and nothing waits for it."""
 
 
 def _same(name: Name, session_name: str) -> bool:

@@ -117,6 +117,10 @@ class Names:
         """The subjects that have sessions, in order; that of sessions without a name of their own is one of them."""
         return self._subjects.copy()
 
+    def number_from(self, first_number: int) -> None:
+        """Count down from there, where no other node does."""
+        self._number = first_number
+
     def number(self, subject: str) -> SessionName:
         """A new name, for a session that the store does not number."""
         self._number -= 1

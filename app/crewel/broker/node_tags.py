@@ -10,11 +10,18 @@ from typing import Final
 
 _BYTES: Final = 4
 _MARK: Final = "-"
+_NUMBERS_BITS: Final = 20
 
 
 def tag_of(token: str) -> str:
     """Return the tag of the node with this token: 8 hexadecimal characters."""
     return blake2s(token.encode(), digest_size=_BYTES).hexdigest()
+
+
+def first_number(tag: str, beyond: int) -> int:
+    """Return the number from which the node with this tag numbers its sessions that are not stored, downwards. `beyond` is
+    where such numbers begin without nodes. Each node has a million, and then takes those of a node that hardly exists."""
+    return beyond - (int(tag, 16) << _NUMBERS_BITS)
 
 
 def tagged(secret: str, tag: str) -> str:

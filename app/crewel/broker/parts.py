@@ -295,7 +295,7 @@ class Parts:
             self.guard.admit(service)
 
     def _make_logins(self, host: Host) -> None:
-        claims = NameClaims(self.runtime, self.names, self.times, self.table)
+        self.claims = claims = NameClaims(self.runtime, self.names, self.times, self.table, self.access, self.registry)
         self.logins = Logins(
             self.runtime,
             self.outbound,

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Final
 
 from crewel.broker.broker import Broker
-from crewel.broker.node_tags import tag_in, tag_of
+from crewel.broker.names import BEYOND_STORED
+from crewel.broker.node_tags import first_number, tag_in, tag_of
 from crewel.broker.session import new_secret
 from crewel.errors import SettingsError, StoreError
 from crewel.event_loop import in_turns
@@ -55,6 +56,8 @@ class Membership:
         broker.subscribes.announced = self.bus.announced
         self.arrivals.on_leaving = self.departures.on_leaving
         self.registry.on_change.append(self._dial)
+        self.registry.on_change.append(self._name_again)
+        self._named_as = ""
         durability.inheritance.on_arrival = self.router.look_again
         broker.inbound.new_id = lambda: access.marked(new_secret())
         broker.metrics.gauge("forwarded_open", lambda: len(self.departures))
@@ -70,7 +73,10 @@ class Membership:
 
     async def join(self) -> None:
         """This node is registered: get to know the others, and watch over them from now on. Raises StoreError."""
-        self.links.secret = await nodes.secret(self._broker.access.store)
+        access = self._broker.access
+        self._named_as = access.token
+        self._broker.names.number_from(first_number(tag_of(access.token), BEYOND_STORED))
+        self.links.secret = await nodes.secret(access.store)
         await self.registry.look()
         others = self.registry.others()
         reached = await asyncio.gather(*(self.links.reach(each.token, each.link) for each in others))
@@ -94,6 +100,20 @@ class Membership:
             unused -= {tag_in(session.id), tag_in(session.reply_id)}
         if unused:
             await broker.access.writing.ask(nodes.untag(broker.access.keys, token, unused))
+
+    def _name_again(self) -> None:
+        """After this node was taken for dead, and began again, other nodes must know the names that it has given."""
+        token = self._broker.access.token
+        if token != self._named_as and not self._broker.access.is_reloading:
+            self._named_as = token
+            self._broker.spawn(self._note_names(token))
+
+    async def _note_names(self, token: str) -> None:
+        try:
+            await self._broker.claims.note_all_again(list(self._broker.sessions.values()))
+        except StoreError:
+            if self._named_as == token:
+                self._named_as = ""  # the next look tries it once more
 
     def _dial(self) -> None:
         """Have a link to each other node, before there is something to forward."""

@@ -167,7 +167,7 @@ class Router:
 
     async def _place_of_name(self, name: str, since: float) -> Place | Node:
         try:
-            token = await nodes.owner(self._access.store, name)
+            token = await nodes.owner(self._access.store, name, list(self._registry.members.nodes))
         except StoreError:
             return Place.HERE  # the login says what is the matter
         if token in ("", self._registry.own):

@@ -92,6 +92,10 @@ class Keys:
         """The sessions of one run of a server."""
         return f"{self.base}own:{token}"
 
+    def unstored(self, token: str) -> str:
+        """The names of the sessions of one run of a server that are not stored."""
+        return f"{self.base}unstored:{token}"
+
     def session(self, name: str) -> str:
         """A session, such as `client/joe/1`."""
         return f"{self.base}s:{name}"

@@ -82,5 +82,14 @@ NODE_KEYS: Final = (
         "adopt, inherit, members",
         "The sessions of that server.",
     ),
+    Key(
+        "unstored:<token>",
+        "sorted set",
+        "`<session> ptp` or, of one that takes no addressed messages, `<session> -`; all scores are 0",
+        "as `node:<token>`",
+        "claim, unclaim, inherit, adopt",
+        "claim, login; logins, addressed messages",
+        "The named sessions of that node that are not stored.",
+    ),
 )
 """The keys about servers."""

@@ -6,13 +6,14 @@ every later step of it. The record then keeps the log for the sessions until the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
 
 from crewel.delivery.records import BATCH_BLOCK, SessionRecord
+from crewel.storage import unstored
 from crewel.storage.keys import Keys
 from crewel.storage.leases import Owner, adopted
 from crewel.storage.scripts import Step
@@ -92,10 +93,13 @@ async def secret(store: Store) -> str:
     return found.decode() if found else ""
 
 
-async def owner(store: Store, name: str) -> str:
-    """Return the token of the node that has the session of this name; empty if there is no such session. Raises StoreError."""
+async def owner(store: Store, name: str, tokens: Sequence[str] = ()) -> str:
+    """Return the token of the node that has the session of this name; empty if there is no such session. One that is not stored
+    is looked for at the nodes with these `tokens`. Raises StoreError."""
     found: Any = await store.reader.hget(store.keys.session(name), "owner")
-    return found.decode() if found else ""
+    if found:
+        return str(found.decode())
+    return next((each.owner for each in await unstored.of_name(store, name, tokens)), "")
 
 
 def inherit(k: Keys, token: str, count: int, dead: Iterable[str] = ()) -> Step[Slice]:

@@ -285,8 +285,9 @@ class Durability:
             raise StoreUnavailable(self._access.trouble)
         if name in self._access.leaving:
             raise StoreUnavailable("the session of this name is just ending")
+        access = self._access
         step = stored_sessions.login(
-            self._access.keys, self._access.token, name, facts, max_sessions, self._access.facts_max
+            access.keys, access.token, name, facts, max_sessions, access.facts_max, is_shared=access.is_shared
         )
         answer: LoggedIn = await self._access.writing.ask(step)
         return answer

@@ -15,7 +15,7 @@
 -- KEYS[2]  node:<token>, the heir
 -- KEYS[3]  own:<token>
 -- KEYS[4]  tags
--- ARGV[1]  what all keys begin with; node:, left:, lease:, own: and s: of the others are built from it
+-- ARGV[1]  what all keys begin with; node:, left:, lease:, own:, unstored: and s: of the others are built from it
 -- ARGV[2]  token
 -- ARGV[3]  sessions to move at most; fewer are moved if they are large
 -- ARGV[4]  size of a block of batch numbers
@@ -44,6 +44,7 @@ for _, other in ipairs(others) do
   if other ~= token and call('EXISTS', record) == 1 and (dead[other] or call('EXISTS', lease) == 0) then
     call('RENAME', record, base .. 'left:' .. other)
     call('DEL', lease)
+    call('UNLINK', base .. 'unstored:' .. other)
   end
 end
 

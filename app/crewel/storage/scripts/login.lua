@@ -4,7 +4,7 @@
 --
 -- Returns {name, '1' if it is new else '0', number after which its batches begin, last}; or 'fenced' if another server
 -- owns the session or this one has been superseded, 'ending' if the session's end has begun, 'too many' if the subject
--- has its sessions already.
+-- has its sessions already, 'taken' if a node has a session of the name that is not stored.
 --
 -- KEYS[1]  node:<token>, the server that has the session
 -- KEYS[2]  own:<token>
@@ -12,18 +12,22 @@
 -- KEYS[4]  names
 -- KEYS[5]  facts
 -- KEYS[6]  subject:<subject>; none for sessions that are not counted
--- ARGV[1]  what all keys begin with; s: is built from it
+-- ARGV[1]  what all keys begin with; s: is built from it; with ARGV[8] also nodes, node: and unstored:
 -- ARGV[2]  token
 -- ARGV[3]  name, or what it begins with
 -- ARGV[4]  what the login fixes, JSON
 -- ARGV[5]  sessions that the subject may have; negative: any number
 -- ARGV[6]  bound of the facts, entries
 -- ARGV[7]  size of a block of batch numbers
+-- ARGV[8]  '1' if several nodes share the store: sessions of theirs that are not stored count too
 local node, own, last, names, facts, subject = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local base, token, name, login = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local max_sessions, facts_max, block = tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local max_sessions, facts_max, block, is_shared = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8] == '1'
+local call = redis.call
 
-if redis.call('EXISTS', node) == 0 then
+-- include shared/unstored.lua
+
+if call('EXISTS', node) == 0 then
   return 'fenced'
 end
 
@@ -31,9 +35,9 @@ local key = base .. 's:' .. name
 local is_numbered = string.sub(name, -1) == '/'
 local owner, batch, ending = false, false, false
 if not is_numbered then
-  owner, batch, ending = unpack(redis.call('HMGET', key, 'owner', 'batch', 'ending'))
+  owner, batch, ending = unpack(call('HMGET', key, 'owner', 'batch', 'ending'))
 end
-local newest = tonumber(redis.call('GET', last) or 0)
+local newest = tonumber(call('GET', last) or 0)
 
 if owner then
   if owner ~= token then
@@ -41,22 +45,27 @@ if owner then
   elseif ending then
     return 'ending'
   end
-  redis.call('HSET', key, 'r', login, 'batch', string.format('%.0f', batch + block))
+  call('HSET', key, 'r', login, 'batch', string.format('%.0f', batch + block))
   return {name, '0', tonumber(batch), newest}
 end
 
-if subject and max_sessions >= 0 and redis.call('SCARD', subject) >= max_sessions then
-  return 'too many'
+if is_shared and not is_numbered and is_unstored(name) then
+  return 'taken'
+elseif subject and max_sessions >= 0 then
+  local count = is_shared and count_sessions(subject, string.match(name, '^.*/')) or call('SCARD', subject)
+  if count >= max_sessions then
+    return 'too many'
+  end
 end
 if is_numbered then
-  name = name .. string.format('-%.0f', redis.call('INCR', names))
+  name = name .. string.format('-%.0f', call('INCR', names))
   key = base .. 's:' .. name
 end
-redis.call('HSET', key, 'owner', token, 'r', login, 'batch', block)
-redis.call('SADD', own, name)
+call('HSET', key, 'owner', token, 'r', login, 'batch', block)
+call('SADD', own, name)
 if subject then
-  redis.call('SADD', subject, name)
+  call('SADD', subject, name)
 end
 local fact = '{"session":' .. cjson.encode(name) .. '}'
-redis.call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'opened-session', 'd', fact)
+call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'opened-session', 'd', fact)
 return {name, '1', 0, newest}

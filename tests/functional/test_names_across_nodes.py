@@ -1,0 +1,52 @@
+"""Names of sessions are one name at all nodes, whether or not the store has the session."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.functional.people import IDENTICAL, Person, refusal
+from tests.server_process import Server
+
+
+class Forgetful(Person):
+    """Acknowledges nothing, so the store has nothing of its session."""
+
+    acknowledges = False
+
+
+@pytest.mark.parametrize("kind", [Person, Forgetful])
+def test_a_name_that_is_in_use_at_another_node_is_refused(pair: list[Server], kind: type[Person]) -> None:
+    name = f"client/{kind.__name__}/1"
+    first = kind(pair[0]).be(name)
+    assert refusal(kind(pair[1]).shake(name=name))[1] == IDENTICAL
+    # Its own client comes back with the secret, by whichever node.
+    again = kind(pair[1]).shake(name=name, resume=first.login["resume"])
+    assert again["ext"]["session"]["reconnected"] is True
+    assert again["clientId"] != first.id
+
+
+def test_names_that_the_nodes_number_are_different(pair: list[Server]) -> None:
+    logins = [Forgetful(server).be("client/many").login["name"] for server in (*pair, *pair)]
+    assert len({name.partition("/client/")[2] for name in logins}) == 4
+
+
+def test_a_name_is_free_for_both_nodes_when_its_session_has_ended(pair: list[Server]) -> None:
+    for server in (*pair, *pair):
+        person = Forgetful(server).be("client/free/1")
+        assert person.send(person.message("/meta/disconnect"))[0]["successful"] is True
+
+
+@pytest.mark.parametrize("kinds", [(Person, Person), (Forgetful, Forgetful), (Person, Forgetful), (Forgetful, Person)])
+def test_the_sessions_of_a_subject_are_counted_at_all_nodes(
+    pair: list[Server], kinds: tuple[type[Person], ...]
+) -> None:
+    name = "client/count" + "".join(kind.__name__[0] for kind in kinds)
+    first, second = kinds
+    first(pair[0]).be(name, maxSessions=2)
+    second(pair[1]).be(name, maxSessions=2)
+    assert refusal(second(pair[0]).shake(name=name, maxSessions=2))[1] == "user.configuration.maxSession"
+    assert refusal(first(pair[1]).shake(name=name, maxSessions=2))[1] == "user.configuration.maxSession"
+    other = second(pair[1]).shake(name=name, maxSessions=3)
+    assert other["successful"] is True, json.dumps(other)
