@@ -76,6 +76,10 @@ def test_everything_is_reached_over_the_control_address(mock: Mock) -> None:
     assert mock.call("POST", "/play", name="emp-79")["source"] == "EMP-Connector#79"
     assert mock.call("POST", "/act", name="restforce-589") == {}
     assert handshake(mock)["error"] == "403::Handshake denied"
+    assert mock.call("POST", "/publish", channel="/event/Order__e", while_away=True) == {"replayId": 82}
+    assert mock.call("POST", "/reset") == {}
+    assert mock.call("GET", "/history") == {"history": []}
+    assert mock.call("POST", "/restart") == {"url": mock.words["ready"].removesuffix("/cometd")}
     assert mock.call("POST", "/move")["url"] not in mock.words["ready"]
 
 

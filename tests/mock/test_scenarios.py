@@ -5,6 +5,7 @@ import time
 import pytest
 
 from crewel.mock import Salesforce
+from crewel.mock.events import NO_RECORD
 from crewel.mock.scenarios import SCENARIOS, Scenario
 from tests.mock.client import StreamingClient
 
@@ -69,6 +70,7 @@ def has_everything(org: Salesforce, scenario: Scenario, client: StreamingClient,
         time.sleep(0.005)
     if scenario.name == "merged-changes":
         assert {"001A", "001B", "001C"} <= set(client.records)
+    assert NO_RECORD not in client.records
     org.assert_nothing_missed(timeout)
 
 

@@ -19,7 +19,8 @@ async def _health(org: Salesforce, _: dict[str, Any]) -> Answer:
 
 async def _publish(org: Salesforce, asked: dict[str, Any]) -> Answer:
     channel, data = asked.pop("channel"), asked.pop("data", None)
-    return {"replayId": await asyncio.to_thread(org.publish, channel, data, **asked)}
+    publish = org.publish_while_away if asked.pop("while_away", False) else org.publish
+    return {"replayId": await asyncio.to_thread(publish, channel, data, **asked)}
 
 
 async def _script(org: Salesforce, asked: dict[str, Any]) -> Answer:
@@ -77,6 +78,16 @@ async def _revoke(org: Salesforce, asked: dict[str, Any]) -> Answer:
     return {}
 
 
+async def _restart(org: Salesforce, _: dict[str, Any]) -> Answer:
+    await asyncio.to_thread(org.restart)
+    return {"url": org.url}
+
+
+async def _reset(org: Salesforce, _: dict[str, Any]) -> Answer:
+    await asyncio.to_thread(org.reset)
+    return {}
+
+
 async def _move(org: Salesforce, _: dict[str, Any]) -> Answer:
     return {"url": await asyncio.to_thread(org.move)}
 
@@ -101,6 +112,8 @@ ROUTES: Final[Routes] = {
     ("POST", "/_mock/act"): _act,
     ("POST", "/_mock/forget"): _forget,
     ("POST", "/_mock/revoke"): _revoke,
+    ("POST", "/_mock/restart"): _restart,
+    ("POST", "/_mock/reset"): _reset,
     ("POST", "/_mock/move"): _move,
     ("POST", "/_mock/wait"): _wait,
 }

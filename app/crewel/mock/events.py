@@ -5,7 +5,8 @@ Ids rise over the whole org and have gaps, as those of Salesforce: a client that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -31,6 +32,14 @@ class Event:
     """Seconds since 1970, in virtual time."""
     fields: dict[str, Any]
     """The message."""
+    user_ids: frozenset[str] = frozenset()
+    """The only users that it is for; empty: all."""
+
+    def sent_on(self, subscription: str) -> dict[str, Any]:
+        """The message as a subscriber gets it. Its channel is the subscription, which clients compare, except for the wildcards
+        of generic streaming, which they know."""
+        is_same = "?" in subscription or subscription == ALL_CHANGES
+        return {**self.fields, "channel": subscription} if is_same else self.fields
 
 
 def retention(channel: str) -> float:
@@ -43,9 +52,9 @@ def is_well_formed(channel: str) -> bool:
     prefix, _, name = channel[1:].partition("/")
     match prefix:
         case "topic":
-            return bool(name) and "/" not in name
+            return bool(name) and "/" not in topic_of(name)
         case "u":
-            return bool(name)
+            return bool(name) and "?" not in name
         case "event":
             return name.endswith(("__e", "__chn", "Event"))
         case "data":
@@ -66,48 +75,83 @@ def matches(pattern: str, channel: str) -> bool:
     return False
 
 
+def topic_of(subscription: str) -> str:
+    """The channel of a subscription to a PushTopic with a filter; any other as it is."""
+    return subscription.partition("?")[0]
+
+
+def filter_of(subscription: str) -> list[tuple[str, str]]:
+    """The conditions of a subscription to a PushTopic: `/topic/Leads?Industry='Energy'&City='Rome'`. Empty: no filter."""
+    _, mark, expression = subscription.partition("?")
+    if not mark:
+        return []
+    conditions = [each.partition("=") for each in expression.split("&")]
+    return [(name.strip(), value.strip().strip("'")) for name, _, value in conditions]
+
+
+def selects(subscription: str, event: Event, user_id: str = "") -> bool:
+    """Whether a subscription gets this event: its channel matches, one of its conditions is met, it is for this user."""
+    if not matches(topic_of(subscription), event.channel) or (event.user_ids and user_id not in event.user_ids):
+        return False
+    conditions = filter_of(subscription)
+    record = event.fields["data"]["sobject"] if conditions else {}
+    return not conditions or any(name in record and _shown(record[name]) == value for name, value in conditions)
+
+
+def _shown(value: object) -> str:
+    """A value as a filter has it: `true`, `null`, `5`, `Energy`."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 class EventLog:
     """The retained events of one org."""
 
     def __init__(self, first_id: int = 80) -> None:
-        self._events: list[Event] = []
+        self._events: dict[int, Event] = {}
         self._last_id = first_id
         self._count = 0
-        self._newest: dict[str, int] = {}
 
-    def publish(self, channel: str, data: Any, now: float, age: float = 0.0, **more: Any) -> Event:
-        """A new event, `age` seconds old. `more` is for its form: `type` of a PushTopic, `header` of a change event."""
+    def publish(
+        self, channel: str, data: Any, now: float, age: float = 0.0, user_ids: Iterable[str] = (), **more: Any
+    ) -> Event:
+        """A new event, `age` seconds old. `more` is for its form: `type` of a PushTopic, `header` of a change event. Raises
+        ValueError for a gap event with fields."""
         self._last_id += _GAPS[self._count % len(_GAPS)]
         self._count += 1
         created = now - age
         fields = {"channel": channel, "data": form(channel, data, self._last_id, created, **more)}
-        event = Event(self._last_id, channel, created, fields)
-        self._events.append(event)
-        self._newest[channel] = event.replay_id
+        event = Event(self._last_id, channel, created, fields, frozenset(user_ids))
+        self._events[event.replay_id] = event
         return event
 
-    def retained(self, pattern: str, now: float) -> Iterator[Event]:
+    def retained(self, subscription: str, now: float, user_id: str = "") -> Iterator[Event]:
         """The events that a subscription can still get, in the order of their ids."""
         return (
             event
-            for event in self._events
-            if matches(pattern, event.channel) and event.created_at > now - retention(event.channel)
+            for event in self._events.values()
+            if selects(subscription, event, user_id) and event.created_at > now - retention(event.channel)
         )
 
-    def after(self, pattern: str, replay_id: int, now: float) -> list[Event] | None:
+    def after(self, subscription: str, replay_id: int, now: float, user_id: str = "") -> list[Event] | None:
         """What a subscription with this replay id is sent first; None if the id is invalid or has expired."""
         if replay_id == -1:
             return []
-        events = list(self.retained(pattern, now))
-        if replay_id == -2:
-            return events
-        if not events or not events[0].replay_id <= replay_id <= self._last_id:
-            return None
-        return [event for event in events if event.replay_id > replay_id]
+        if replay_id != -2:
+            # A filter selects events and not ids: that of any event of the channel is valid.
+            ids = [event.replay_id for event in self.retained(topic_of(subscription), now, user_id)]
+            if not ids or not ids[0] <= replay_id <= self._last_id:
+                return None
+        return [event for event in self.retained(subscription, now, user_id) if event.replay_id > replay_id]
 
-    def all(self, pattern: str) -> list[Event]:
-        """Every event that was ever published there, also those that have expired."""
-        return [event for event in self._events if matches(pattern, event.channel)]
+    def newest(self, channel: str) -> int:
+        """The id of the newest event that was ever published there; 0 if there is none."""
+        return max(
+            (each.replay_id for each in self._events.values() if matches(topic_of(channel), each.channel)), default=0
+        )
+
+    def channel_of(self, replay_id: int) -> str:
+        """The channel of the event with this id."""
+        return self._events[replay_id].channel
 
 
 # Forms
@@ -124,6 +168,8 @@ def form(channel: str, data: Any, replay_id: int, created: float, **more: Any) -
     event = {"replayId": replay_id, "EventUuid": str(UUID(int=replay_id, version=4))}
     if kind == "data":
         header = _header(channel, created, replay_id, more.get("header") or {})
+        if data and header["changeType"].startswith(GAP):
+            raise ValueError(f"an event of the type {header['changeType']} has a header only, and no fields")
         changed = {"ChangeEventHeader": header, **(data or {})}
         return {"schema": _schema(channel), "payload": changed, "event": event}
     payload = {"CreatedDate": moment(created), "CreatedById": USER_ID, **(data or {})}
@@ -132,6 +178,10 @@ def form(channel: str, data: Any, replay_id: int, created: float, **more: Any) -
 
 USER_ID: Final = "005000000000001AAA"
 ORG_ID: Final = "00D000000000001EAA"
+GAP: Final = "GAP_"
+"""What the `changeType` of a change event without fields begins with."""
+NO_RECORD: Final = "000000000000000AAA"
+"""The record id of an overflow event, which is about records that it does not name."""
 
 
 def moment(seconds: float) -> str:
@@ -153,12 +203,14 @@ def hash_of(text: str) -> int:
 
 
 def _header(channel: str, created: float, replay_id: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A ChangeEventHeader. A gap event (`changeType` of `GAP_…`) has nothing beside it."""
+    """A ChangeEventHeader."""
+    kind, name = str(given.get("changeType", "CREATE")), channel.rpartition("/")[2]
+    is_joint = channel == ALL_CHANGES or name.endswith("__chn")
     usual: dict[str, Any] = {
-        "entityName": channel.rpartition("/")[2].removesuffix("ChangeEvent").replace("__", "__c") or "Account",
-        "recordIds": [f"001{replay_id:012d}AAA"],
-        "changeType": "CREATE",
-        "changeOrigin": f"com/salesforce/api/rest/{68.0}",
+        "entityName": "Account" if is_joint else name.removesuffix("ChangeEvent").replace("__", "__c"),
+        "recordIds": [NO_RECORD if kind == "GAP_OVERFLOW" else f"001{replay_id:012d}AAA"],
+        "changeType": kind,
+        "changeOrigin": "" if kind.startswith(GAP) else "com/salesforce/api/rest/68.0",
         "transactionKey": f"{replay_id:08x}-0000-0000-0000-000000000000",
         "sequenceNumber": 1,
         "commitTimestamp": int(created * 1000),

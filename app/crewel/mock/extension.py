@@ -8,6 +8,7 @@ variable, from `front`, and goes back there.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,11 +20,12 @@ from crewel.broker.session import Session, SessionPart, Verdict
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension
 from crewel.mock import shapes
-from crewel.mock.events import Event, matches
+from crewel.mock.events import Event, matches, selects, topic_of
 from crewel.mock.org import CONCURRENT, LIFETIME_S, Org, Record
-from crewel.mock.script import OF_TRANSPORT
+from crewel.mock.script import OF_TRANSPORT, PAGES
 
 COOKIE: Final = "sfdc-stream"
+_FILTER: Final = "~filter~"
 _VERSION: Final = re.compile(r"/cometd/(\d+\.\d)(?:/.*)?")
 
 
@@ -33,6 +35,7 @@ class Exchange:
 
     path: str
     authorization: str
+    user: str
     client: str
     """User and user agent."""
     cookies: dict[str, str]
@@ -51,7 +54,8 @@ EXCHANGE: ContextVar[Exchange] = ContextVar("EXCHANGE")
 class Delivery(SessionPart):
     """Notes which events leave for a session."""
 
-    def __init__(self) -> None:
+    def __init__(self, user_id: str) -> None:
+        self.user_id = user_id
         self.stream = ""
         """The value of the cookie that the session was given."""
         self.waiting: list[Entry] = []
@@ -82,6 +86,7 @@ class SalesforceExtension(Extension):
         """The replies of messages that are refused, by the message."""
         self._records: dict[int, Record] = {}
         org.on_event = self.deliver
+        org.online = self.online
 
     def installed(self, broker: Broker) -> None:
         """Remember whose sessions these are."""
@@ -106,7 +111,9 @@ class SalesforceExtension(Extension):
             self._verdicts[id(message)] = reply
             return False
         if session is not None and operation == "handshake":
-            session.add_part(Delivery())
+            session.add_part(Delivery(self.org.user_id(exchange.user)))
+        if operation in ("subscribe", "unsubscribe"):
+            _rename(message, inner)
         return True
 
     def rcv(self, session: Session | None, message: Message) -> bool:
@@ -117,7 +124,9 @@ class SalesforceExtension(Extension):
     def send(self, session: Session | None, fields: Fields) -> bool:
         """The reply to a publish."""
         if fields.get("successful") is False:
-            fields["error"] = shapes.CREATE_DENIED
+            refused = shapes.refused(None, fields, shapes.CREATE_DENIED)
+            fields.clear()
+            fields.update(refused)
         return True
 
     def _scripted(
@@ -125,14 +134,15 @@ class SalesforceExtension(Extension):
     ) -> Fields | None:
         """The reply that the script or a fault that is on gives instead of the usual one."""
         fault = self.org.script.fault_of(operation) or next(
-            (name for name in self.org.faults if name not in OF_TRANSPORT and _concerns(name, operation)), None
+            (name for name in self.org.faults if _concerns(name, operation)), None
         )
         if fault is None:
             return None
         record.fault = fault
         if fault in OF_TRANSPORT:
             exchange.transport_fault = fault
-            return None
+            # A proxy answers with a page of its own, at once: the message does not reach the server.
+            return shapes.refused(None, message.fields, fault) if fault in PAGES else None
         return self.fault_reply(fault, session, message, operation, exchange)
 
     def fault_reply(
@@ -228,11 +238,12 @@ class SalesforceExtension(Extension):
         if "replay" not in ext:
             return ""
         asked = _replay_map(message)
-        if not asked or asked.get(name) is None:
-            return shapes.replay_id_not_found(name, asked)
-        number = _number(asked[name])
-        if number is None or self.org.log.after(name, number, self.org.now()) is None:
-            return shapes.invalid_replay_id(asked[name])
+        key = topic_of(name)  # EMP connector and others leave out the filter
+        if not asked or asked.get(key) is None:
+            return shapes.replay_id_not_found(key, asked)
+        number = _number(asked[key])
+        if number is None or self.org.log.after(key, number, self.org.now()) is None:
+            return shapes.invalid_replay_id(asked[key])
         return ""
 
     def _unauthorized(self, message: Message, operation: str, exchange: Exchange, error: str) -> Fields:
@@ -267,6 +278,8 @@ class SalesforceExtension(Extension):
         exchange = EXCHANGE.get(None)
         operation = message.channel.name.rpartition("/")[2]
         part = part_of(session)
+        if operation in ("subscribe", "unsubscribe"):
+            _rename(message, outer)
         if verdict is None:
             verdict = self._usual(session, part, reply, message, operation)
         if record is not None and not verdict["successful"]:
@@ -294,7 +307,7 @@ class SalesforceExtension(Extension):
         if operation == "subscribe" and session is not None:
             self._replay(session, message)
         client_id = str(message.fields.get("clientId"))
-        return shapes.subscribed(client_id, message.channel.name, reply.get("subscription"), message.id)
+        return shapes.subscribed(client_id, message.channel.name, message.fields.get("subscription"), message.id)
 
     def _failed(self, session: Session | None, part: Delivery | None, reply: Fields, message: Message) -> Fields:
         error = str(reply.get("error", ""))
@@ -324,27 +337,40 @@ class SalesforceExtension(Extension):
 
     def _replay(self, session: Session, message: Message) -> None:
         """Send what a subscription asks for of the past, before anything new."""
-        client = EXCHANGE.get().client
+        exchange = EXCHANGE.get()
+        client, user_id = exchange.client, self.org.user_id(exchange.user)
         asked = _replay_map(message) or {}
         for name in _names(message):
-            number = _number(asked.get(name, -1))
-            events = self.org.log.after(str(name), -1 if number is None else number, self.org.now()) or []
-            self.org.subscribes(client, str(name), -1 if number is None else number)
+            number = _number(asked.get(topic_of(name), -1))
+            events = self.org.log.after(str(name), -1 if number is None else number, self.org.now(), user_id) or []
+            self.org.subscribes(client, user_id, str(name), -1 if number is None else number)
             for event in events:
-                self._enqueue(session, event, Entry(event.fields))
+                self._enqueue(session, event, Entry(event.sent_on(str(name))))
 
     def deliver(self, event: Event) -> None:
         """Send a new event to all who are subscribed."""
-        entry = Entry(event.fields)
+        entries: dict[str, Entry] = {}
         for session in list(self.broker.sessions.values()):
-            if any(matches(pattern, event.channel) for pattern in session.subscriptions):
-                self._enqueue(session, event, entry)
+            part = part_of(session)
+            user_id = part.user_id if part is not None else ""
+            sent = [event.sent_on(name) for name in map(outer, session.subscriptions) if selects(name, event, user_id)]
+            for fields in {each["channel"]: each for each in sent}.values():
+                self._enqueue(session, event, entries.setdefault(fields["channel"], Entry(fields)))
+
+    def online(self, channel: str) -> set[str]:
+        """The ids of the users that are subscribed to a channel now."""
+        parts = {part_of(each): each.subscriptions for each in self.broker.sessions.values()}
+        return {
+            part.user_id
+            for part, names in parts.items()
+            if part and any(matches(outer(name), channel) for name in names)
+        }
 
     def _enqueue(self, session: Session, event: Event, entry: Entry) -> None:
         part = part_of(session)
         if part is None:
             return
-        part.ids[id(entry)] = (event.channel, event.replay_id)
+        part.ids[id(entry)] = (entry.fields["channel"], event.replay_id)
         if part.has_connected:
             self.broker.outbound.enqueue(session, entry)
         else:
@@ -411,7 +437,27 @@ def _replay_map(message: Message) -> dict[str, Any] | None:
 
 def _asked_id(message: Message) -> object:
     names = _names(message)
-    return (_replay_map(message) or {}).get(str(names[0]) if names else "", -1)
+    return (_replay_map(message) or {}).get(topic_of(str(names[0])) if names else "", -1)
+
+
+def inner(name: str) -> str:
+    """The name of a subscription as the server keeps it: a filter has characters that no channel may have."""
+    topic, mark, expression = name.partition("?")
+    return f"{topic}{_FILTER}{expression.encode().hex()}" if mark else name
+
+
+def outer(name: str) -> str:
+    """What `inner` was given."""
+    topic, mark, expression = name.partition(_FILTER)
+    return f"{topic}?{bytes.fromhex(expression).decode()}" if mark else name
+
+
+def _rename(message: Message, change: Callable[[str], str]) -> None:
+    value = message.fields.get("subscription")
+    if isinstance(value, list):
+        message.fields["subscription"] = [change(each) for each in value]
+    elif isinstance(value, str):
+        message.fields["subscription"] = change(value)
 
 
 def _number(value: object) -> int | None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 from xml.sax.saxutils import escape
@@ -13,17 +14,22 @@ from xml.sax.saxutils import escape
 from aiohttp import web
 
 from crewel.mock import shapes
-from crewel.mock.events import ORG_ID, USER_ID
+from crewel.mock.events import ORG_ID
 from crewel.mock.extension import COOKIE, EXCHANGE, Exchange
 from crewel.mock.org import USERNAME, Org, login_answer
-from crewel.mock.script import OF_TRANSPORT
+from crewel.mock.script import OF_TRANSPORT, PAGES
 from crewel.testing.clock import reset
+
+
+def _json(value: Any, status: int = 200) -> web.Response:
+    """A response as compact as those of Salesforce."""
+    return web.json_response(value, status=status, dumps=partial(json.dumps, separators=(",", ":")))
+
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 DELAY_S: Final = 30.0
 _PAGE: Final = "<html><head><title>{0}</title></head><body><h1>{0}</h1></body></html>"
-_PAGES: Final = {"502 page": (502, "Bad Gateway"), "503 page": (503, "Service Unavailable")}
 _VERSIONED: Final = r"{version:v?\d+\.\d}"
 
 
@@ -37,7 +43,7 @@ def bayeux_front(org: Org) -> Any:
         authorization = request.headers.get("Authorization", "")
         user = org.user_of(authorization) or USERNAME
         agent = request.headers.get("User-Agent", "")
-        exchange = Exchange(request.path, authorization, f"{user} {agent}".strip(), _cookies(request))
+        exchange = Exchange(request.path, authorization, user, f"{user} {agent}".strip(), _cookies(request))
         token = EXCHANGE.set(exchange)
         try:
             response = await handler(request)
@@ -81,8 +87,8 @@ async def _broken(request: web.Request, response: web.StreamResponse, fault: str
     if fault == "delay":
         await asyncio.sleep(options.get("seconds", DELAY_S))
         return response
-    if fault in _PAGES:
-        status, words = _PAGES[fault]
+    if fault in PAGES:
+        status, words = PAGES[fault]
         return web.Response(status=status, text=_PAGE.format(f"{status} {words}"), content_type="text/html")
     if transport is None:
         return response
@@ -106,7 +112,7 @@ def mount_logins(app: web.Application, org: Org, instance_url: Callable[[], str]
 
     async def token(request: web.Request) -> web.Response:
         asked = await request.post()
-        kind = asked.get("grant_type")
+        kind = str(asked.get("grant_type", ""))
         known = {
             "password",
             "refresh_token",
@@ -124,10 +130,10 @@ def mount_logins(app: web.Application, org: Org, instance_url: Callable[[], str]
             username = refreshed
         if kind == "password" and asked.get("password") == "wrong":
             return _oauth_error("invalid_grant", "authentication failure")
+        if kind.endswith("jwt-bearer") and not asked.get("assertion"):
+            return _oauth_error("invalid_grant", "invalid assertion")
         has_refresh = kind in ("authorization_code", "password")
-        return web.json_response(
-            login_answer(org, org.new_token(username), instance_url(), username if has_refresh else "")
-        )
+        return _json(login_answer(org, username, instance_url(), is_refreshable=has_refresh))
 
     async def revoke(request: web.Request) -> web.Response:
         asked = {**request.query, **(await request.post())}
@@ -145,7 +151,8 @@ def mount_logins(app: web.Application, org: Org, instance_url: Callable[[], str]
         if "<" not in body or found is None or ">wrong</" in body:
             return web.Response(status=500, text=_FAULT, content_type="text/xml")
         url = f"{instance_url()}/services/Soap/u/{request.match_info['version']}/{ORG_ID}"
-        answer = _LOGIN.format(url=escape(url), session=org.new_token(found[1]), user=USER_ID, org=ORG_ID)
+        user_id = org.user_id(found[1])
+        answer = _LOGIN.format(url=escape(url), session=org.new_token(found[1]), user=user_id, org=ORG_ID)
         return web.Response(text=answer, content_type="text/xml")
 
     app.router.add_post("/services/oauth2/token", token)
@@ -157,7 +164,7 @@ REVOKED: Final[web.AppKey[Callable[[], None]]] = web.AppKey("REVOKED")
 
 
 def _oauth_error(error: str, words: str) -> web.Response:
-    return web.json_response({"error": error, "error_description": words}, status=400)
+    return _json({"error": error, "error_description": words}, status=400)
 
 
 _ENVELOPE: Final = (
@@ -188,9 +195,7 @@ def mount_rest(app: web.Application, org: Org) -> None:
     def guarded(answer: Handler) -> Handler:
         async def checked(request: web.Request) -> web.StreamResponse:
             if org.user_of(request.headers.get("Authorization", "")) is None:
-                return web.json_response(
-                    [{"message": "Session expired or invalid", "errorCode": "INVALID_SESSION_ID"}], status=401
-                )
+                return _json([{"message": "Session expired or invalid", "errorCode": "INVALID_SESSION_ID"}], status=401)
             return await answer(request)
 
         return checked
@@ -199,26 +204,24 @@ def mount_rest(app: web.Application, org: Org) -> None:
         name, asked = request.match_info["name"], await request.json()
         if name.endswith("__e"):
             org.publish(f"/event/{name}", asked)
-            return web.json_response(_created(_record_id("e00", org), queued=True), status=201)
+            return _json(_created(_record_id("e00", org), queued=True), status=201)
         if name == "PushTopic":
             org.topics[asked["Name"]] = {**asked, "Id": _record_id("0IF", org)}
-            return web.json_response(_created(org.topics[asked["Name"]]["Id"]), status=201)
+            return _json(_created(org.topics[asked["Name"]]["Id"]), status=201)
         record = _record_id("0M6" if name == "StreamingChannel" else "001", org)
         if name == "StreamingChannel":
             org.generic[record] = asked["Name"]
         elif org.has_channel(f"/data/{name}ChangeEvent"):
             org.publish(f"/data/{name}ChangeEvent", asked, header={"recordIds": [record], "entityName": name})
-        return web.json_response(_created(record), status=201)
+        return _json(_created(record), status=201)
 
     async def push(request: web.Request) -> web.Response:
         channel = org.generic.get(request.match_info["id"])
         if channel is None:
-            return web.json_response(
-                [{"message": "The requested resource does not exist", "errorCode": "NOT_FOUND"}], status=404
-            )
-        for each in (await request.json())["pushEvents"]:
-            org.publish(channel, each["payload"])
-        return web.json_response([{"fanoutCount": -1, "userOnlineStatus": {}}])
+            return _json([{"message": "The requested resource does not exist", "errorCode": "NOT_FOUND"}], status=404)
+        if request.method == "GET":
+            return _json({"OnlineUserIds": sorted(org.online(channel)), "ChannelName": channel})
+        return _json([_pushed(org, channel, each) for each in (await request.json())["pushEvents"]])
 
     async def query(request: web.Request) -> web.Response:
         asked = request.query.get("q", "")
@@ -228,17 +231,26 @@ def mount_rest(app: web.Application, org: Org) -> None:
             records = [each for name, each in org.topics.items() if found[2] in (None, name)]
         elif found and found[1] == "StreamingChannel":
             records = [{"Id": key, "Name": name} for key, name in org.generic.items() if found[2] in (None, name)]
-        return web.json_response({"totalSize": len(records), "done": True, "records": records})
+        return _json({"totalSize": len(records), "done": True, "records": records})
 
     async def versions(_: web.Request) -> web.Response:
         number = shapes.NEWEST_VERSION
-        return web.json_response([{"label": "Newest", "url": f"/services/data/v{number}", "version": number}])
+        return _json([{"label": "Newest", "url": f"/services/data/v{number}", "version": number}])
 
     base = "/services/data/" + _VERSIONED
     app.router.add_get("/services/data", versions)
     app.router.add_get(base + "/query", guarded(query))
     app.router.add_post(base + "/sobjects/{name}", guarded(create))
-    app.router.add_post(base + "/sobjects/StreamingChannel/{id}/push", guarded(push))
+    for method in ("GET", "POST"):
+        app.router.add_route(method, base + "/sobjects/StreamingChannel/{id}/push", guarded(push))
+
+
+def _pushed(org: Org, channel: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Publish one generic event, to some users or to all, and return its result."""
+    user_ids = event.get("userIds") or []
+    statuses = {each: each in org.online(channel) for each in user_ids}
+    org.publish(channel, event["payload"], user_ids=user_ids)
+    return {"fanoutCount": sum(statuses.values()) if user_ids else -1, "userOnlineStatus": statuses}
 
 
 def _record_id(prefix: str, org: Org) -> str:

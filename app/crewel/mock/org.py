@@ -9,7 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from crewel.mock.events import ORG_ID, USER_ID, Event, EventLog, is_well_formed, matches
+from crewel.mock.events import (
+    ORG_ID,
+    USER_ID,
+    Event,
+    EventLog,
+    filter_of,
+    hash_of,
+    is_well_formed,
+    matches,
+    topic_of,
+)
 from crewel.mock.script import Script
 
 CONCURRENT: Final = {"unlimited": 2000, "performance": 2000, "enterprise": 1000, "developer": 20}
@@ -43,6 +53,7 @@ class Interest:
     """What one client should have got of one channel, over all its sessions."""
 
     channel: str
+    user_id: str
     since: int
     """It is to get what has a larger id than this."""
     delivered: dict[int, int] = field(default_factory=dict)
@@ -75,12 +86,20 @@ class Org:
     interests: dict[tuple[str, str], Interest] = field(default_factory=dict)
     delivered_today: list[float] = field(default_factory=list)
     on_event: Callable[[Event], None] = lambda _: None
+    online: Callable[[str], set[str]] = lambda _: set()
+    """The ids of the users that are subscribed to a channel now."""
     started_at: float = 0.0
 
     def __post_init__(self) -> None:
         if self.edition not in CONCURRENT:
             raise ValueError(f"there is no edition {self.edition!r}; known are {', '.join(CONCURRENT)}")
         self.started_at = self.now()
+
+    def reset(self) -> None:
+        """Forget the events, the script, the faults, and what clients did."""
+        self.log, self.script = EventLog(), Script()
+        for kept in (self.faults, self.history, self.interests, self.delivered_today):
+            kept.clear()
 
     # Logins
 
@@ -97,6 +116,11 @@ class Org:
         else:
             self.tokens.pop(token, None)
 
+    @staticmethod
+    def user_id(username: str) -> str:
+        """The id of the record of this user."""
+        return USER_ID if username == USERNAME else f"005{hash_of(username) % 10**12:012d}AAA"
+
     def user_of(self, authorization: str) -> str | None:
         """The user of an Authorization header; None if it does not hold."""
         scheme, _, token = authorization.partition(" ")
@@ -108,22 +132,28 @@ class Org:
 
     def has_channel(self, name: str) -> bool:
         """Whether a client may subscribe to it."""
-        if self.channels is not None:
-            return name in self.channels or any(matches(name, each) for each in self.channels)
-        return is_well_formed(name)
+        if self.channels is None:
+            return is_well_formed(name)
+        return is_well_formed(name) and any(matches(topic_of(name), each) for each in self.channels)
 
-    def missing_fields(self, channel: str) -> list[str]:
-        """The fields that the query of this PushTopic names and its object has not."""
+    def missing_fields(self, subscription: str) -> list[str]:
+        """The fields that the query of this PushTopic names and its object has not; if there are none, those of the filter that
+        the query does not name."""
+        channel = topic_of(subscription)
         topic = self.topics.get(channel.removeprefix("/topic/"))
         found = _QUERY.fullmatch(topic["Query"]) if topic and channel.startswith("/topic/") else None
-        if found is None or found[2] not in self.entities:
+        if found is None:
             return []
-        known = {each.lower() for each in self.entities[found[2]]} | {"id"}
-        return [name for name in re.split(r"\s*,\s*", found[1]) if name.lower() not in known]
+        queried = re.split(r"\s*,\s*", found[1])
+        known = {each.lower() for each in self.entities.get(found[2], queried)} | {"id"}
+        missing = [name for name in queried if name.lower() not in known]
+        filtered = [name for name, _ in filter_of(subscription)]
+        return missing or [name for name in filtered if name.lower() not in {each.lower() for each in queried}]
 
     def publish(self, channel: str, data: Any, age: float = 0.0, **more: Any) -> Event:
-        """A new event, which subscribers get. Raises ValueError for a channel that there cannot be."""
-        if not is_well_formed(channel):
+        """A new event, which subscribers get; `more` as `EventLog.publish` has it. Raises ValueError for a channel that there
+        cannot be, and TypeError for data that has the wrong form."""
+        if not is_well_formed(channel) or "?" in channel:
             raise ValueError(
                 f"{channel!r} is no channel of Salesforce: expected /topic/…, /u/…, /event/…__e, /data/…ChangeEvent"
             )
@@ -147,29 +177,28 @@ class Org:
         self.history.append(record)
         return record
 
-    def subscribes(self, client: str, channel: str, replay_id: int) -> None:
+    def subscribes(self, client: str, user_id: str, channel: str, replay_id: int) -> None:
         """A client has subscribed. What it is to get begins with its first subscription."""
-        if (client, channel) in self.interests:
-            return
-        events = self.log.all(channel)
-        newest = events[-1].replay_id if events else 0
-        first = {-1: newest, -2: 0}.get(replay_id, replay_id)
-        self.interests[client, channel] = Interest(channel, first)
+        if (client, channel) not in self.interests:
+            first = {-1: self.log.newest(channel), -2: 0}.get(replay_id, replay_id)
+            self.interests[client, channel] = Interest(channel, user_id, first)
 
     def delivers(self, client: str, channel: str, replay_id: int) -> None:
-        """An event has left for a client."""
+        """An event has left for a client, as a message on this channel."""
         self.delivered_today.append(self.now())
         for (who, pattern), interest in self.interests.items():
-            if who == client and matches(pattern, channel):
+            is_meant = pattern == channel or (pattern.startswith("/u/") and matches(pattern, channel))
+            if who == client and is_meant:
                 interest.delivered[replay_id] = interest.delivered.get(replay_id, 0) + 1
 
     def delivered(self, channel: str) -> list[int]:
-        """The ids of all events of the channel that have left for clients, repeats included, in the order of ids."""
+        """The ids of all events that have left for clients, of this channel or for a subscription of this name, repeats
+        included, in the order of ids."""
         return sorted(
             replay_id
             for interest in self.interests.values()
-            if matches(interest.channel, channel) or interest.channel == channel
             for replay_id, times in interest.delivered.items()
+            if channel in (interest.channel, self.log.channel_of(replay_id))
             for _ in range(times)
         )
 
@@ -177,7 +206,7 @@ class Org:
         """By channel, the ids of retained events that a client should have got and did not."""
         found: dict[str, list[int]] = {}
         for interest in self.interests.values():
-            retained = self.log.retained(interest.channel, self.now())
+            retained = self.log.retained(interest.channel, self.now(), interest.user_id)
             expected = [each.replay_id for each in retained if each.replay_id > interest.since]
             missing = [each for each in expected if each not in interest.delivered]
             if missing:
@@ -189,16 +218,16 @@ class Org:
         return [json.loads(json.dumps(asdict(each), default=str)) for each in self.history]
 
 
-def login_answer(org: Org, token: str, instance_url: str, username: str) -> dict[str, Any]:
-    """The answer of the token endpoint."""
+def login_answer(org: Org, username: str, instance_url: str, *, is_refreshable: bool) -> dict[str, Any]:
+    """The answer of the token endpoint, with a new token."""
     return {
-        "access_token": token,
+        "access_token": org.new_token(username),
         "instance_url": instance_url,
-        "id": f"{instance_url}/id/{ORG_ID}/{USER_ID}",
-        "token_type": "Bearer",
+        "id": f"{instance_url}/id/{ORG_ID}/{org.user_id(username)}",
         "issued_at": str(int(org.now() * 1000)),
         "signature": secrets.token_urlsafe(32) + "=",
-        **({"refresh_token": _refresh(org, username)} if username else {}),
+        "token_type": "Bearer",
+        **({"refresh_token": _refresh(org, username)} if is_refreshable else {}),
     }
 
 

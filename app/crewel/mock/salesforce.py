@@ -19,7 +19,7 @@ from aiohttp import web
 from crewel.broker.services import Service
 from crewel.mock import shapes
 from crewel.mock.events import Event
-from crewel.mock.extension import SalesforceExtension
+from crewel.mock.extension import SalesforceExtension, inner
 from crewel.mock.front import REVOKED, bayeux_front, mount_logins, mount_rest
 from crewel.mock.org import LIFETIME_S, Org
 from crewel.mock.scenarios import SCENARIOS, Scenario
@@ -180,7 +180,8 @@ class Salesforce:
 
     def publish(self, channel: str, data: Any = None, *, age: float | str = 0, **more: Any) -> int:
         """Publish an event and return its replay id. `data` is the `sobject` of a PushTopic, else the `payload`. `age`: it was
-        published so long ago. `type` is for a PushTopic, `header` has fields of a ChangeEventHeader. Raises ValueError."""
+        published so long ago. `type` is for a PushTopic, `header` has fields of a ChangeEventHeader, `user_ids` are the only
+        users that get a generic event. Raises ValueError."""
         event: Event = self._call(lambda: self.org.publish(channel, data, seconds_of(age), **more))
         return event.replay_id
 
@@ -216,6 +217,20 @@ class Salesforce:
         """A further valid token."""
         token: str = self._call(self.org.new_token)
         return token
+
+    def user_id(self, username: str) -> str:
+        """The id of the record of a user, as the logins tell it."""
+        return self.org.user_id(username)
+
+    def reset(self) -> None:
+        """Begin again for the next test, without sessions, events, faults, script and history. Tokens, PushTopics, channels and
+        the time stay. A held connect is answered as that of a forgotten session."""
+
+        def empty() -> None:
+            self._instance.extension.forget_all()
+            self.org.reset()
+
+        self._call(empty)
 
     def move(self) -> str:
         """Move the org to another address, as a change of DNS does; returns the new one. Sessions and connections end."""
@@ -305,7 +320,7 @@ class Salesforce:
         def is_there(_: Salesforce) -> bool:
             def found() -> bool:
                 sessions = self._instance.broker.sessions.values()
-                return any(channel in each.subscriptions and each.held is not None for each in sessions)
+                return any(inner(channel) in each.subscriptions and each.held is not None for each in sessions)
 
             return bool(self._call(found))
 

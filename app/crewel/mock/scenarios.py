@@ -43,7 +43,7 @@ def _long_absence(org: Salesforce, channel: str) -> None:
 
 
 def _overflow(org: Salesforce, channel: str) -> None:
-    org.publish(channel, None, header={"changeType": "GAP_OVERFLOW", "recordIds": []})
+    org.publish(channel, None, header={"changeType": "GAP_OVERFLOW"})
 
 
 def _merged(org: Salesforce, channel: str) -> None:
@@ -210,8 +210,8 @@ _ALL: Final = (
     ),
     Scenario(
         "gap-overflow",
-        "a change event says only that others were left out: GAP_OVERFLOW, without record ids",
-        "reads the first record id of every change event",
+        "a change event says only that others were left out: GAP_OVERFLOW, with an empty record id",
+        "takes the first record id of every change event for a record",
         "Change Data Capture, gap events",
         act=_overflow,
     ),

@@ -38,6 +38,9 @@ FAULTS: Final = {
 OF_TRANSPORT: Final = frozenset(("delay", "reset", "drop", "half body", "502 page", "503 page"))
 """Those that happen to the HTTP exchange, whatever is in it."""
 
+PAGES: Final = {"502 page": (502, "Bad Gateway"), "503 page": (503, "Service Unavailable")}
+"""Those that are a page in HTML: its status and its words."""
+
 _RULE: Final = re.compile(r"(?:(after|every) (\d+) (\w+?)s?|next (\w+)|(then))\s*:\s*(.+)")
 
 

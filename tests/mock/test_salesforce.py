@@ -1,0 +1,126 @@
+"""What a test does with the stand-in; the shapes on the wire are in `test_rows`."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+
+from crewel.mock import Salesforce
+from tests.mock.wire import ORDERS, Wire
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def started(salesforce: Salesforce) -> Wire:
+    wire = Wire(salesforce)
+    wire.handshake()
+    return wire
+
+
+def test_a_replay_id_may_be_a_text(salesforce: Salesforce, started: Wire) -> None:
+    first = salesforce.publish(ORDERS, {})
+    salesforce.publish(ORDERS, {})
+    assert b'"successful":true' in started.subscribe(ORDERS, replay={ORDERS: str(first)})
+    started.connect()
+    assert started.connect().count(b"replayId") == 1
+
+
+def test_editions_are_known_by_name() -> None:
+    with pytest.raises(ValueError, match="no edition 'gold'; known are unlimited"):
+        Salesforce(edition="gold")
+
+
+def test_wildcards_of_generic_streaming(salesforce: Salesforce, started: Wire) -> None:
+    started.subscribe("/u/news/*")
+    started.subscribe("/u/team/**")
+    started.connect()
+    salesforce.publish("/u/news/sport", 1)
+    salesforce.publish("/u/news/sport/tennis", 2)
+    salesforce.publish("/u/team/a/b", 3)
+    channels = [each["channel"] for each in json.loads(started.connect())]
+    assert channels == ["/u/news/sport", "/u/team/a/b", "/meta/connect"]
+    salesforce.assert_nothing_missed()
+
+
+def test_a_generic_event_for_some_users(salesforce: Salesforce, started: Wire) -> None:
+    started.subscribe("/u/news")
+    started.connect()
+    salesforce.publish("/u/news", "not for this user", user_ids=[salesforce.user_id("ann@example.com")])
+    mine = salesforce.publish("/u/news", "for this user", user_ids=[salesforce.user_id("user@example.com")])
+    assert [each["data"]["event"]["replayId"] for each in json.loads(started.connect())[:-1]] == [mine]
+    salesforce.assert_nothing_missed()
+
+
+def test_a_delay_of_its_own_length_and_a_fault_that_there_is_not(salesforce: Salesforce, started: Wire) -> None:
+    salesforce.add_fault("delay", seconds=0.05)
+    assert b'"successful":true' in started.connect()
+    with pytest.raises(ValueError, match="no fault 'lag'; known are 502 page"):
+        salesforce.add_fault("lag")
+
+
+def test_a_soap_login_with_the_wrong_password(salesforce: Salesforce) -> None:
+    envelope = b"<env:Envelope><n1:login><n1:username>a</n1:username><n1:password>wrong</n1:password></n1:login>"
+    wire = Wire(salesforce)
+    assert b"INVALID_LOGIN" in wire.send(envelope, "/services/Soap/u/60.0")
+    assert wire.status == 500
+
+
+def test_a_grant_type_that_there_is_not(salesforce: Salesforce) -> None:
+    answer = json.loads(Wire(salesforce).form("/services/oauth2/token", grant_type="guess"))
+    assert answer["error"] == "unsupported_grant_type"
+
+
+def test_records_created_over_rest_are_change_events(salesforce: Salesforce, started: Wire) -> None:
+    started.subscribe("/data/AccountChangeEvent")
+    started.connect()
+    created = json.loads(started.send(b'{"Name":"Acme"}', "/services/data/v60.0/sobjects/Account"))
+    header = json.loads(started.connect())[0]["data"]["payload"]["ChangeEventHeader"]
+    assert (header["entityName"], header["recordIds"]) == ("Account", [created["id"]])
+
+
+def test_a_channel_is_found_by_a_query(started: Wire) -> None:
+    started.send(b'{"Name":"/u/news"}', "/services/data/v60.0/sobjects/StreamingChannel")
+    query = urlencode({"q": "SELECT Id, Name FROM StreamingChannel WHERE Name = '/u/news'"})
+    assert json.loads(started.send(b"", f"/services/data/v60.0/query?{query}", "GET"))["totalSize"] == 1
+
+
+def test_the_history_and_what_was_missed(salesforce: Salesforce, started: Wire) -> None:
+    started.subscribe(ORDERS)
+    started.connect()
+    salesforce.forget_sessions()
+    lost = salesforce.publish(ORDERS, {})
+    assert salesforce.missed == {ORDERS: [lost]}
+    with pytest.raises(AssertionError, match=rf"not delivered: .*{lost}"):
+        salesforce.assert_nothing_missed(timeout=0.01)
+    assert [each["operation"] for each in salesforce.history] == ["handshake", "subscribe", "connect"]
+    assert (salesforce.handshakes, salesforce.count("connect")) == (1, 1)
+
+
+def test_a_reset_leaves_nothing_of_the_test_before(salesforce: Salesforce, started: Wire) -> None:
+    started.subscribe(ORDERS)
+    started.connect()
+    salesforce.publish(ORDERS, {})
+    salesforce.add_fault("reset")
+    salesforce.script("next connect: drop")
+    salesforce.reset()
+    assert (salesforce.history, salesforce.missed, salesforce.delivered(ORDERS)) == ([], {}, [])
+    assert b"403::Unknown client" in started.connect()
+    assert b'"successful":true' in started.handshake()
+    assert b'"successful":true' in started.subscribe(ORDERS, replay={ORDERS: -2})
+    started.connect()
+    assert salesforce.publish(ORDERS, {}) == 81
+    assert started.connect().count(b"replayId") == 1
+
+
+def test_a_restart_keeps_the_address_and_the_events(salesforce: Salesforce, started: Wire) -> None:
+    url, first = salesforce.url, salesforce.publish(ORDERS, {})
+    salesforce.restart()
+    assert salesforce.url == url
+    assert b"403::Unknown client" in started.connect()
+    started.handshake()
+    started.subscribe(ORDERS, replay={ORDERS: -2})
+    started.connect()
+    assert f'"replayId":{first}'.encode() in started.connect()
