@@ -1,0 +1,85 @@
+"""The Autobahn test suite against both implementations of WebSockets: 247 cases of framing, fragments, control frames, UTF-8
+and closing; with FAULTS=full also those of limits, performance and compression (270 more).
+
+The suite expects its messages back, so that an echo takes the place of Bayeux above the frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+from aiohttp import web
+
+from crewel import server
+from crewel.broker.outbox.exchange import Peer
+from crewel.errors import Fault, PayloadError
+from crewel.settings import Settings, load
+from crewel.transports import websocket, websocket_fast
+from tests.faults.conftest import IS_FULL
+from tests.server_process import ROOT
+
+CASES = [f"{group}.*" for group in (1, 2, 3, 4, 5, 6, 7, 10, *((9, 12, 13) if IS_FULL else ()))]
+LIMIT_S = 900.0 if IS_FULL else 90.0
+
+PASSED: Final = ("OK", "NON-STRICT", "INFORMATIONAL")
+REFUSED: Final = dict.fromkeys(["1.1.1", "6.1.1", "6.1.2"], 1007) | {f"1.2.{number}": 1003 for number in range(1, 9)}
+"""Cases that the protocol above WebSockets excludes, with the code that they are closed with: an empty text is no JSON, and no
+frame is binary."""
+DIFFERENT: Final = {"true": {"7.1.5": 1002}, "false": {"7.9.5": 1000}}
+"""Where the library that reads the frames is of another opinion than the suite: websockets takes a close amid the fragments of
+a message for an error; aiohttp takes the code 1005 in a close frame for a usual one."""
+
+
+def echoed(payload: bytes, **_: Any) -> list[bytes]:
+    """What stands in for the decoding of Bayeux: a text, which must be UTF-8."""
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        raise PayloadError(Fault.MALFORMED) from None
+    return [payload]
+
+
+def echo(peer: Peer, elements: list[Any]) -> None:
+    peer.send(elements)
+
+
+@pytest.fixture(params=["true", "false"], ids=["fast", "aiohttp"])
+def fast_lane(request: pytest.FixtureRequest) -> str:
+    """`http.fast_lane`."""
+    lane: str = request.param
+    return lane
+
+
+@pytest.fixture
+def settings(fast_lane: str) -> Settings:
+    """The settings; to read them reads files, which must not happen in the event loop."""
+    without = ("bayeux.extensions=", "storage.enabled=false", "http.port=0")
+    large = (f"{name}=20000000" for name in ("bayeux.max_message_bytes", "bayeux.max_response_bytes"))
+    return load(None, [f"http.fast_lane={fast_lane}", *without, *large])
+
+
+async def test_the_cases_of_the_autobahn_suite_pass(
+    settings: Settings, fast_lane: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (websocket, websocket_fast):
+        monkeypatch.setattr(module, "decode", echoed)
+    monkeypatch.setattr(websocket, "join", b",".join)
+    app = web.Application()
+    server.attach(app, settings)
+    app[server.ENDPOINT].receive = echo
+    async with server.listening_with(app) as url:
+        words = (sys.executable, "-m", "tests.functional.autobahn", url.replace("http", "ws", 1), *CASES)
+        process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, cwd=ROOT)
+        async with asyncio.timeout(LIMIT_S):
+            output, _ = await process.communicate()
+    verdicts: Mapping[str, list[Any]] = json.loads(output)
+    assert len(verdicts) >= 247
+    expected = REFUSED | DIFFERENT[fast_lane]
+    failed = {case: code for case, (verdict, _, code) in verdicts.items() if verdict not in PASSED}
+    assert failed == expected
