@@ -42,6 +42,15 @@ def test_the_report_escapes_what_a_server_sends() -> None:
     assert "<code>http://x/&lt;b&gt;</code>" in page
 
 
+def test_the_report_lists_first_what_failed() -> None:
+    page = as_html(report_of(Outcome.FAILED, "expected an id, got none"))
+    before, _, table = page.partition("<h2>All checks</h2>")
+    assert '<a class="id" href="#meta-id">meta-id</a> MUST, long-polling:' in before
+    assert "expected an id, got none" in before
+    assert '<tr id="meta-id">' in table
+    assert "<p>No check failed.</p>" in as_html(report_of(Outcome.PASSED, ""))
+
+
 def test_the_report_as_json() -> None:
     report = as_json(report_of(Outcome.UNTESTED, "why"))
     assert report["summary"]["MUST"] == {"passed": 0, "failed": 0, "untested": 1}

@@ -127,7 +127,7 @@ async def _result(check: Check, transport: str, trial: Trial, offered: list[str]
     started = time.monotonic()
     outcome, detail = Outcome.PASSED, ""
     if transport not in offered and transport != LONG_POLLING:
-        outcome, detail = Outcome.UNTESTED, f"the server does not offer {transport}"
+        outcome, detail = Outcome.UNTESTED, "not offered by the server"
     else:
         try:
             async with trial:

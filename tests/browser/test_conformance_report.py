@@ -1,0 +1,30 @@
+"""The report of the conformance runner, on a desk and on a phone."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser
+
+from crewel.conformance.report import as_html
+from crewel.conformance.runner import Report, Result
+from crewel.conformance.table import CHECKS, Outcome
+from tests.browser.conftest import SCREENSHOTS
+
+pytestmark = pytest.mark.browser
+
+LONG = "expected a reply, got " + "x" * 200
+
+
+@pytest.mark.parametrize(("name", "width", "scheme"), [("wide", 1280, "light"), ("phone", 390, "dark")])
+def test_the_report_fits(browser: Browser, name: str, width: int, scheme: str) -> None:
+    results = [Result(check, "long-polling", Outcome.PASSED, "", 0.1) for check in CHECKS.values()]
+    results[1] = Result(results[1].check, "long-polling", Outcome.FAILED, LONG, 0.1)
+    page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_content(as_html(Report(f"http://{'host.' * 20}example/cometd", ["long-polling"], results)))
+    SCREENSHOTS.mkdir(exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"conformance-{name}.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_role("link", name=results[1].check.id).click()
+    assert page.locator(f"#{results[1].check.id}").is_visible()
+    assert page.locator("tbody tr[id]").count() == len(CHECKS)
+    page.close()
