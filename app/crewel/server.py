@@ -134,6 +134,7 @@ def _mount_admin(app: web.Application) -> None:
 
 async def _record(app: web.Application) -> None:
     app[BROKER].supervisor.start("recorder", app[ADMIN].recorder.run_forever)
+    app[BROKER].supervisor.start("jobs", app[ADMIN].jobs.run_forever)
 
 
 MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {

@@ -25,6 +25,8 @@ CLOSED = [route for route in ROUTES if not route.is_public]
 OPERATES = {
     ("POST", "/dead-letters/redrive"),
     ("POST", "/subjects/{subject}/unblock"),
+    ("POST", "/jobs"),
+    *(("POST", f"/jobs/{{job}}/{verb}") for verb in ("pause", "resume", "stop")),
     *(
         ("POST", f"/sessions/{{subject}}/{{number}}/{verb}")
         for verb in ("activate", "hold", "skip", "drain", "retry", "ping", "refresh")
@@ -44,7 +46,7 @@ def role_expected(route: Route) -> Role:
 def filled(path: str) -> str:
     """The path of nothing that exists."""
     path = path.replace("{subject}", "nobody").replace("{number}", "1").replace("{id}", "1795179106957-0")
-    return path.replace("{channel}", "no/such/topic").replace("{message}", "1")
+    return path.replace("{channel}", "no/such/topic").replace("{message}", "1").replace("{job}", "1-1")
 
 
 @pytest.fixture(scope="module")

@@ -100,20 +100,37 @@ def test_redrive_works_on_more_than_one_request_takes(post: Post) -> None:
     assert [message["data"] for message in joe.take_all()] == list(range(700))
 
 
-def test_an_interrupted_redrive_leaves_each_dead_letter_in_one_place(post: Post, joe: Receiver) -> None:
+def test_an_interrupted_redrive_is_continued_by_the_server(post: Post, joe: Receiver) -> None:
     post.letters(joe, "/a/b", 60)
     process = post.start("dead-letters", "redrive", "--all", "--rate", "30")
     until(lambda: post.desk.get("/dead-letters/count")["count"] < 55)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=20)
     assert process.returncode == 130, said
-    begun, ended = "operator: redrive dead letters", "operator: dead letters were redriven"
-    until(lambda: post.server.stderr.count(begun) == post.server.stderr.count(ended) > 0)
-    left = {letter["data"] for letter in post.desk.letters("count=1000")}
-    assert 0 < len(left) < 60
-    sent = {message["data"] for message in joe.take_all()}
-    assert (sent | left, sent & left) == (set(range(60)), set())
-    assert post.lines("dead-letters", "redrive", "--all")[0]["redriven"] == len(left)
+    [job] = post.lines("jobs", "list", "--state", "running")
+    assert f"crewel jobs follow {job['id']}" in said
+    assert post.lines("jobs", "pause", job["id"], "--reason", "lunch")[0]["state"] == "paused"
+    assert post.lines("jobs", "list", "--state", "paused")[0]["changedBy"] == "admin"
+    sent = [message["data"] for message in joe.take_all()]
+    assert 0 < len(sent) < 60
+    assert post.lines("jobs", "resume", job["id"])[0]["state"] == "running"
+    (followed,) = post.lines("jobs", "follow", job["id"])
+    assert (followed["state"], followed["done"], followed["undone"]) == ("done", 60, 0)
+    assert sent + [message["data"] for message in joe.take_all()] == list(range(60))
+    assert_refused(post.run("jobs", "stop", job["id"]), "job: must be running or paused, and is done")
+    assert_refused(post.run("jobs", "show", "1-1"), "there is no job 1-1")
+
+
+def test_a_job_is_stopped_and_what_is_left_stays(post: Post, joe: Receiver) -> None:
+    post.letters(joe, "/a/b", 30)
+    (job,) = post.lines("dead-letters", "redrive", "--all", "--rate", "5", "--detach", "--reason", "a test")
+    until(lambda: post.lines("jobs", "show", job["id"])[0]["done"] > 0)
+    assert post.lines("jobs", "stop", job["id"])[0]["state"] == "stopped"
+    assert post.run("jobs", "list", "--no-json").out.splitlines()[1].split()[:3] == [job["id"], "redrive", "stopped"]
+    (shown,) = post.lines("jobs", "follow", job["id"])
+    assert len(joe.take_all()) == shown["done"] < 30
+    assert post.desk.get("/dead-letters/count")["count"] == 30 - shown["done"]
+    assert (shown["who"], shown["reason"]) == ("admin", "a test")
 
 
 def test_discard_asks_before_it_removes(post: Post, joe: Receiver) -> None:

@@ -34,9 +34,11 @@ def all_names(keys: Keys) -> dict[str, str]:
             "alerts",
             "losses",
             "audit",
+            "jobs",
         )
     } | {"dead:dropped": keys.dropped, "dead:returned": keys.returned}
     plain |= {"dead:texts": keys.letter_texts, "dead:uses": keys.letter_uses, "dead:bytes": keys.letter_bytes}
+    plain |= {"jobs:open": keys.open_jobs}
     plain |= {"pipeline:positions": keys.positions, "pipeline:ledger": keys.ledger}
     for kind in ("code", "receiver", "channel"):
         plain |= {
@@ -49,6 +51,7 @@ def all_names(keys: Keys) -> dict[str, str]:
         "met:<generation>": keys.met("abc"),
         "lease:<token>": keys.lease("abc"),
         "own:<token>": keys.own("abc"),
+        "job:<id>": keys.job("1-1"),
         "s:<session>": keys.session("client/joe/1"),
         "inbox:<session>": keys.inbox("client/joe/1"),
         "subject:<subject>": keys.subject("joe"),

@@ -17,7 +17,7 @@ from tests.storage.conftest import OpenStore, StartStore
 from tests.storage.owner import JOE, Owner, change, started
 
 FILES = sorted((Path(crewel.storage.__file__).parent / "scripts").glob("*.lua"))
-GROWING = {"publish", "send", "login", "claim", "subscribe", "configure", "redrive", "events"}
+GROWING = {"publish", "send", "login", "claim", "subscribe", "configure", "redrive", "events", "begin_job"}
 ADDRESSED = shared_queues.Addressed("/a", b"{}")
 TO_JOE = shared_queues.Delivery(JOE, JOE)
 

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from crewel.admin.audit import Audit
 from crewel.admin.census import Census
+from crewel.admin.jobs import Jobs
 from crewel.admin.recorder import Recorder
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.dispatchers import Dispatchers
@@ -33,6 +34,7 @@ class Administration:
         self.sign_ins = SignIns(broker.admin)
         self.recorder = Recorder(broker)
         self.census = Census(self)
+        self.jobs = Jobs(self)
         self.audit = Audit(broker.runtime, broker.access)
 
     @property

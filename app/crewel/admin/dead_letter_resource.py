@@ -82,7 +82,7 @@ _FILTERS: Final = (
     text_field("contains", "Only those with this text in data, options, reason, sender or message id."),
     text_field("after", "Continue after this id: the `next` of the answer before.", _dead_id),
 )
-_CHOICE: Final = (
+CHOICE: Final = (
     Field(
         "ids",
         list_of(_dead_id, MAX_PAGE),
@@ -100,6 +100,16 @@ _CHOICE: Final = (
         "Most dead letters that this request works on.",
     ),
 )
+
+
+REDRIVE_FIELDS: Final = (
+    flag_field(
+        "toChannel",
+        "Publish them to their channels instead, addressed ones to their destinations.",
+    ),
+    Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Dead letters a second at most."),
+)
+"""What a redrive takes more."""
 
 
 def _filter(fields: dict[str, Any], until: str = "") -> DeadLetterFilter:
@@ -186,7 +196,7 @@ def _shown(ask: Ask, letter: StoredDeadLetter) -> dict[str, Any]:
 
 async def _redrive(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
-    chosen = await _chosen(ask)
+    chosen = await chosen_of(ask)
     if fields.get("dryRun", False):
         return await _counted(ask, chosen)
     to_channel = fields.get("toChannel", False)
@@ -198,7 +208,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
 
 
 async def _discard(ask: Ask) -> dict[str, Any]:
-    chosen = await _chosen(ask)
+    chosen = await chosen_of(ask)
     if ask.fields.get("dryRun", False):
         return await _counted(ask, chosen)
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
@@ -208,8 +218,8 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     return {"discarded": report.done} | _outcome(report, chosen)
 
 
-async def _chosen(ask: Ask) -> Chosen:
-    """What the body says. Dead letters that are made from now on are not part of it: what comes back would
+async def chosen_of(ask: Ask) -> Chosen:
+    """The dead letters that the body says. Dead letters that are made from now on are not part of it: what comes back would
     be sent again and again."""
     fields = ask.fields
     ids: Sequence[str] | None = fields.get("ids")
@@ -323,12 +333,8 @@ DEAD_LETTER_ROUTES: Final = (
         _redrive,
         f"`redriven`: how many were sent. {_WORK}",
         body=(
-            *_CHOICE,
-            flag_field(
-                "toChannel",
-                "Publish them to their channels instead, addressed ones to their destinations.",
-            ),
-            Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Dead letters a second at most."),
+            *CHOICE,
+            *REDRIVE_FIELDS,
         ),
         role=Role.OPERATE,
     ),
@@ -338,6 +344,6 @@ DEAD_LETTER_ROUTES: Final = (
         "Discard dead letters.",
         _discard,
         f"`discarded`: how many. {_WORK}",
-        body=_CHOICE,
+        body=CHOICE,
     ),
 )

@@ -21,6 +21,7 @@ from crewel.admin.audit_resource import AUDIT_ROUTES
 from crewel.admin.command import demand
 from crewel.admin.commands import COMMANDS, failure_json, run
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
+from crewel.admin.job_resource import JOB_ROUTES
 from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import Field
@@ -96,6 +97,7 @@ ROUTES: Final = (
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,
     *DEAD_LETTER_ROUTES,
+    *JOB_ROUTES,
     *MESSAGE_ROUTES,
     *NODE_ROUTES,
     *AUDIT_ROUTES,

@@ -35,6 +35,7 @@ _VARIABLES: Final = {
     "subject": "Whose session it is: joe of client/joe/1.",
     "number": "The session's number: 1 of client/joe/1.",
     "id": "The dead id.",
+    "job": "The id of a job.",
     "message": "The id of a stored message, or of a dead letter.",
     "channel": "The channel's name with its slashes, without the first one: a/b of /a/b.",
 }

@@ -13,6 +13,7 @@ import typer
 from crewel.cli import bayeux_client, output
 from crewel.cli.admin_client import MAX_PAGE, Admin, command, operate
 from crewel.cli.bayeux_client import AsJson
+from crewel.cli.jobs import followed
 from crewel.cli.output import progress
 from crewel.errors import CrewelError
 
@@ -28,6 +29,8 @@ _NS = 1_000_000_000
 
 _Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of dead letters.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Count them only.")]
+_Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason, for the audit.")]
+_Detach = Annotated[bool, typer.Option("--detach", help="Begin the job and end; crewel jobs shows it. Not with ids.")]
 _FILTERS: Final[Mapping[str, Any]] = {
     "everything": Annotated[
         bool | None, typer.Option("--all", help="All dead letters, or all that match the filters.")
@@ -201,18 +204,19 @@ async def redrive(
             help="Send to their channels instead of the receiver; point-to-point messages go to their destination.",
         ),
     ] = False,
+    reason: _Reason = None,
+    detach: _Detach = False,
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Redrive dead letters, each to its receiver. A dead letter that cannot be sent stays where it is."""
+    """Redrive dead letters, each to its receiver. A dead letter that cannot be sent stays where it is. Those that filters
+    choose are a job of the server, which an interrupt does not end."""
     choice = _choose(ids, asked)
-    options: dict[str, Any] = {"toChannel": to_channel}
-    if rate is not None:
-        options |= {"rate": rate, "count": max(1, min(_PAGE, int(rate)))}
+    options: dict[str, Any] = {"toChannel": to_channel} | _given(rate=rate, reason=reason)
     if dry_run:
         await _count(admin, choice, "would be redriven", as_json)
     else:
-        await _work_through(admin, "redrive", choice, options, as_json)
+        await _work_through(admin, "redrive", choice, options, as_json, detach=detach)
 
 
 @app.command()
@@ -223,10 +227,12 @@ def discard(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    reason: _Reason = None,
+    detach: _Detach = False,
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Discard dead letters, for good."""
+    """Discard dead letters, for good. Those that filters choose are a job of the server, which an interrupt does not end."""
     choice = _choose(ids, asked)
     if choice.ids is None and not yes and not dry_run:
         if not sys.stdin.isatty():
@@ -237,7 +243,7 @@ def discard(
         if dry_run:
             await _count(admin, choice, "would be discarded", as_json)
         else:
-            await _work_through(admin, "discard", choice, {}, as_json)
+            await _work_through(admin, "discard", choice, _given(reason=reason), as_json, detach=detach)
 
     operate(url, token, work)
 
@@ -267,39 +273,59 @@ async def _count(admin: Admin, choice: _Choice, what: str, as_json: bool | None)
     output.print_answer({"count": counted["count"], "dryRun": True}, f"{_counted(counted['count'])} {what}", as_json)
 
 
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
 async def _work_through(
-    admin: Admin, what: str, choice: _Choice, options: dict[str, Any], as_json: bool | None
+    admin: Admin, what: str, choice: _Choice, options: dict[str, Any], as_json: bool | None, *, detach: bool
 ) -> None:
-    """Repeat until the server says that all is done. Dead letters that are made meanwhile are not part of it."""
-    total = (await _dry(admin, choice))["count"] if sys.stderr.isatty() else None
+    """Work on the dead letters until all is done: on ids by requests, on all that filters choose by a job of the server. Dead
+    letters that are made meanwhile are not part of it."""
+    if choice.ids is None:
+        job = await admin.call("POST", "/jobs", body={"what": what, **choice.body(None), **options})
+        if detach:
+            output.print_answer(job, f"job {job['id']}: {_counted(job['total'])}", as_json)
+            return
+        job = await followed(admin, job)
+        done, undone, errors = job["done"], job["undone"], job["errors"]
+        if job["state"] != "done":
+            why = job["error"] or f"by {job['changedBy']}"
+            raise CrewelError(f"the job {job['id']} was {job['state']} after {_counted(done)}: {why}")
+    else:
+        done, errors = await _by_requests(admin, what, choice, options)
+        undone = len(errors)
+    verb = "redriven" if what == "redrive" else "discarded"
+    output.print_answer({verb: done, "undone": errors}, f"{_counted(done)} {verb}", as_json)
+    if undone:
+        codes = ", ".join(sorted({each["errorCode"] for each in errors}))
+        raise CrewelError(f"{undone:,} stayed ({codes}); the first, {errors[0]['id']}: {errors[0]['message']}")
+
+
+async def _by_requests(
+    admin: Admin, what: str, choice: _Choice, options: dict[str, Any]
+) -> tuple[int, list[dict[str, str]]]:
+    """Repeat until the server says that all is done; how many it was, and what could not be done."""
     done, undone = 0, []
     doing = "redriving" if what == "redrive" else "discarding"
-    with progress(doing, "dead letters", total) as shown:
+    with progress(doing, "dead letters", len(choice.ids or ())) as shown:
         async for answer in _requests(admin, f"/dead-letters/{what}", choice, options):
             done += answer.get("redriven", 0) + answer.get("discarded", 0)
             undone += answer["undone"]
             shown(done + len(undone))
-    verb = "redriven" if what == "redrive" else "discarded"
-    output.print_answer({verb: done, "undone": undone}, f"{_counted(done)} {verb}", as_json)
-    if undone:
-        codes = ", ".join(sorted({each["errorCode"] for each in undone}))
-        raise CrewelError(f"{len(undone):,} stayed ({codes}); the first, {undone[0]['id']}: {undone[0]['message']}")
+    return done, undone
 
 
 async def _requests(admin: Admin, path: str, choice: _Choice, options: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
     import asyncio
 
+    count = max(1, min(_PAGE, int(options.get("rate", _PAGE))))
     for portion in choice.portions():
-        body = choice.body(portion) | {"count": _PAGE} | options
-        while True:
-            answer = await admin.call("POST", path, body=body)
+        left = portion or []
+        while left:
+            answer = await admin.call("POST", path, body={"ids": left, "count": count, **options})
             yield answer
-            if not answer["next"]:
-                break
-            if portion is None:
-                body |= {"after": answer["next"], "until": answer["until"]}
-            else:
-                body["ids"] = portion[portion.index(answer["next"]) + 1 :]
+            left = left[left.index(answer["next"]) + 1 :] if answer["next"] else []
             await asyncio.sleep(answer["waitMs"] / 1000)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from crewel.cli import bayeux_client, dead_letters, mock, operations, settings
+from crewel.cli import bayeux_client, dead_letters, jobs, mock, operations, settings
 from crewel.cli.admin_client import command
 from crewel.cli.audit_log import audit_log
 from crewel.cli.backup import backup, restore
@@ -40,7 +40,15 @@ command(app)(operations.cmd)
 command(app)(nodes)
 command(app)(message)
 command(app, "audit-log")(audit_log)
-for _group in (settings.app, operations.sessions, operations.subjects, operations.topics, dead_letters.app, mock.app):
+for _group in (
+    settings.app,
+    operations.sessions,
+    operations.subjects,
+    operations.topics,
+    dead_letters.app,
+    jobs.app,
+    mock.app,
+):
     app.add_typer(_group)
 
 

@@ -17,9 +17,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
+from crewel.storage.dead_letter_match import beginning, fits
 from crewel.storage.keys import Keys
 from crewel.storage.scripts import Step
 from crewel.storage.store import Store
@@ -163,26 +163,6 @@ def _destination(qos: bytes, receiver: str) -> str:
     return next(own, names[0] if names else "")
 
 
-def beginning(kind: str, text: str) -> tuple[str, str]:
-    """Return the value that is asked for, and what others that may be wanted begin with. Either may be empty: then there is no
-    one value, or all may be wanted."""
-    if not text:
-        return "", ""
-    if kind == "channel":
-        channel = parse(text)
-        name = channel.name if channel is not None else text
-        return ("", name.rstrip("*")) if channel is not None and channel.is_wildcard else (name, name)
-    return text, text + ("." if kind == "code" else "/")
-
-
-def fits(kind: str, text: str, value: str) -> bool:
-    """Whether a code, a receiver or a channel is what `text` asks for."""
-    if kind == "channel":
-        channel, asked = parse(value), parse(text)
-        return channel is not None and asked is not None and asked.name in channel.patterns
-    return value == text or value.startswith(beginning(kind, text)[1])
-
-
 def described(letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[bytes | str | int]]:
     """Return the arguments by which `commit` and `end` describe dead letters, by session: `WORDS` each, of which number `BODY`
     is the body."""
@@ -231,17 +211,19 @@ def redrive(
     to_channel: bool = False,
     max_entries: int = 0,
     max_bytes: int = 0,
+    job_id: str = "",
 ) -> Step[Redriven]:
     """Redrive a dead letter, to its receiver or, `to_channel`, to the subscribers of its channel; an addressed message goes
     to its destination then (`letter.to`), and to no other. A receiver that would have more than
     `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed a second late. To
-    find a receiver full takes the store long if it has thousands waiting: redrive no more to that one.
+    find a receiver full takes the store long if it has thousands waiting: redrive no more to that one. The job with `job_id`
+    counts what is moved.
 
     The step may be repeated when its outcome is unknown, for two minutes: it answers the same again. Another step for the
     same dead letter finds it gone. Raises Fenced if the server has been superseded, StoreFull.
     """
     once = k.once(f"redrive {secrets.token_hex(12)}")  # no publish has such a scope: those begin with the channel
-    keys = (k.node(token), k.last, k.log, k.dead, k.facts, once)
+    keys = (k.node(token), k.last, k.log, k.dead, k.facts, once, *([k.job(job_id)] if job_id else []))
     where = (_TO_DESTINATION if letter.to else _TO_CHANNEL) if to_channel else _TO_RECEIVER
     arguments = (k.base, letter.dead_id, facts_max, _REMEMBERED_MS, where, max_entries, max_bytes, letter.to)
     return Step("redrive", keys, arguments, _redriven)
@@ -252,13 +234,14 @@ def _redriven(answer: Any) -> Redriven:
     return Redriven(RedriveOutcome(outcome.decode()), LogId(log_id), size)
 
 
-def discard(k: Keys, token: str, dead_ids: Sequence[str], facts_max: int, who: str = "") -> Step[int]:
-    """Discard dead letters, at most `MOST_DISCARDED`; returns how many of them there were. Repeated, it finds fewer. Raises
-    Fenced if the server has been superseded."""
+def discard(k: Keys, token: str, dead_ids: Sequence[str], facts_max: int, who: str = "", job_id: str = "") -> Step[int]:
+    """Discard dead letters, at most `MOST_DISCARDED`; returns how many of them there were, which the job with
+    `job_id` counts. Repeated, it finds fewer. Raises Fenced if the server has been superseded."""
     if len(dead_ids) > MOST_DISCARDED:
         raise ValueError(f"dead_ids: expected at most {MOST_DISCARDED}, not {len(dead_ids)}")
     known = filter(is_dead_id, dead_ids)
-    return Step("discard", (k.node(token), k.dead, k.facts), (k.base, facts_max, who, *known), int)
+    keys = (k.node(token), k.dead, k.facts, *([k.job(job_id)] if job_id else []))
+    return Step("discard", keys, (k.base, facts_max, who, *known), int)
 
 
 async def newest(store: Store) -> str:

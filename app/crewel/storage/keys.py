@@ -31,6 +31,7 @@ class Keys:
         "expiry",
         "facts",
         "format",
+        "jobs",
         "last",
         "ledger",
         "letter_bytes",
@@ -40,6 +41,7 @@ class Keys:
         "losses",
         "names",
         "nodes",
+        "open_jobs",
         "positions",
         "queues",
         "returned",
@@ -75,6 +77,8 @@ class Keys:
         self.alerts = self.base + "alerts"
         self.losses = self.base + "losses"
         self.audit = self.base + "audit"
+        self.jobs = self.base + "jobs"
+        self.open_jobs = self.base + "jobs:open"
 
     def node(self, token: str) -> str:
         """One run of a server."""
@@ -95,6 +99,10 @@ class Keys:
     def unstored(self, token: str) -> str:
         """The names of the sessions of one run of a server that are not stored."""
         return f"{self.base}unstored:{token}"
+
+    def job(self, job_id: str) -> str:
+        """One job of operators."""
+        return f"{self.base}job:{job_id}"
 
     def session(self, name: str) -> str:
         """A session, such as `client/joe/1`."""

@@ -60,6 +60,8 @@ class Limits:
     """Dead letters a second at most."""
     is_interrupted: Callable[[], bool] = lambda: False
     """Asked between dead letters: whether the call was given up."""
+    job_id: str = ""
+    """The job that the call is part of, which counts what is done; empty if it is of none."""
 
 
 @dataclass(slots=True)
@@ -127,7 +129,7 @@ class DeadLetterRedrive:
         portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
         async with aclosing(self._portions(chosen, limits.count, portion, report)) as portions:
             async for letters in portions:
-                await self._send(letters, report, to_channel=to_channel)
+                await self._send(letters, report, limits.job_id, to_channel=to_channel)
                 moved += len(letters)
                 due = 0.0 if limits.rate is None else start + moved / limits.rate - loop.time()
                 if limits.is_interrupted() or loop.time() + due > start + limits.seconds:
@@ -144,7 +146,7 @@ class DeadLetterRedrive:
             async for letters in portions:
                 ids = [letter.dead_id for letter in letters]
                 access = self.access
-                step = dead_letters.discard(access.keys, access.token, ids, access.facts_max, who)
+                step = dead_letters.discard(access.keys, access.token, ids, access.facts_max, who, limits.job_id)
                 discarded = await access.writing.ask(step)
                 self._runtime.metrics.letters_discarded += discarded
                 report.done += discarded
@@ -185,7 +187,7 @@ class DeadLetterRedrive:
             report.next = asked[-1] if end < len(ids) else ""
             yield letters
 
-    async def _send(self, letters: list[StoredDeadLetter], report: Report, *, to_channel: bool) -> None:
+    async def _send(self, letters: list[StoredDeadLetter], report: Report, job_id: str, *, to_channel: bool) -> None:
         """Have the store move these dead letters, all at once and each for itself."""
         asked = []
         rooms: dict[str, _Room] = {}
@@ -196,7 +198,7 @@ class DeadLetterRedrive:
                 continue
             room = self._room(receiver, rooms) if receiver else None
             if room is None or room.take(len(letter.body)):
-                asked.append((letter, self._ask(letter, receiver, room)))
+                asked.append((letter, self._ask(letter, receiver, room, job_id)))
             else:
                 self._runtime.metrics.letters_redriven[RedriveOutcome.FULL.value] += 1
                 report.undone.append(_undone(letter, RedriveOutcome.FULL, receiver))
@@ -232,7 +234,9 @@ class DeadLetterRedrive:
                 rooms[receiver] = _Room(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)
         return rooms[receiver]
 
-    def _ask(self, letter: StoredDeadLetter, receiver: str, room: _Room | None) -> asyncio.Future[Redriven]:
+    def _ask(
+        self, letter: StoredDeadLetter, receiver: str, room: _Room | None, job_id: str
+    ) -> asyncio.Future[Redriven]:
         """Have the store move one dead letter: to this receiver, which has this room, or without one to the channel."""
         access = self.access
         step = dead_letters.redrive(
@@ -243,6 +247,7 @@ class DeadLetterRedrive:
             to_channel=receiver != letter.receiver,
             max_entries=0 if room is None else room.bounds.max_entries,
             max_bytes=0 if room is None else room.bounds.max_bytes,
+            job_id=job_id,
         )
 
         def answered(answer: Any) -> Any:

@@ -6,6 +6,7 @@
 -- KEYS[1]     node:<token>, the server that asks
 -- KEYS[2]     dead
 -- KEYS[3]     facts
+-- KEYS[4]     job:<id> that this is part of, which counts them; may be missing
 -- ARGV[1]     what all keys begin with; dead: is built from it
 -- ARGV[2]     bound of the facts, entries
 -- ARGV[3]     who wants it, or empty
@@ -30,6 +31,9 @@ for at = 4, #ARGV do
 end
 
 if #places > 0 then
+  if KEYS[4] then
+    call('HINCRBY', KEYS[4], 'done', #places)
+  end
   local by = who ~= '' and ',"who":' .. cjson.encode(who) or ''
   local fact = '{"letters":["' .. table.concat(places, '","') .. '"]' .. by .. '}'
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'discarded', 'd', fact)

@@ -15,6 +15,7 @@
 -- KEYS[4]  dead
 -- KEYS[5]  facts
 -- KEYS[6]  k:<scope> of this call
+-- KEYS[7]  job:<id> that this is part of, which counts it; may be missing
 -- ARGV[1]  what all keys begin with; s:, inbox:, members:, q:, qb: and dead: are built from it
 -- ARGV[2]  id in `dead`
 -- ARGV[3]  bound of the facts, entries
@@ -101,6 +102,9 @@ local entry = entry_of(letter, returns)
 take_out(place, letter)
 call('SET', last, text)
 call('SET', once, text .. ' ' .. size, 'PX', once_ms)
+if KEYS[7] then
+  call('HINCRBY', KEYS[7], 'done', 1)
+end
 
 local where
 if to_channel then

@@ -1,0 +1,225 @@
+"""Jobs as REST resources: begun, listed, shown, paused, resumed and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from crewel.admin.command import demand
+from crewel.admin.dead_letter_resource import CHOICE, REDRIVE_FIELDS, chosen_of
+from crewel.admin.jobs import Work, choice_of
+from crewel.admin.operation import MAX_PAGE, Field, page_fields, text_field
+from crewel.admin.route import Ask, NotThere, Route
+from crewel.errors import IllegalArgument
+from crewel.qos.fields import list_of, one_of
+from crewel.qos.names import parse_name
+from crewel.security.grants import Role
+from crewel.storage import jobs
+from crewel.storage.dead_letters import is_dead_id
+from crewel.storage.jobs import STEERINGS, Job, JobState
+
+_PORTION: Final = 100
+
+
+def job_view(job: Job) -> dict[str, Any]:
+    """The job as REST tells it. Times are milliseconds since 1970."""
+    return {
+        "id": job.id,
+        "what": job.what,
+        "state": job.state.value,
+        "who": job.who,
+        "reason": job.reason,
+        "node": job.node,
+        "began": job.began,
+        "changed": job.changed,
+        "changedBy": job.changed_by,
+        "ended": job.ended,
+        "choice": _choice_view(job.choice),
+        "toChannel": job.to_channel,
+        "rate": job.rate,
+        "total": job.total,
+        "done": job.done,
+        "undone": job.undone,
+        "errors": job.errors,
+        "error": job.error,
+    }
+
+
+def _choice_view(choice: dict[str, Any]) -> dict[str, Any]:
+    if "ids" in choice:
+        return {"ids": len(choice["ids"])}
+    if "sessions" in choice:
+        return {"sessions": len(choice["sessions"]), "first": choice["sessions"][0]}
+    return {"since" if name == "since_ms" else name: value for name, value in choice["wanted"].items()}
+
+
+def _session(value: object) -> str:
+    name = parse_name(value) if isinstance(value, str) else None
+    if name is None or not name.number:
+        raise ValueError("the name of a session: client/joe/1")
+    return name.relative
+
+
+def _subject(value: object) -> str:
+    name = parse_name(value) if isinstance(value, str) else None
+    if name is None or name.number:
+        raise ValueError("the name of a subject: joe or client/joe")
+    return name.subject
+
+
+async def _begin(ask: Ask) -> dict[str, Any]:
+    fields = ask.fields
+    if "what" not in fields:
+        raise IllegalArgument("what", f"must be there: one of {', '.join(Work)}")
+    work = Work(fields["what"])
+    demand(ask.role, work.role)
+    choice, total = await (_receivers(ask) if work is Work.DRAIN else _letters(ask))
+    for name in () if work is Work.REDRIVE else ("toChannel", "rate"):
+        if name in fields:
+            raise IllegalArgument(name, "goes with the redrive of dead letters")
+    more = {
+        "reason": fields.get("reason", ""),
+        "to_channel": fields.get("toChannel", False),
+        "rate": fields.get("rate"),
+    }
+    with ask.deed(f"begin job: {work}", reason=more["reason"]) as deed:
+        job = await ask.admin.jobs.begin(work, ask.who, ask.role, choice, total, **more)
+        deed.about, deed.count, deed.details = job.id, total, _choice_view(job.choice)
+    return job_view(job)
+
+
+async def _letters(ask: Ask) -> tuple[dict[str, Any], int]:
+    for name in ("sessions", "subject"):
+        if name in ask.fields:
+            raise IllegalArgument(name, "goes with the drain of receivers")
+    chosen = await chosen_of(ask)
+    return choice_of(chosen), await ask.admin.redriving.count(chosen)
+
+
+async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
+    fields, admin = ask.fields, ask.admin
+    if ("sessions" in fields) is ("subject" in fields):
+        raise IllegalArgument("sessions", "must be there, or `subject`; not both")
+    for each in CHOICE:
+        if each.name in fields and each.name != "reason":
+            raise IllegalArgument(each.name, "goes with dead letters, and a drain is of receivers")
+    if "subject" in fields:
+        names = sorted(session.name for session in admin.broker.names.of_subject(fields["subject"]))
+    else:
+        names = list(dict.fromkeys(fields["sessions"]))
+    if not names:
+        raise IllegalArgument("sessions", "must name one that there is")
+    found = filter(None, map(admin.find, names))
+    return {"sessions": names}, sum(map(admin.dispatchers.waiting, found))
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    store, fields = ask.admin.store, ask.fields
+    count, state, after = fields.get("count", _PORTION), fields.get("state"), fields.get("after", "")
+    ids = await jobs.newest(store)
+    if after:
+        ids = ids[ids.index(after) + 1 :] if after in ids else []
+    found: list[Job] = []
+    while ids and len(found) <= count:
+        portion, ids = ids[:_PORTION], ids[_PORTION:]
+        found += [job for job in await jobs.get(store, portion) if state is None or job.state == state]
+    page = found[:count]
+    return {"jobs": [job_view(job) for job in page], "next": page[-1].id if len(found) > count else ""}
+
+
+async def _found(ask: Ask) -> Job:
+    job_id = ask.path["job"]
+    job = await ask.admin.jobs.get(job_id) if is_dead_id(job_id) else None
+    if job is None:
+        raise NotThere(f"there is no job {job_id[:64]}, or not any more")
+    return job
+
+
+async def _show(ask: Ask) -> dict[str, Any]:
+    return job_view(await _found(ask))
+
+
+def _steering(verb: str) -> Callable[[Ask], Awaitable[dict[str, Any]]]:
+    async def handle(ask: Ask) -> dict[str, Any]:
+        job = await _found(ask)
+        if verb == "resume":
+            demand(ask.role, Work(job.what).role)
+        with ask.deed(f"{verb} job", about=job.id, reason=ask.fields.get("reason", "")):
+            if not await ask.admin.jobs.steer(job.id, verb, ask.who):
+                allowed = " or ".join(each.value for each in STEERINGS[verb].allowed)
+                raise IllegalArgument("job", f"must be {allowed}, and is {(await _found(ask)).state.value}")
+        return job_view(await _found(ask))
+
+    return handle
+
+
+_UNKNOWN: Final = {404: "There is no such job, or not any more."}
+_JOB: Final = (
+    f"`id`, `what` ({', '.join(Work)}), `state` ({', '.join(JobState)}), `who` (began it), `reason`, `node` (runs it),"
+    " `began`, `changed`, `ended` (milliseconds since 1970, or null), `changedBy` (steered it), `choice` (the filters, or how"
+    " many), `toChannel`, `rate`, `total`, `done`, `undone`, `errors`, `error`"
+)
+_MORE: Final = (
+    "`total`: how many there were when it began. `undone`: how many stayed, and `errors`: of the first 20 of them `id`,"
+    " `errorCode` and `message`. `error`: why it failed or waits."
+)
+_SUMMARIES: Final = {
+    "pause": "Pause a job: what is done stays done.",
+    "resume": "Let a paused job continue. A discard needs the role destroy.",
+    "stop": "Stop a job for good: what is done stays done.",
+}
+
+JOB_ROUTES: Final = (
+    Route(
+        "POST",
+        "/jobs",
+        "Begin a job, which the server works off: a redrive or discard of dead letters, or a drain of receivers.",
+        _begin,
+        f"The job: {_JOB}. {_MORE}",
+        body=(
+            Field(
+                "what",
+                one_of(*Work),
+                {"type": "string", "enum": list(Work)},
+                "What it does. A discard needs the role destroy.",
+            ),
+            *(each for each in CHOICE if each.name not in ("dryRun", "count")),
+            *REDRIVE_FIELDS,
+            Field(
+                "sessions",
+                list_of(_session, MAX_PAGE),
+                {"type": "array", "items": {"type": "string"}, "maxItems": MAX_PAGE},
+                "The sessions whose queues become dead letters.",
+            ),
+            text_field("subject", "Instead of `sessions`: all sessions of this subject.", _subject),
+        ),
+        role=Role.OPERATE,
+        deed="begin job",
+    ),
+    Route(
+        "GET",
+        "/jobs",
+        "List the jobs, the newest first, a page at a time.",
+        _list,
+        f"`jobs`, a list; `next`, the cursor of the next page, empty if this is the last. A job has {_JOB}. {_MORE}",
+        query=(
+            text_field("state", f"Only those in this state: {', '.join(JobState)}.", one_of(*JobState)),
+            *page_fields("jobs"),
+        ),
+    ),
+    Route("GET", "/jobs/{job}", "Show one job.", _show, f"{_JOB}. {_MORE}", refusals=_UNKNOWN),
+    *(
+        Route(
+            "POST",
+            f"/jobs/{{job}}/{verb}",
+            _SUMMARIES[verb],
+            _steering(verb),
+            "The job, as above.",
+            body=(text_field("reason", "Reason, for the audit."),),
+            role=Role.OPERATE,
+            deed=f"{verb} job",
+            refusals=_UNKNOWN,
+        )
+        for verb in STEERINGS
+    ),
+)

@@ -1,0 +1,98 @@
+"""`crewel jobs`: work on many dead letters or receivers that the server does, and how to pause, resume and stop it."""
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from crewel.cli import output
+from crewel.cli.admin_client import Admin, command
+from crewel.cli.bayeux_client import AsJson
+from crewel.cli.output import progress
+
+_OPEN: Final = ("running", "paused")
+_DOING: Final = {
+    "redrive": ("redriving", "dead letters"),
+    "discard": ("discarding", "dead letters"),
+    "drain": ("draining", "messages"),
+}
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
+
+app = typer.Typer(name="jobs", help="List, pause, resume and stop the jobs of operators.", no_args_is_help=True)
+
+_Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of jobs.")]
+_Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason, for the audit.")]
+
+
+@command(app, "list")
+async def _list(
+    admin: Admin,
+    state: Annotated[
+        str | None,
+        typer.Option(metavar="STATE", help="Only jobs in this state: running, paused, stopped, done or failed."),
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
+    as_json: AsJson = None,
+) -> None:
+    """Print the jobs, the newest first."""
+    query = {} if state is None else {"state": state}
+    headings = ("id", "what", "state", "done", "stayed", "of", "by", "began", "reason")
+    await output.print_entries(admin.pages("/jobs", "jobs", query, count), headings, _row, as_json)
+
+
+def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
+    from crewel.admin.moments import shown
+
+    numbers = (job["done"], job["undone"], job["total"])
+    return job["id"], job["what"], job["state"], *numbers, job["who"], shown(job["began"]), job["reason"]
+
+
+@command(app)
+async def show(admin: Admin, ids: _Ids, as_json: AsJson = None) -> None:
+    """Show everything about jobs."""
+    for job_id in ids:
+        output.print_fields(await admin.call("GET", f"/jobs/{job_id}"), "id", as_json)
+
+
+def _add(verb: str, past: str, meaning: str) -> None:
+    @command(app, verb, meaning)
+    async def _(admin: Admin, ids: _Ids, reason: _Reason = None, as_json: AsJson = None) -> None:
+        for job_id in ids:
+            body = {} if reason is None else {"reason": reason}
+            job = await admin.call("POST", f"/jobs/{job_id}/{verb}", body=body)
+            output.print_answer(job, f"{job_id}: {past}, {job['done']:,} of {job['total']:,} done", as_json)
+
+
+_add("pause", "paused", "Pause jobs. What is done stays done.")
+_add("resume", "running", "Let paused jobs continue.")
+_add("stop", "stopped", "Stop jobs for good. What is done stays done.")
+
+
+@command(app)
+async def follow(
+    admin: Admin, job_id: Annotated[str, typer.Argument(metavar="ID", help="Id of a job.")], as_json: AsJson = None
+) -> None:
+    """Show the progress of a job until it has ended. An interrupt ends the command, and not the job."""
+    job = await followed(admin, await admin.call("GET", f"/jobs/{job_id}"))
+    output.print_answer(job, f"{job['state']}: {job['done']:,} done, {job['undone']:,} stayed", as_json)
+
+
+async def followed(admin: Admin, job: dict[str, Any]) -> dict[str, Any]:
+    """The job as it is at its end; meanwhile its progress is shown on a terminal. Raises CrewelError."""
+    import asyncio
+
+    pause = _FIRST_PAUSE_S
+    doing, things = _DOING[job["what"]]
+    try:
+        with progress(doing, things, job["total"] or None) as shown:
+            while job["state"] in _OPEN:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+                job = await admin.call("GET", f"/jobs/{job['id']}")
+                shown(job["done"] + job["undone"])
+    except asyncio.CancelledError:
+        print(f"the server continues with the job: crewel jobs follow {job['id']}, or stop", file=sys.stderr)
+        raise
+    return job

@@ -1,0 +1,116 @@
+"""Jobs: work on many, which the server does, and the next server if it is killed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.admin.desk import Desk, Receiver, publish
+from tests.functional.wire import until
+from tests.server_process import Server
+
+pytestmark = pytest.mark.server
+
+
+def ended(desk: Desk, job: dict[str, Any]) -> dict[str, Any]:
+    """The job when it has ended."""
+    shown: dict[str, Any] = until(
+        lambda: found if (found := desk.get(f"/jobs/{job['id']}"))["ended"] is not None else None
+    )
+    return shown
+
+
+def test_a_redrive_is_a_job_with_all_that_was_asked_for(
+    desk: Desk, dead: list[str], receiver: Receiver, subject: str
+) -> None:
+    asked = {"what": "redrive", "all": True, "receiver": subject, "reason": "paper is in", "rate": 1000}
+    begun = desk.post("/jobs", asked)
+    assert (begun["state"], begun["total"], begun["who"], begun["node"]) == ("running", 5, "admin", "heron")
+    assert (begun["choice"]["receiver"], begun["reason"], begun["rate"]) == (f"client/{subject}", "paper is in", 1000)
+    job = ended(desk, begun)
+    assert (job["state"], job["done"], job["undone"], job["errors"]) == ("done", 5, 0, [])
+    assert [message["data"] for message in receiver.take_all()] == list(range(5))
+    assert dead
+    assert desk.get("/jobs?count=1000")["jobs"][0]["began"] >= begun["began"]
+    of_audit = until(lambda: them if len(them := desk.get(f"/audit?about={job['id']}")["entries"]) == 2 else None)
+    assert [(entry["what"], entry["count"]) for entry in of_audit] == [
+        ("end of job: redrive", 5),
+        ("begin job: redrive", 5),
+    ]
+
+
+def test_what_another_operator_took_is_told(desk: Desk, dead: list[str], subject: str) -> None:
+    """Both are answered: one has the dead letter, and the other reads that it is gone."""
+    desk.post("/dead-letters/discard", {"ids": dead[1:2]})
+    job = ended(desk, desk.post("/jobs", {"what": "redrive", "ids": dead}))
+    assert (job["state"], job["total"], job["done"], job["undone"]) == ("done", 4, 4, 1)
+    [error] = job["errors"]
+    assert (error["id"], error["message"]) == (dead[1], "there is no such dead letter, or not any more")
+    taken = desk.post("/dead-letters/redrive", {"ids": dead[:1]})
+    assert (taken["redriven"], taken["undone"][0]["id"]) == (0, dead[0])
+    assert desk.letters(f"receiver={subject}") == []
+
+
+def test_discard_and_drain_are_jobs(desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str) -> None:
+    publish(server, channel, 4)
+    assert receiver.id
+    names = [f"client/{subject}/1", f"client/{subject}/9"]
+    drained = ended(desk, desk.post("/jobs", {"what": "drain", "sessions": names}))
+    assert (drained["state"], drained["total"], drained["done"], drained["undone"]) == ("done", 4, 4, 1)
+    assert drained["errors"][0]["message"] == f"there is no session client/{subject}/9 here"
+    until(lambda: len(desk.letters(f"receiver={subject}")) == 4)
+    discarded = ended(desk, desk.post("/jobs", {"what": "discard", "all": True, "receiver": subject}))
+    assert (discarded["state"], discarded["done"]) == ("done", 4)
+    assert desk.letters(f"receiver={subject}") == []
+    publish(server, channel, 2)
+    assert ended(desk, desk.post("/jobs", {"what": "drain", "subject": subject}))["done"] == 2
+
+
+def test_a_job_is_paused_resumed_and_stopped(desk: Desk, dead: list[str], receiver: Receiver, subject: str) -> None:
+    """It waits for its rate, so that it is steered in the middle."""
+    job = desk.post("/jobs", {"what": "redrive", "all": True, "receiver": subject, "rate": 0.5})
+    path = f"/jobs/{job['id']}"
+    until(lambda: desk.get(path)["done"] == 1)
+    assert desk.post(f"{path}/pause", {"reason": "wait"})["state"] == "paused"
+    assert desk.post(f"{path}/resume")["state"] == "running"
+    until(lambda: desk.get(path)["done"] == 2)
+    stopped = desk.post(f"{path}/stop")
+    assert (stopped["state"], stopped["changedBy"], stopped["ended"] is not None) == ("stopped", "admin", True)
+    left = 5 - len(receiver.take_all())
+    assert len(desk.letters(f"receiver={subject}")) == left >= 2
+    assert dead
+    refused = desk.ask("POST", f"{path}/resume")
+    assert (refused.status, refused.json()["message"]) == (400, "job: must be paused or running, and is stopped")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, "what: must be there: one of redrive, discard, drain"),
+        ({"what": "erase"}, "what: must be one of redrive, discard, drain"),
+        ({"what": "redrive"}, "ids: must be there"),
+        ({"what": "redrive", "all": True, "sessions": ["joe/1"]}, "sessions: goes with the drain of receivers"),
+        ({"what": "discard", "all": True, "rate": 5}, "rate: goes with the redrive"),
+        ({"what": "drain"}, "sessions: must be there, or `subject`"),
+        ({"what": "drain", "sessions": ["joe"]}, "sessions.0: must be the name of a session"),
+        ({"what": "drain", "sessions": []}, "sessions: must name one"),
+        ({"what": "drain", "subject": "joe/1"}, "subject: must be the name of a subject"),
+        ({"what": "drain", "subject": "joe", "code": "user"}, "code: goes with dead letters"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_refused(desk: Desk, body: Any, words: str) -> None:
+    response = desk.ask("POST", "/jobs", body)
+    assert response.status == 400
+    assert words in response.json()["message"]
+
+
+def test_jobs_are_listed_by_state_a_page_at_a_time(desk: Desk, dead: list[str]) -> None:
+    made = [ended(desk, desk.post("/jobs", {"what": "discard", "ids": [dead_id]}))["id"] for dead_id in dead[:3]]
+    first = desk.get("/jobs?state=done&count=2")
+    assert len(first["jobs"]) == 2
+    second = desk.get(f"/jobs?state=done&count=1000&after={first['next']}")
+    found = [job["id"] for job in (*first["jobs"], *second["jobs"])]
+    assert set(made) <= set(found)
+    assert [job["state"] for job in second["jobs"]] == ["done"] * len(second["jobs"])
+    assert desk.ask("GET", "/jobs/1-1").status == desk.ask("GET", "/jobs/x").status == 404
