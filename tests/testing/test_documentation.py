@@ -16,13 +16,22 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
-    tests = [example for example in EXAMPLES if "def test_" in example]
+    tests = [example for example in EXAMPLES if "def test_" in example and "unittest" not in example]
     for number, example in enumerate(tests):
         (tmp_path / f"test_{number}.py").write_text(example)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0, ended.stdout
     assert "4 passed" in ended.stdout
+
+
+def test_the_unittest_of_the_page_passes(tmp_path: Path) -> None:
+    (example,) = [example for example in EXAMPLES if "unittest" in example]
+    (tmp_path / "test_news.py").write_text(example)
+    command = [sys.executable, "-W", "error", "-m", "unittest"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert "Ran 1 test" in ended.stderr
 
 
 def test_the_script_of_the_page_runs(tmp_path: Path) -> None:

@@ -75,6 +75,9 @@ def test_what_cannot_be_done_is_answered_with_the_reason(ephemeral: Ephemeral) -
     assert ephemeral.call("/publish", data=1) == {"error": "channel is missing", "status": 400}
     assert "'three hours' is not a duration" in ephemeral.call("/clock", advance="three hours")["error"]
     assert "channel" in ephemeral.call("/publish", channel="no channel", data=1)["error"]
+    assert ephemeral.call("/clock", by="3h")["error"] == "there is no field 'by' here; known are advance, keep_up"
+    assert ephemeral.call("/nothing")["error"].startswith("there is no POST /nothing; known are GET /health, ")
+    assert ephemeral.call("/nothing")["status"] == 404
     ephemeral.call("/kill")
     assert "restart" in ephemeral.call("/state")["error"]
 

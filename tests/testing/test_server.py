@@ -224,6 +224,18 @@ async def test_the_pages_of_operators_have_the_token(crewel: Server[Instance]) -
         assert got.status == 200
 
 
+@pytest.mark.crewel(settings={"bayeux.max_interval_ms": 600_000})
+def test_a_queued_message_expires_in_virtual_time(crewel: Server[Instance]) -> None:
+    (handshake,) = post(crewel.url, {"channel": "/meta/handshake", "version": "1.0"})
+    subscribe = {"channel": "/meta/subscribe", "clientId": handshake["clientId"], "subscription": "/news"}
+    post(crewel.url, subscribe)
+    crewel.publish("/news", "soon old", lifeTime=60_000)
+    crewel.advance("50s")
+    assert crewel.state.clients[0].queued == 1
+    crewel.advance("70s")
+    assert crewel.state.clients[0].queued == 0
+
+
 def post(url: str, *messages: dict[str, Any]) -> Any:
     request = urllib.request.Request(url, json.dumps(messages).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=20) as response:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -62,37 +62,41 @@ async def _restart(server: AsyncServer[Any], _: dict[str, Any]) -> Mapping[str, 
     return await _health(server, {})
 
 
-Routes = Mapping[tuple[str, str], Handler]
+Routes = Mapping[tuple[str, str], tuple[Handler, Collection[str] | None]]
 
 ROUTES: Final[Routes] = {
-    ("GET", "/health"): _health,
-    ("GET", "/state"): _state,
-    ("POST", "/publish"): _publish,
-    ("POST", "/wait"): _wait,
-    ("POST", "/clock"): _clock,
-    ("GET", "/letters"): _letters,
-    ("POST", "/kill"): _kill,
-    ("POST", "/restart"): _restart,
+    ("GET", "/health"): (_health, ()),
+    ("GET", "/state"): (_state, ()),
+    ("POST", "/publish"): (_publish, None),
+    ("POST", "/wait"): (_wait, ("connected", "channel", "subscribers", "timeout_ms")),
+    ("POST", "/clock"): (_clock, ("advance", "keep_up")),
+    ("GET", "/letters"): (_letters, ()),
+    ("POST", "/kill"): (_kill, ()),
+    ("POST", "/restart"): (_restart, ()),
 }
-"""Method and path, and what answers."""
+"""Method and path, what answers, and the fields that it takes; None if a method of the server checks them."""
 
 
 def control_app(controlled: Any, routes: Routes = ROUTES) -> web.Application:
     """The application of the control address."""
     app = web.Application()
-    for (method, path), handler in routes.items():
-        app.router.add_route(method, path, _answering(controlled, handler))
+    for (method, path), (handler, fields) in routes.items():
+        app.router.add_route(method, path, _answering(controlled, handler, fields))
+    known = ", ".join(f"{method} {path}" for method, path in routes)
+
+    async def unknown(request: web.Request) -> web.Response:
+        return _refused(404, f"there is no {request.method} {request.path}; known are {known}")
+
+    app.router.add_route("*", "/{path:.*}", unknown)
     return app
 
 
-def _answering(controlled: Any, handler: Handler) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _answering(
+    controlled: Any, handler: Handler, fields: Collection[str] | None
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
         try:
-            body = await request.text()
-            asked = json.loads(body) if body.strip() else {}
-            if not isinstance(asked, dict):
-                raise TypeError("expected a JSON object")
-            return web.json_response(await handler(controlled, asked))
+            return web.json_response(await handler(controlled, _asked(await request.text(), fields)))
         except AssertionError as error:
             return _refused(409, str(error))
         except KeyError as error:
@@ -101,6 +105,21 @@ def _answering(controlled: Any, handler: Handler) -> Callable[[web.Request], Awa
             return _refused(400, str(error))
 
     return answer
+
+
+def _asked(body: str, fields: Collection[str] | None) -> dict[str, Any]:
+    """The JSON object of a request. Raises ValueError and TypeError for one that the route does not take."""
+    try:
+        asked = json.loads(body) if body.strip() else {}
+    except ValueError as error:
+        raise ValueError(f"the body is no JSON: {error}") from None
+    if not isinstance(asked, dict):
+        raise TypeError(f"expected a JSON object, got {body.strip()[:100]}")
+    unknown = [] if fields is None else [name for name in asked if name not in fields]
+    if unknown:
+        known = f"known are {', '.join(fields)}" if fields else "it takes none"
+        raise ValueError(f"there is no field {unknown[0]!r} here; {known}")
+    return asked
 
 
 def _refused(status: int, why: str) -> web.Response:
