@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -226,19 +227,20 @@ async def test_the_pages_of_operators_have_the_token(crewel: Server[Instance]) -
 
 @pytest.mark.crewel(settings={"bayeux.max_interval_ms": 600_000})
 def test_a_queued_message_expires_in_virtual_time(crewel: Server[Instance]) -> None:
-    (handshake,) = post(crewel.url, {"channel": "/meta/handshake", "version": "1.0"})
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    (handshake,) = post(crewel.url, {"channel": "/meta/handshake", "version": "1.0"}, opened=browser.open)
     subscribe = {"channel": "/meta/subscribe", "clientId": handshake["clientId"], "subscription": "/news"}
-    post(crewel.url, subscribe)
-    crewel.publish("/news", "soon old", lifeTime=60_000)
+    assert post(crewel.url, subscribe, opened=browser.open)[0]["successful"]
+    crewel.publish("/news", "soon old", lifeTime=60_000, forceDestroy=True)
     crewel.advance("50s")
     assert crewel.state.clients[0].queued == 1
     crewel.advance("70s")
     assert crewel.state.clients[0].queued == 0
 
 
-def post(url: str, *messages: dict[str, Any]) -> Any:
+def post(url: str, *messages: dict[str, Any], opened: Callable[..., Any] = urllib.request.urlopen) -> Any:
     request = urllib.request.Request(url, json.dumps(messages).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as response:
+    with opened(request, timeout=20) as response:
         return json.load(response)
 
 
