@@ -21,6 +21,7 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.admin.commands import answer_remote_calls
 from crewel.admin.console import mount_console
+from crewel.admin.feed import Feed
 from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
@@ -30,6 +31,7 @@ from crewel.extension import Extension
 from crewel.nodes.membership import Membership
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy, Tokens
+from crewel.security.sign_in import own_grants
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
 from crewel.settings.server import Http
@@ -105,7 +107,7 @@ def attach(
     broker = Broker(settings, [*load_extensions(settings.bayeux.extensions), *extensions])
     broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
     if settings.security.policy == "jwt":
-        broker.set_policy(JwtPolicy(Tokens(settings.security), broker.admin.matches))
+        broker.set_policy(JwtPolicy(Tokens(settings.security), partial(own_grants, broker.admin)))
     broker.install(services)
     app[ADMIN] = Administration(broker)
     answer_remote_calls(app[ADMIN])
@@ -129,12 +131,17 @@ def attach(
 def _mount_admin(app: web.Application) -> None:
     mount_rest(app, app[ADMIN], STATIC)
     mount_console(app)
-    app.on_startup.append(_record)
+    app.cleanup_ctx.append(_life_of_administration)
 
 
-async def _record(app: web.Application) -> None:
-    app[BROKER].supervisor.start("recorder", app[ADMIN].recorder.run_forever)
-    app[BROKER].supervisor.start("jobs", app[ADMIN].jobs.run_forever)
+async def _life_of_administration(app: web.Application) -> AsyncIterator[None]:
+    admin, supervisor = app[ADMIN], app[BROKER].supervisor
+    feed = Feed(admin)
+    feed.start()
+    supervisor.start("recorder", admin.recorder.run_forever)
+    supervisor.start("jobs", admin.jobs.run_forever)
+    yield
+    await feed.close()
 
 
 MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {

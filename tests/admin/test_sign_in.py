@@ -32,7 +32,7 @@ OPERATES = {
         for verb in ("activate", "hold", "skip", "drain", "retry", "ping", "refresh")
     ),
 }
-VIEWS_BY_POST = {("POST", "/commands"), ("POST", "/sign-out")}
+VIEWS_BY_POST = {("POST", "/commands"), ("POST", "/sign-out"), ("POST", "/feed")}
 NOT_AUTHORIZED = "user.security.authorization.notAuthorized"
 
 

@@ -168,7 +168,7 @@ def test_audience_and_issuer_are_asked_for_where_they_are_set(tmp_path: Path) ->
 class TestPolicy:
     @pytest.fixture
     def policy(self, tmp_path: Path) -> JwtPolicy:
-        return JwtPolicy(tokens(tmp_path), lambda text: text == "admin")
+        return JwtPolicy(tokens(tmp_path), lambda text: OPERATOR if text == "admin" else None)
 
     def session(self) -> Session:
         return Session(cast("Host", SimpleNamespace(settings=Settings())), "secret")

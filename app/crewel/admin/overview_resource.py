@@ -23,7 +23,11 @@ _LATEST: Final = 10**15
 
 
 async def _overview(ask: Ask) -> dict[str, Any]:
-    admin = ask.admin
+    return await overview(ask.admin, ask.fields.get("after", 0))
+
+
+async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
+    """The figures of now, what is wrong, and the samples that are newer than this."""
     broker = admin.broker
     counted = await admin.census.take()
     store = await _store(admin)
@@ -43,7 +47,7 @@ async def _overview(ask: Ask) -> dict[str, Any]:
         "at": int(time() * 1000),
         "uptimeMs": int((broker.loop.time() - admin.started) * 1000),
         "everyMs": int(EVERY_S * 1000),
-        "samples": admin.recorder.since(ask.fields.get("after", 0)),
+        "samples": admin.recorder.since(after_ms),
         "sessions": _sessions(admin, counted),
         "store": store,
         "findings": [each.as_json() for each in findings(facts)],

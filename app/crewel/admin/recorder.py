@@ -54,6 +54,8 @@ class Recorder:
         self._waiting = nan
         self._count_at = 0.0
         self._at = broker.loop.time()
+        self.on_sample: list[Callable[[], None]] = []
+        """Called after each sample."""
         self._counts = self._counted()
         self._latencies = list(broker.events.latencies)
 
@@ -63,6 +65,8 @@ class Recorder:
             await asyncio.sleep(EVERY_S)
             await self.count_backlog()
             self.sample()
+            for follow in self.on_sample:
+                follow()
 
     async def count_backlog(self) -> None:
         """Count the messages that wait, unless it is too early for it."""
@@ -84,6 +88,11 @@ class Recorder:
         shares = [percentile(took, share) for share in _SHARES.values()]
         self._samples.append((time() * 1000, *rates, *gauges, self._waiting, *shares))
         self._at, self._counts, self._latencies = now, counts, latencies
+
+    @property
+    def newest_ms(self) -> float:
+        """When the newest sample was taken: milliseconds since 1970; 0 without any."""
+        return self._samples[-1][0] if self._samples else 0.0
 
     def since(self, after_ms: float) -> dict[str, list[float]]:
         """The samples that are newer than this, by column, the oldest first."""

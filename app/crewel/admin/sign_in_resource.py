@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from crewel.admin.administration import Administration
+from crewel.admin.feed import NOTICES, OVERVIEW
 from crewel.admin.operation import text_field
 from crewel.admin.route import Ask, Route
 from crewel.bayeux.codec import encode
@@ -92,6 +93,18 @@ async def _sign_out(ask: Ask) -> web.Response:
     return response
 
 
+async def _feed(ask: Ask) -> dict[str, Any]:
+    # Not without a subject, as the admin token is: that one may take any name.
+    grants = Grants(ask.who, role=ask.role, expires_at=ask.expires)
+    token, expires = ask.admin.sign_ins.feed(grants)
+    return {
+        "token": token,
+        "expires": int(expires * 1000),
+        "path": ask.admin.broker.settings.bayeux.path,
+        "channels": {"overview": OVERVIEW, "notices": NOTICES},
+    }
+
+
 async def _me(ask: Ask) -> dict[str, Any]:
     return _view(ask.admin, ask.who, ask.role, ask.expires)
 
@@ -129,5 +142,16 @@ SIGN_IN_ROUTES: Final = (
         },
     ),
     Route("POST", "/sign-out", "Sign the page out.", _sign_out, "`who`, the operator's name.", role=Role.VIEW),
+    Route(
+        "POST",
+        "/feed",
+        "Get a token with which a page follows the live feed over Bayeux.",
+        _feed,
+        "`token`, for `ext.session.token` of a handshake; `expires`: until when a handshake may show it; `path`: where; and"
+        " `channels`: `overview`, with the overview after each sample, and `notices`. A notice has `node`, `at`, `kind`"
+        " (`held`, `released`, `died`, `letters`, `job`) and what belongs to it. The session is the operator's as long"
+        " as the sign-in.",
+        role=Role.VIEW,
+    ),
     Route("GET", "/me", "Show who the operator is.", _me, _ME),
 )

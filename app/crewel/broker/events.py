@@ -11,7 +11,7 @@ import asyncio
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -65,6 +65,10 @@ class Events:
     _since: int = field(default=0, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
+    on_event: list[Callable[[str, str, Fields], None]] = field(default_factory=list, init=False)
+    """Called at once with what happens to a session that has a name, whatever the level: the type, the session's name, and
+    the fields of the event. It happens seldom: failures, holds, ends."""
+
     def __post_init__(self) -> None:
         self.tick = -1.0
         """When that was settled which is put into `acknowledged`; loop time, s."""
@@ -103,15 +107,17 @@ class Events:
 
     def _opened(self, session: Session) -> None:
         peer = session.peer
+        self._happened("opened", session.name, {"transport": "" if peer is None else peer.transport})
         if peer is not None and self._is_wanted(session, 0):  # without, the store has brought it back, and it continues
             self._note("opened", session=session.name, reliable=session.is_reliable, transport=peer.transport)
 
     def _closed(self, session: Session, expired: bool) -> None:
-        if not self._is_wanted(session, 1):
-            return
         death = session.durable.death if session.durable is not None else None
         reason = "dead" if death is not None else "expired" if expired else "disconnected"
         code = death[0] if death is not None else ""
+        self._happened("closed", session.name, {"reason": reason, "code": code})
+        if not self._is_wanted(session, 1):
+            return
         self._note("closed", session=session.name, reliable=session.is_reliable, reason=reason, code=code)
 
     def _is_wanted(self, session: Session, place: int) -> bool:
@@ -138,15 +144,29 @@ class Events:
 
     def _failed(self, session: Session, entry: Entry, code: str, outcome: str) -> None:
         message_id = entry.origin.id if entry.origin is not None else ""
-        self._note("failed", session=session.name, channel=entry.channel, id=message_id, code=code, outcome=outcome)
+        fields = {"channel": entry.channel, "id": message_id, "code": code, "outcome": outcome}
+        self._happened("failed", session.name, fields)
+        self._note("failed", session=session.name, **fields)
 
     def held(self, session: Session, holdback: Holdback) -> None:
         """A session is put on hold."""
-        self._note("held", session=session.name, who=holdback.who, code=holdback.code, id=holdback.message_id)
+        fields = {"who": holdback.who, "code": holdback.code, "id": holdback.message_id}
+        self._happened("held", session.name, {**fields, "reason": holdback.reason})
+        self._note("held", session=session.name, **fields)
 
     def released(self, session: Session) -> None:
         """A session is activated."""
+        self._happened("released", session.name, {})
         self._note("released", session=session.name)
+
+    def died(self, session: Session, waiting: int, cause: str) -> None:
+        """A session ends while messages wait for it. Followers learn of it before its end; no event is written."""
+        self._happened("died", session.name, {"waiting": waiting, "reason": cause})
+
+    def _happened(self, name: str, session: str, fields: Fields) -> None:
+        if session:
+            for follow in self.on_event:
+                follow(name, session, fields)
 
     def overflow(self, session: Session, policy: str) -> None:
         """A queue was full."""

@@ -55,6 +55,7 @@ from crewel.qos.fields import MAX_NUMBER
 from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import OPERATOR, Grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
+from crewel.security.sign_in import own_grants
 from crewel.security.tokens import AdminToken
 from crewel.storage.scripts import TooManySessions
 
@@ -125,9 +126,8 @@ class Logins:
         Under the policy `open` no other token is right, so one is refused: its client believes that it is logged in."""
         grants = session.grants
         if grants is None and qos.token is not None:
-            if self._admin.matches(qos.token):
-                grants = OPERATOR
-            elif self._guard.admits_everybody:
+            grants = own_grants(self._admin, qos.token)
+            if grants is None and self._guard.admits_everybody:
                 raise login_refusal(ACCESS_DENIED, name, "the token is not this server's admin token")
         session.authenticate(grants)
         if grants is not None and qos.name is not None and not may_be(grants, qos.name.subject):

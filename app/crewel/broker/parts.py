@@ -28,6 +28,7 @@ from crewel.broker.limiter import Limiter
 from crewel.broker.logins import HandshakeHandler, Logins, SessionRestorer
 from crewel.broker.name_claims import NameClaims
 from crewel.broker.names import BEYOND_STORED, Names
+from crewel.broker.operator_channels import OperatorChannels
 from crewel.broker.outbox.acknowledgements import Acknowledgements
 from crewel.broker.outbox.connects import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
@@ -121,7 +122,8 @@ class Parts:
         """What is not one session's: dead letters, shared queues, and who is limited to what."""
         runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
         self.dead_letters = DeadLetterNotifier(runtime, channels, outbound, self.registry, self.ids, access)
-        self.presence = Presence(runtime, channels, outbound, self.registry, self.ids, self.names)
+        self.operator_channels = OperatorChannels(runtime, channels, outbound, self.ids)
+        self.presence = Presence(runtime, self.operator_channels, self.registry, self.names)
         self.groups = ConsumerGroups(self.registry)
         self.shared_queues = SharedQueues(
             runtime,

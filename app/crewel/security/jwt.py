@@ -140,11 +140,11 @@ def _listed(claims: dict[str, Any], name: str, read: Callable[[Iterable[object]]
 
 
 class JwtPolicy:
-    """Asks the token. `is_admin(text)` tells whether a text is the admin token."""
+    """Asks the token. `own(text)` tells what a token of the server itself grants, such as the admin token."""
 
-    def __init__(self, tokens: Tokens, is_admin: Callable[[str], bool]) -> None:
+    def __init__(self, tokens: Tokens, own: Callable[[str], Grants | None]) -> None:
         self.tokens = tokens
-        self._is_admin = is_admin
+        self._own = own
 
     def can_handshake(self, session: Session, message: Message) -> Answer:
         """With a token that holds; what it grants is the session's from here on."""
@@ -152,8 +152,9 @@ class JwtPolicy:
         token = asked.get("token") if isinstance(asked, dict) else None
         if not isinstance(token, str) or not token:
             return _refused("this server asks for a token, in ext.session.token")
-        if self._is_admin(token):
-            session.authenticate(OPERATOR)
+        own = self._own(token)
+        if own is not None:
+            session.authenticate(own)
             return GRANTED
         try:
             grants = self.tokens.read_at_once(token)

@@ -1,6 +1,7 @@
-"""How operators sign in to a page: a code that works once, and the value of the cookie that it is exchanged for.
+"""How operators sign in to a page: a code that works once, the value of the cookie that it is exchanged for, and the token with
+which the page follows the live feed.
 
-Both are JSON Web Tokens of the server for itself, signed with keys that follow from the admin token. So `crewel serve` can
+All are JSON Web Tokens of the server for itself, signed with keys that follow from the admin token. So `crewel serve` can
 print a code without asking the server, a page stays signed in when the server restarts, and a new admin token ends all of it.
 """
 
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import jwt
 
-from crewel.security.grants import Grants, role_of
+from crewel.security.grants import OPERATOR, Grants, role_of
 from crewel.security.jwt import EXPIRED, BadToken
 from crewel.security.tokens import AdminToken, key_of
 
@@ -20,9 +21,14 @@ CODE_S: Final = 900
 """How long a code works."""
 PAGE_S: Final = 43_200
 """How long a page stays signed in, unless the token that signed it in expires before."""
+FEED_S: Final = 60
+"""How long the token of a live feed may be shown in a handshake."""
 _ALGORITHM: Final = "HS256"
 _CODE: Final = "crewel sign-in code"
 _PAGE: Final = "crewel signed-in page"
+_FEED: Final = "crewel live feed"
+_FEED_PREFIX: Final = "feed:"
+"""What such tokens begin with, so that no other token has to be read for it."""
 _MOST_LEFT: Final = 10_000
 
 
@@ -45,6 +51,20 @@ def _opened(key: bytes, text: str, what: str) -> dict[str, Any]:
     except (jwt.PyJWTError, ValueError):  # ValueError: a text that is not ASCII
         raise BadToken(f"the {what} is not this server's") from None
     return claims
+
+
+def own_grants(admin: AdminToken, token: str) -> Grants | None:
+    """What a token of the server itself grants to a session: the admin token everything, that of a live feed the role of the
+    operator who has asked for it, until their sign-in ends. None if it is neither."""
+    if admin.matches(token):
+        return OPERATOR
+    if not token.startswith(_FEED_PREFIX):
+        return None
+    try:
+        claims = _opened(admin.key(_FEED), token.removeprefix(_FEED_PREFIX), "token of the feed")
+    except BadToken:
+        return None
+    return Grants(claims["who"], role=role_of(claims["role"]), expires_at=claims["until"])
 
 
 class SignIns:
@@ -75,6 +95,14 @@ class SignIns:
         seconds = float(PAGE_S) if grants.expires_at is None else min(PAGE_S, grants.expires_at - time())
         claims = {"who": grants.subject, "role": grants.role.word}
         return _sealed(self._admin.key(_PAGE), claims, seconds), time() + seconds
+
+    def feed(self, grants: Grants) -> tuple[str, float]:
+        """A token with which a page of this operator shakes hands, and until when it may, in seconds since 1970. The session
+        is the operator's as long as the sign-in."""
+        assert grants.role is not None
+        until = time() + PAGE_S if grants.expires_at is None else grants.expires_at
+        claims = {"who": grants.subject, "role": grants.role.word, "until": until}
+        return _FEED_PREFIX + _sealed(self._admin.key(_FEED), claims, FEED_S), time() + FEED_S
 
     def read(self, value: str) -> Grants:
         """The operator whose cookie has this value. Raises BadToken."""

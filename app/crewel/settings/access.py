@@ -8,6 +8,7 @@ from crewel.settings.types import (
     Algorithms,
     ClaimName,
     Group,
+    HookAddress,
     Networks,
     Number,
     OptionalFileName,
@@ -91,6 +92,16 @@ class Admin(Group):
         secret=True,
         expected=f"a text of at least {MIN_TOKEN} characters",
         min_length=MIN_TOKEN,
+    )
+    notice_webhook: HookAddress = setting(
+        None,
+        "Address to which notices are POSTed as a JSON list: a receiver is on hold, or a session ended while messages waited."
+        " Not set: none.",
+        secret=True,
+        expected="an http or https address such as https://example.org/hook?key=secret",
+    )
+    notice_webhook_token: OptionalText = setting(
+        None, "Bearer token for the webhook of notices. Not set: none is sent.", secret=True, expected="a text"
     )
     audit_max_entries: Number = setting(
         20000, "Most entries of the audit in the store. Beyond it, the oldest leave.", live=True, ge=1, le=1000000

@@ -11,19 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
-
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.bayeux.codec import encode
 from crewel.broker.channels import Channels
 from crewel.broker.dead_letters.dead_letter import CHANNEL, DeadLetter
+from crewel.broker.dead_letters.webhook import Webhook
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.ids import Ids
 from crewel.broker.outbox.outbound import Outbound
@@ -32,13 +30,8 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.records import PendingDeadLetter
 from crewel.errors import StoreError, class_of
-from crewel.metrics import Metrics
 from crewel.storage import dead_letters
 from crewel.storage.store import Store
-
-if TYPE_CHECKING:
-    from crewel.settings.storage import Delivery
-
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +102,9 @@ class DeadLetterNotifier:
     _posts: Follower | None = field(default=None, init=False)
     _counting: asyncio.Task[None] | None = field(default=None, init=False)
 
+    on_stored: list[Callable[[Sequence[str]], None]] = field(default_factory=list, init=False)
+    """Called with the ids of dead letters that the store has since just now."""
+
     def __post_init__(self) -> None:
         channel = parse(CHANNEL)
         assert channel is not None
@@ -121,8 +117,14 @@ class DeadLetterNotifier:
         self._runtime.metrics.gauge("letters_returned", lambda: self._counts[2])
         address = self._runtime.settings.delivery.dead_letter_webhook
         if address:
-            self._webhook = Webhook(address, self._runtime.settings.delivery, self._runtime.metrics)
-            self._posts = Follower("webhook", self._runtime, self._access, self._webhook.post)
+            delivery = self._runtime.settings.delivery
+            self._webhook = Webhook(
+                address,
+                delivery.dead_letter_webhook_token,
+                lambda: delivery.dead_letter_webhook_timeout_ms / 1000,
+                self._runtime.metrics,
+            )
+            self._posts = Follower("webhook", self._runtime, self._access, self._post)
 
     def made(self, letters: Iterable[PendingDeadLetter]) -> None:
         """Count dead letters that the store has now."""
@@ -148,6 +150,8 @@ class DeadLetterNotifier:
             self._hooks.offer(dead_ids)
         if self._posts is not None:
             self._posts.offer(dead_ids)
+        for stored in self.on_stored:
+            stored(dead_ids)
 
     async def count(self) -> None:
         """Read the figures of the store's dead letters, for the metrics. While the store is away, or takes its time, they stay
@@ -168,6 +172,14 @@ class DeadLetterNotifier:
         """Let go of the webhook's connections."""
         if self._webhook is not None:
             await self._webhook.close()
+
+    # The webhook
+
+    async def _post(self, letters: list[DeadLetter]) -> None:
+        assert self._webhook is not None
+        posted = await self._webhook.post([letter.as_json() for letter in letters])
+        self._runtime.metrics.letters_posted += posted
+        self._runtime.metrics.letters_not_posted += len(letters) - posted
 
     # The live channel
 
@@ -205,85 +217,3 @@ class DeadLetterNotifier:
                             await result
                 except Exception:
                     log.exception("a service failed in %s", getattr(hook, "__qualname__", hook))
-
-
-ATTEMPTS: Final = 6
-_FIRST_PAUSE_S: Final = (
-    0.5  # doubled after each attempt: all of them take about a quarter of a minute and the time-outs
-)
-_MOST_BYTES: Final = 1_048_576
-_MAY_PASS: Final = frozenset((408, 425, 429))  # as does what is a fault of the server
-
-
-@dataclass(eq=False)
-class Webhook:
-    """One address that is notified."""
-
-    _address: str
-    _settings: Delivery
-    _metrics: Metrics
-    _http: ClientSession | None = field(default=None, init=False)
-
-    async def post(self, letters: list[DeadLetter]) -> None:
-        """Tell these dead letters, and try again what fails, up to `ATTEMPTS` times. Raises nothing."""
-        for portion in _portions([encode(letter.as_json()) for letter in letters]):
-            if await self._retry(b"[" + b",".join(portion) + b"]"):
-                self._metrics.letters_posted += len(portion)
-            else:
-                self._metrics.letters_not_posted += len(portion)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._http is not None:
-            await self._http.close()
-
-    async def _retry(self, body: bytes) -> bool:
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
-            failure = await self._try(body)
-            if failure is None:
-                return True
-            self._metrics.webhook_failures += 1
-            why, may_pass = failure
-            log.warning("the webhook of dead letters failed: %s", why)  # the address may hold a secret
-            if not may_pass:
-                break
-        return False
-
-    async def _try(self, body: bytes) -> tuple[str, bool] | None:
-        """Why it failed, and whether another attempt may help; None if it is done."""
-        headers = {"Content-Type": "application/json", "User-Agent": "Crewel"}
-        if self._settings.dead_letter_webhook_token:
-            headers["Authorization"] = f"Bearer {self._settings.dead_letter_webhook_token}"
-        try:
-            # A redirection is none of ours: it might take the token elsewhere.
-            async with self._opened().post(
-                self._address, data=body, headers=headers, allow_redirects=False
-            ) as response:
-                status = response.status
-        except (ClientError, OSError, TimeoutError) as error:
-            return type(error).__name__, True
-        if 200 <= status < 300:
-            return None
-        return f"it answered {status}", status >= 500 or status in _MAY_PASS
-
-    def _opened(self) -> ClientSession:
-        if self._http is None:
-            limit = self._settings.dead_letter_webhook_timeout_ms / 1000
-            self._http = ClientSession(timeout=ClientTimeout(total=limit))
-        return self._http
-
-
-def _portions(encoded: list[bytes]) -> Iterator[list[bytes]]:
-    """As many at a time as make a body of a size that receivers take; at least one."""
-    portion: list[bytes] = []
-    size = 0
-    for each in encoded:
-        if portion and size + len(each) > _MOST_BYTES:
-            yield portion
-            portion, size = [], 0
-        portion.append(each)
-        size += len(each) + 1
-    if portion:
-        yield portion

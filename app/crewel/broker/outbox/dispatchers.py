@@ -173,11 +173,14 @@ class Dispatchers:
         durable = session.durable
         keeps = self._runtime.settings.delivery.letters_for_anonymous
         is_kept = durable is not None and (durable.is_named or durable.death is not None or keeps)
+        why = cause(session, event, self._times, self._runtime.loop.time())
+        if is_kept:
+            self._events.died(session, waiting, why)
         log.log(
             logging.WARNING if is_kept else logging.INFO,
             "the session %s has ended (%s): %d waiting messages %s",
             session.name or "of a client without a name",
-            cause(session, event, self._times, self._runtime.loop.time()),
+            why,
             waiting,
             "become dead letters, or go back to their subject or group" if is_kept else "lapse",
         )
