@@ -36,6 +36,16 @@ export function facts(pairs) {
         .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
+/** A form of texts that filter a list: `fields` have name, hint and type of each. Others stand beside them. */
+export function filters(fields, asked, go, ...others) {
+    // Not by their `name`: one that is called `contains` would hide the method of the form.
+    const inputs = fields.map(([name, hint, type = "text"]) => h("input", {type, "data-filter": name, value: asked[name] ?? "", placeholder: hint, "aria-label": hint}));
+    return h("form", {class: "filters", role: "search", onsubmit: (event) => {
+        event.preventDefault();
+        go({...Object.fromEntries(inputs.map((input) => [input.dataset.filter, input.value.trim()])), after: ""});
+    }}, inputs, others, h("button", {}, "Filter"));
+}
+
 /** A choice that changes the query of the address at once: `options` are pairs of value and text. */
 export function select(name, label, options, chosen, go) {
     return h("label", {}, `${label} `, h("select", {onchange: (event) => go({[name]: event.target.value, after: ""})},

@@ -18,8 +18,8 @@ export function figure(number, unit = "") {
     return number === null || number === undefined || Number.isNaN(number) ? "–" : `${short.format(number)}${unit}`;
 }
 
-export function things(number, thing) {
-    return `${count(number)} ${number === 1 ? thing : `${thing}s`}`;
+export function things(number, thing, more = `${thing}s`) {
+    return `${count(number)} ${number === 1 ? thing : more}`;
 }
 
 export function bytes(number) {

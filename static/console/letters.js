@@ -5,28 +5,24 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, h, pager, table} from "./elements.js";
+import {facts, filters, h, pager, table} from "./elements.js";
 import {ago, count, things} from "./format.js";
 
 const PAGE = 100;
-const FILTERS = ["code", "channel", "receiver", "since", "contains"];
+const FIELDS = [
+    ["contains", "Body, key, reason or sender contains", "search"], ["code", "Code begins with"], ["channel", "Channel or pattern"],
+    ["receiver", "Receiver"], ["since", "Since: 2h, 2026-11-22"],
+];
 const GROUPED = 8;
 
 function filled(asked) {
-    return Object.fromEntries(FILTERS.filter((name) => asked[name]).map((name) => [name, asked[name]]));
+    return Object.fromEntries(FIELDS.map(([name]) => name).filter((name) => asked[name]).map((name) => [name, asked[name]]));
 }
 
 export function deadLetters({query, go, me, again}) {
     const asked = Object.fromEntries(query);
-    const filters = filled(asked);
-    const inputs = [
-        ["contains", "Body, key, reason or sender contains", "search"], ["code", "Code begins with"], ["channel", "Channel or pattern"],
-        ["receiver", "Receiver"], ["since", "Since: 2h, 2026-11-22"],
-    ].map(([name, hint, type = "text"]) => h("input", {type, "data-filter": name, value: asked[name] ?? "", placeholder: hint, "aria-label": hint}));
-    const form = h("form", {class: "filters", role: "search", onsubmit: (event) => {
-        event.preventDefault();
-        go({...Object.fromEntries(inputs.map((input) => [input.dataset.filter, input.value.trim()])), after: ""});
-    }}, inputs, h("button", {}, "Filter"));
+    const wanted = filled(asked);
+    const form = filters(FIELDS, asked, go);
     const groups = h("div", {class: "cards groups"});
     const total = h("p", {class: "hint"});
     const output = h("p", {class: "outcome"});
@@ -40,7 +36,7 @@ export function deadLetters({query, go, me, again}) {
     function choose() {
         selected.textContent = chosen.size ? `${count(chosen.size)} selected` : "Nothing is selected: these work on all that match.";
     }
-    const which = () => chosen.size ? {ids: [...chosen]} : {all: true, ...filters};
+    const which = () => chosen.size ? {ids: [...chosen]} : {all: true, ...wanted};
     const buttons = works(me, which, output, () => {
         chosen.clear();
         choose();
@@ -50,18 +46,18 @@ export function deadLetters({query, go, me, again}) {
 
     async function refresh() {
         const [told, counted, ...kinds] = await Promise.all([
-            found(filters, asked.after),
-            filters.contains ? null : get("/dead-letters/count", filters),
+            found(wanted, asked.after),
+            wanted.contains ? null : get("/dead-letters/count", wanted),
             ...["code", "channel", "receiver"].map((by) => get("/dead-letters/groups", {by})),
         ]);
         groups.replaceChildren(...kinds.map((each) => group(each, asked, go)));
         const dropped = counted?.dropped ? ` ${count(counted.dropped)} were dropped, because there were too many.` : "";
-        total.textContent = counted === null ? "" : `${things(counted.count, "dead letter")} ${Object.keys(filters).length ? "match" : "in all"}.${dropped}`;
+        total.textContent = counted === null ? "" : `${things(counted.count, "dead letter")} ${Object.keys(wanted).length ? "match" : "in all"}.${dropped}`;
         list.replaceChildren(
             table("Dead letters", ["Select", {text: "Dead letter", class: "id"}, "Code", "Channel", "Receiver", "Reason", "Data"],
                 told.letters.map((each) => row(each, chosen, choose)), told.next ? "None so far; the search continues with the next page." : "No dead letter matches."),
             pager(asked, told.next, go,
-                h("a", {class: "button", href: `/admin/api/dead-letters/export?${new URLSearchParams(filters)}`, download: "dead-letters.ndjson"}, "Export")));
+                h("a", {class: "button", href: `/admin/api/dead-letters/export?${new URLSearchParams(wanted)}`, download: "dead-letters.ndjson"}, "Export")));
     }
 
     return {element, refresh, everyMs: 10_000};

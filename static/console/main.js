@@ -3,6 +3,7 @@
  */
 
 import {get, post} from "./api.js";
+import {audit} from "./audit.js";
 import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
 import {zone} from "./format.js";
@@ -24,6 +25,7 @@ const VIEWS = [
     {address: /^\/message\/([^/]+)$/, name: "Message", show: message},
     {address: /^\/topics$/, key: "t", name: "Topics", href: "#/topics", show: topics},
     {address: /^\/topics\/(.+)$/, name: "Topic", show: topic},
+    {address: /^\/audit$/, key: "a", name: "Audit", href: "#/audit", show: audit},
     {address: /^\/commands$/, key: "c", name: "Commands", href: "#/commands", show: commands},
 ];
 

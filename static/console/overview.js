@@ -79,8 +79,8 @@ function finding(each, has) {
         h("p", {class: "hint"}, each.advice));
 }
 
-function tile(name, value, hint) {
-    return h("div", {}, h("dt", {}, name), h("dd", {}, value, hint ? h("span", {class: "hint"}, ` ${hint}`) : null));
+function tile(name, value, hint, href) {
+    return h("div", {}, h("dt", {}, name), h("dd", {}, href ? h("a", {href}, value) : value, hint ? h("span", {class: "hint"}, ` ${hint}`) : null));
 }
 
 function figures({sessions: all, store: kept}, samples) {
@@ -88,10 +88,10 @@ function figures({sessions: all, store: kept}, samples) {
         tile("In", figure(samples.last("published")), "/s"),
         tile("Out", figure(samples.last("delivered")), "/s"),
         tile("Acknowledged, 99 %", figure(samples.last("p99")), "ms"),
-        tile("Waiting", count(all.waiting), ""),
-        tile("Sessions", count(all.count), ""),
-        tile("On hold", count(all.held), ""),
-        tile("Dead letters", kept.kept ? count(kept.letters) : "–", ""),
+        tile("Waiting", count(all.waiting), "", "#/receivers?sort=waiting"),
+        tile("Sessions", count(all.count), "", "#/receivers"),
+        tile("On hold", count(all.held), "", "#/receivers?held=true"),
+        tile("Dead letters", kept.kept ? count(kept.letters) : "–", "", "#/dead-letters"),
     ];
 }
 

@@ -4,7 +4,7 @@
 
 import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, h, pager, select, table} from "./elements.js";
+import {facts, filters, h, pager, select, table} from "./elements.js";
 import {ago, bytes, count, span, things} from "./format.js";
 
 const PAGE = 100;
@@ -15,15 +15,10 @@ const SORTS = [["name", "Name"], ["waiting", "Messages that wait"], ["waitingByt
 export function receivers({query, go}) {
     const asked = Object.fromEntries(query);
     const sort = asked.sort ?? "name";
-    const search = h("input", {type: "search", value: asked.contains ?? "", "aria-label": "Name contains", placeholder: "Name contains"});
-    const form = h("form", {class: "filters", role: "search", onsubmit: (event) => {
-        event.preventDefault();
-        go({contains: search.value.trim(), after: ""});
-    }}, search,
-    select("state", "State", [["", "any"], ["ALIVE", "ALIVE"], ["POLLING", "POLLING"], ["DEAD", "DEAD"]], asked.state ?? "", go),
-    select("held", "On hold", [["", "any"], ["true", "yes"], ["false", "no"]], asked.held ?? "", go),
-    select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === "name" ? "" : changes.sort})),
-    h("button", {}, "Filter"));
+    const form = filters([["contains", "Name contains", "search"]], asked, go,
+        select("state", "State", [["", "any"], ["ALIVE", "ALIVE"], ["POLLING", "POLLING"], ["DEAD", "DEAD"]], asked.state ?? "", go),
+        select("held", "On hold", [["", "any"], ["true", "yes"], ["false", "no"]], asked.held ?? "", go),
+        select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === "name" ? "" : changes.sort})));
     const list = h("div");
     const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form, list);
 

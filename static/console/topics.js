@@ -4,12 +4,13 @@
 
 import {call, get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, h, pager, select, table} from "./elements.js";
+import {facts, filters, h, pager, select, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things} from "./format.js";
 
 const PAGE = 100;
 const SHOWN = 20;
 const NAMED = 200;
+const MEMBERS = 8;
 const STATES = ["ALIVE", "UNREFERENCED", "UNCONFIGURED", "SOFTERASED"];
 const NUMBER = {class: "number"};
 
@@ -40,13 +41,8 @@ export function topics({query, go}) {
     const asked = Object.fromEntries(query);
     const pattern = asked.pattern ?? "";
     const below = prefixOf(pattern);
-    const search = h("input", {type: "search", value: pattern, "aria-label": "Channel or pattern", placeholder: "Channel or pattern: /kitchen/**"});
-    const form = h("form", {class: "filters", role: "search", onsubmit: (event) => {
-        event.preventDefault();
-        go({pattern: search.value.trim(), after: ""});
-    }}, search,
-    select("state", "State", [["", "any"], ...STATES.map((state) => [state, state])], asked.state ?? "", go),
-    h("button", {}, "Filter"));
+    const form = filters([["pattern", "Channel or pattern: /kitchen/**", "search"]], asked, go,
+        select("state", "State", [["", "any"], ...STATES.map((state) => [state, state])], asked.state ?? "", go));
     const prefixes = h("section", {class: "card", hidden: true, "aria-label": "By prefix"});
     const list = h("div", {class: "stack"});
     const element = h("div", {class: "stack"}, h("h1", {}, "Topics"), form, prefixes, list);
@@ -178,12 +174,19 @@ function about(told) {
         ["Newest", told.newest && ago(millisecondsOf(told.newest))],
         ["Waiting", `${things(told.queued, "message")} in queues, once for each receiver`],
         ["Subscribers", `${count(told.subscribers)}: ${count(told.exactSubscribers)} by this name, the others by a pattern`],
-        ["Groups", told.groups.map((each) => `${each.name} on ${each.pattern}: ${things(each.members.length, "member")}, ${count(each.waiting)} waiting`).join("; ")],
+        ["Groups", told.groups.length ? told.groups.map(group) : null],
         ["Accepts", told.readonly ? "one message only" : ""],
         ["Destroy delay", told.destroyDelay < 0 ? "without limit" : span(told.destroyDelay)],
         ["Ends in", told.diesIn !== null && told.diesIn !== undefined ? span(told.diesIn) : ""],
         ["Dead letters", h("a", {href: `#/dead-letters?channel=${encodeURIComponent(told.channel)}`}, "of this channel")],
     ]));
+}
+
+/** A consumer group with links to some of its members. */
+function group({name, pattern, members, waiting}) {
+    const some = members.slice(0, MEMBERS).map((each) => [h("a", {href: `#/receivers${pathOf(`/${each}`)}`}, each), " "]);
+    const more = members.length > MEMBERS ? `and ${count(members.length - MEMBERS)} more` : "";
+    return h("p", {}, `${name} on ${pattern}: ${things(waiting, "message")} waiting, ${things(members.length, "member")} `, some, more);
 }
 
 function message(each) {

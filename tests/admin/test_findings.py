@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewel.admin.census import Counted
-from crewel.admin.findings import CHECKS, Facts, Level, findings
+from crewel.admin.findings import CHECKS, EmptyGroup, Facts, Level, findings
 
 HELD = Counted(on_hold=[(1, "client/joe/1", "user.update.holdback: out of paper")], on_hold_count=1)
 MANY_HELD = Counted(on_hold=[(1, "client/joe/1", "by ann"), (2, "client/sue/1", "by ann")], on_hold_count=2)
@@ -17,14 +17,20 @@ CASES = [
     (Facts(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
     (Facts(counted=MANY_HELD), "held", Level.BAD, "/receivers?held=true", "client/joe/1: by ann; and others"),
     (
-        Facts(letters_made=3, letter_codes=[("user.update.error", 3)]),
+        Facts(letters_made=3, letters_kept=9, letter_codes=[("user.update.error", 3)]),
         "letters",
         Level.BAD,
         "/dead-letters?since=1h",
         "user.update",
     ),
     (Facts(letters_dropped=1), "letters-dropped", Level.BAD, "/dead-letters", "delivery.dead_letters_max"),
-    (Facts(empty_groups=[("/jobs/* workers", 7)]), "group-empty", Level.BAD, "/", "7 messages queued"),
+    (
+        Facts(empty_groups=[EmptyGroup("/jobs/*", "workers", 7, 2)]),
+        "group-empty",
+        Level.BAD,
+        "/topics?pattern=/jobs/%2A",
+        "workers on /jobs/*: 7 messages queued, 2 members, away or on hold",
+    ),
     (
         Facts(counted=Counted(full=[(1.0, "client/joe/1")], full_count=1)),
         "queue-full",
@@ -56,7 +62,14 @@ def test_finding_names_cause_advice_and_view(facts: Facts, key: str, level: Leve
 
 
 @pytest.mark.parametrize(
-    "facts", [Facts(), Facts(store_used=84, store_most=100), Facts(store_used=90), Facts(letters_made=0.2)]
+    "facts",
+    [
+        Facts(),
+        Facts(store_used=84, store_most=100),
+        Facts(store_used=90),
+        Facts(letters_made=0.2, letters_kept=9),
+        Facts(letters_made=9),
+    ],
 )
 def test_nothing_is_wrong(facts: Facts) -> None:
     assert findings(facts) == []

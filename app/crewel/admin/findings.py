@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from crewel.admin.census import Counted
@@ -44,6 +44,15 @@ class Finding:
         return {name: getattr(self, name) for name in ("key", "level", "title", "cause", "advice", "link", "count")}
 
 
+class EmptyGroup(NamedTuple):
+    """A consumer group without a member that takes messages."""
+
+    pattern: str
+    name: str
+    waiting: int
+    members: int
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the checks look at."""
@@ -62,8 +71,10 @@ class Facts:
     """Bytes of the store's memory, and how many it may have; 0: any number."""
     facts_lost: int = 0
     """Facts and events that were removed before the data pipeline had read them."""
-    empty_groups: Sequence[tuple[str, int]] = ()
-    """Consumer groups with messages and without a member, `/jobs/* workers`, and how many messages."""
+    empty_groups: Sequence[EmptyGroup] = ()
+    """Consumer groups with messages that no member takes."""
+    letters_kept: int = 0
+    """Dead letters in the store."""
 
 
 def _plural(count: int, thing: str, things: str = "") -> str:
@@ -103,7 +114,7 @@ def _held(facts: Facts) -> Iterator[Finding]:
 
 
 def _letters(facts: Facts) -> Iterator[Finding]:
-    made = round(facts.letters_made)
+    made = min(round(facts.letters_made), facts.letters_kept)  # what was redriven or discarded is mended
     if made:
         most = f"most of those in the store: {facts.letter_codes[0][0]}" if facts.letter_codes else "see their codes"
         yield Finding(
@@ -162,15 +173,16 @@ def _away(facts: Facts) -> Iterator[Finding]:
 
 def _groups(facts: Facts) -> Iterator[Finding]:
     if facts.empty_groups:
-        name, count = facts.empty_groups[0]
+        first, count = facts.empty_groups[0], len(facts.empty_groups)
+        why = f"{_plural(first.members, 'member')}, away or on hold" if first.members else "no member"
         yield Finding(
             "group-empty",
             Level.BAD,
-            f"{_plural(len(facts.empty_groups), 'consumer group')} without members",
-            f"{name}: {_plural(count, 'message')} queued, and no session takes them",
-            "Start a worker of the group.",
-            "/",
-            len(facts.empty_groups),
+            f"{_plural(count, 'consumer group')} without a member that takes messages",
+            f"{first.name} on {first.pattern}: {_plural(first.waiting, 'message')} queued, {why}",
+            "Start a worker of the group, or release one that is on hold.",
+            f"/topics?pattern={quote(first.pattern)}",
+            count,
         )
 
 

@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.census import Counted
-from crewel.admin.findings import Facts, findings
+from crewel.admin.findings import EmptyGroup, Facts, findings
 from crewel.admin.operation import number_text
 from crewel.admin.recorder import COLUMNS, EVERY_S
 from crewel.admin.route import Ask, Route
+from crewel.broker.session import Session
+from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreError
 from crewel.qos.names import group_of
 from crewel.storage import dead_letters
@@ -36,6 +38,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
         letters_made=admin.recorder.total("deadLetters", _HOUR_S),
         letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
+        letters_kept=store["letters"],
         letters_dropped=store["lettersDropped"],
         store_used=store["usedMemory"],
         store_most=store["maxMemory"],
@@ -54,11 +57,20 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     }
 
 
-def _empty_groups(admin: Administration) -> list[tuple[str, int]]:
-    """The consumer groups with messages and no member."""
-    queues, members = admin.broker.shared_queues, {(each.pattern, each.name) for each in admin.broker.groups.states()}
-    found = ((group_of(queue), queues.waiting(queue)) for queue in queues.names())
-    return [(" ".join(group), count) for group, count in found if group is not None and group not in members]
+def _empty_groups(admin: Administration) -> list[EmptyGroup]:
+    """The consumer groups with messages that no member takes."""
+    queues, groups = admin.broker.shared_queues, admin.broker.groups
+    found = []
+    for queue in queues.names():
+        group, members = group_of(queue), groups.members(queue)
+        if group is not None and not any(_takes(admin, member) for member in members):
+            found.append(EmptyGroup(*group, queues.waiting(queue), len(members)))
+    return found
+
+
+def _takes(admin: Administration, member: Session) -> bool:
+    dispatchers = admin.dispatchers
+    return dispatchers.state(member) is DispatcherState.ALIVE and dispatchers.holdback(member) is None
 
 
 def _sessions(admin: Administration, counted: Counted) -> dict[str, Any]:

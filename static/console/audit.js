@@ -1,0 +1,54 @@
+/**
+ * The audit: what operators did and were refused, on what, to how many, and why.
+ */
+
+import {get} from "./api.js";
+import {filters, h, pager, select, table} from "./elements.js";
+import {count, time, things} from "./format.js";
+
+const PAGE = 100;
+const FIELDS = [["contains", "Contains", "search"], ["who", "Operator"], ["what", "What begins with"], ["about", "On what: client/joe"], ["since", "Since: 2h, 2026-11-22"]];
+const OUTCOMES = ["done", "refused", "failed"];
+const HEADINGS = ["At", "Operator", "What", "On what", {text: "How many", class: "number"}, "Reason", "Outcome", "Details"];
+
+export function audit({query, go}) {
+    const asked = Object.fromEntries(query);
+    const wanted = Object.fromEntries([...FIELDS.map(([name]) => name), "outcome"].filter((name) => asked[name]).map((name) => [name, asked[name]]));
+    const form = filters(FIELDS, asked, go, select("outcome", "Outcome", [["", "any"], ...OUTCOMES.map((each) => [each, each])], asked.outcome ?? "", go));
+    const total = h("p", {class: "hint"});
+    const list = h("div", {class: "stack"});
+    const element = h("div", {class: "stack"}, h("h1", {}, "Audit"), form, total, list);
+
+    async function refresh() {
+        const told = await get("/audit", {...wanted, after: asked.after, count: PAGE});
+        total.textContent = `${things(told.kept, "entry", "entries")} kept, of at most ${count(told.max)}.`;
+        list.replaceChildren(
+            table("Audit", HEADINGS, told.entries.map(row), told.next ? "None so far; the search continues with the next page." : "No entry matches."),
+            pager(asked, told.next, go,
+                h("a", {class: "button", href: `/admin/api/audit/export?${new URLSearchParams(wanted)}`, download: "audit.ndjson"}, "Export")));
+    }
+
+    return {element, refresh, everyMs: 10_000};
+}
+
+function row(entry) {
+    return [
+        time(entry.at),
+        entry.who ? `${entry.who}, ${entry.role}` : "not signed in",
+        entry.what,
+        about(entry.about),
+        entry.count === null ? "" : count(entry.count),
+        entry.reason,
+        h("span", {class: `mark ${entry.outcome === "done" ? "good" : "bad"}`}, [entry.outcome, entry.errorCode].filter(Boolean).join(": ")),
+        h("code", {class: "data"}, Object.entries(entry.details ?? {}).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(" ")),
+    ];
+}
+
+/** A session or a channel as a link to its view. */
+function about(name) {
+    const path = name.split("/").map(encodeURIComponent).join("/");
+    if (/^client\/[^/]+\/[^/]+$/.test(name)) {
+        return h("a", {href: `#/receivers/${path}`}, name);
+    }
+    return name.startsWith("/") ? h("a", {href: `#/topics${path}`}, name) : name;
+}

@@ -1,0 +1,164 @@
+"""The operator's page beside a server with everything wrong: each cause is found in at most three clicks, mended, and gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.browser.mess import CODES, HOSTILE, LETTERS, SESSIONS, Mess, in_a_mess, take_and_accept_all
+from tests.browser.test_console import Console, confirm
+from tests.functional.wire import until
+from tests.house.source import ROOT
+
+AXE = ROOT / "tests" / "interop" / "node_modules" / "axe-core" / "axe.min.js"
+HEALS_MS = 60_000
+"""The page refreshes every five seconds, and a census is kept for some seconds too; the rest is for a machine under load."""
+VIEWS = (
+    "/",
+    "/receivers?sort=waiting",
+    "/receivers/client/printer/1",
+    "/dead-letters",
+    "/message",
+    "/topics",
+    "/topics/jobs/resize",
+    "/audit",
+    "/commands",
+)
+
+
+@pytest.fixture(scope="module")
+def mess(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mess]:
+    broken = in_a_mess(tmp_path_factory.mktemp("mess"))
+    yield broken
+    broken.server.end_well()
+
+
+class Finder:
+    """Counts the clicks since the overview."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.clicks = 0
+
+    def begin(self) -> Finder:
+        self.page.keyboard.press("Escape")
+        self.page.get_by_role("link", name="Overview").click()
+        self.clicks = 0
+        return self
+
+    def click(self, what: Locator) -> Finder:
+        what.click()
+        self.clicks += 1
+        assert self.clicks <= 3
+        return self
+
+    def finding(self, text: str) -> Locator:
+        return self.page.locator("article", has_text=text)
+
+    def sees(self, text: str | re.Pattern[str]) -> None:
+        expect(self.page.locator("main").get_by_text(text).first).to_be_visible()
+
+    def sees_healed(self, text: str) -> None:
+        self.begin()
+        expect(self.page.get_by_role("heading", name=re.compile("wrong"))).to_be_visible()
+        expect(self.finding(text)).to_have_count(0, timeout=HEALS_MS)
+
+
+def serious(page: Page) -> list[str]:
+    """What axe-core holds against the view, if it is serious."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found: list[dict[str, Any]] = page.evaluate("async () => (await axe.run(document)).violations")
+    return [
+        f"{each['id']}: {each['help']}: {each['nodes'][0]['html'][:200]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_view_has_a_serious_fault_of_accessibility(browser: Browser, mess: Mess, theme: Any) -> None:
+    console = Console(browser, mess.server, color_scheme=theme).open()
+    page = console.page
+    expect(page.locator("canvas")).to_have_count(6)
+    for view in VIEWS:
+        page.goto(f"{mess.server.base}/admin/#{view}")
+        expect(page.locator("main h1")).to_be_attached()
+        page.wait_for_load_state("networkidle")
+        assert serious(page) == [], view
+    page.keyboard.press("?")
+    assert serious(page) == []
+    console.close()
+
+
+def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: Mess) -> None:
+    console = Console(browser, mess.server).open()
+    console.refusals.append("404")  # the letter that is discarded while it is shown
+    page, finder = console.page, Finder(console.page)
+    page.set_viewport_size({"width": 1280, "height": 860})
+    expect(finder.finding("new dead letters")).to_be_visible(timeout=HEALS_MS)
+    expect(page.locator(".tiles div", has_text="Sessions")).to_contain_text(f"{SESSIONS + 6:,}")
+
+    # A receiver on hold
+    finder.begin().click(finder.finding("client/printer/1 is on hold").get_by_role("link"))
+    finder.sees("user.update.holdback: out of paper")
+    confirm(page, "Release", "paper is in")
+    expect(page.get_by_role("button", name="Hold", exact=True)).to_be_visible()
+    finder.sees_healed("client/printer/1 is on hold")
+
+    # A full queue
+    finder.begin().click(finder.finding("1 queue nearly full").get_by_role("link"))
+    finder.sees("5 messages, ")
+    assert "5 messages" in confirm(page, "Drain", "the archive is full")
+    finder.sees("5 messages became dead letters.")
+    finder.sees_healed("queue nearly full")
+
+    # A group whose only member is away
+    finder.begin().click(finder.finding("consumer group without a member").get_by_role("link"))
+    finder.click(page.get_by_role("link", name="/jobs/resize"))
+    finder.sees(re.compile("2 messages waiting, 1 member"))
+    finder.click(page.get_by_role("link", name="client/worker/1"))
+    finder.sees("POLLING")
+    done = 0
+    while done < 3:
+        done += until(lambda: take_and_accept_all(mess.worker))
+    finder.sees_healed("consumer group")
+
+    # A slow client
+    finder.begin().click(finder.finding("messages waiting").get_by_role("link"))
+    finder.click(page.get_by_role("link", name="client/slow/1"))
+    finder.sees("Queue: 20 messages")
+    assert take_and_accept_all(mess.slow) == 20
+    finder.sees("Queue: 0 messages")
+
+    # A message that fails again and again
+    finder.begin().click(finder.finding("new dead letters").get_by_role("link"))
+    finder.click(page.get_by_role("button", name="client/till/1"))
+    expect(page.locator("tbody tr")).to_contain_text(["came back 2"])
+    finder.click(page.locator("td a").first)
+    finder.sees("the price is no number")
+    finder.sees('"price": "twelve"')
+    confirm(page, "Discard", "nobody pays twelve")
+    finder.sees("There is no such dead letter")
+
+    # Many dead letters of six kinds
+    finder.begin().click(finder.finding("new dead letters").get_by_role("link"))
+    page.goto(f"{mess.server.base}/admin/#/dead-letters?receiver=client/kitchen/1")
+    finder.sees(f"{LETTERS:,} dead letters match.")
+    for code in CODES:
+        expect(page.get_by_role("button", name=code, exact=True)).to_be_visible()
+    expect(page.locator("tbody tr").first).to_contain_text(HOSTILE)
+    assert f"Discards {LETTERS:,} dead letters." in confirm(page, "Discard", "the kitchen is closed")
+    expect(page.locator(".outcome")).to_have_text(f"{LETTERS:,} dead letters discarded.", timeout=HEALS_MS)
+    page.goto(f"{mess.server.base}/admin/#/dead-letters?receiver=client/archive/1")
+    finder.sees("5 dead letters match.")
+    confirm(page, "Discard", "not needed")
+    finder.sees("0 dead letters match.")
+    finder.sees_healed("new dead letters")
+    page.get_by_role("link", name="Audit").click()
+    for reason in ("paper is in", "the archive is full", "nobody pays twelve", "the kitchen is closed"):
+        expect(page.locator("tbody")).to_contain_text(reason)
+    console.close()
