@@ -471,3 +471,17 @@ async def test_a_letter_of_a_group_waits_for_the_group_again_while_it_has_member
 def _dead_letter(owner: Owner, queue: str = SUBJECT) -> Any:
     bounds = FACTS_MAX, LETTERS_MAX
     return shared_queues.dead_letter(owner.keys, owner.token, queue, None, *bounds, code="user.x", reason="why")
+
+
+async def test_what_lies_in_an_inbox_of_another_node_lies_in_the_log_for_that(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2, ANN)
+    mine, others = (
+        Delivery(JOE, JOE),
+        [Delivery(SUBJECT, each, source=SUBJECT, is_elsewhere=1) for each in (JOE_2, ANN)],
+    )
+    sent = await send(owner, mine, *others, Delivery("client/eve/1", "client/eve/1", is_elsewhere=1), sender=ANN)
+    assert sent.outcomes == [OK, OK, OK, GONE]
+    (found,) = await log.read(store, LogId(0), 10)
+    assert (found.id, found.channel, found.body, found.sender, found.to) == (sent.id, "/a/b", b"{}", ANN, JOE)
+    waiting_there = PendingMessage(0, 2, "/a/b", source=SUBJECT)
+    assert shared_queues.addressed(found) == {JOE_2: waiting_there, ANN: waiting_there}

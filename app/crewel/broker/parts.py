@@ -402,6 +402,8 @@ class Parts:
         groups.waiting, groups.on_pattern = shared.waiting, self.topics.look_again
         groups.on_member, groups.on_join = self.topics.endings.stays_in, shared.joined
         groups.on_leave = shared.schedule_lease
+        self.durability.appender.on_addressed = self.destinations.take_addressed
+        self.durability.inheritance.on_addressed = self.destinations.arrive_late
 
     def _show_figures(self) -> None:
         metrics = self.runtime.metrics

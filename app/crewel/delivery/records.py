@@ -82,6 +82,8 @@ class Logged:
     """How often it has been a dead letter."""
     to: str = ""
     """Whom it was addressed to (`client/joe`, `client/joe/1`), if it was published point to point."""
+    addressed: bytes = b""
+    """JSON: what waits for which session, if it lies in their inboxes, and in the log for their nodes to learn of it."""
 
 
 class Transient(NamedTuple):

@@ -1,7 +1,8 @@
 """Transient messages between nodes: each goes to the nodes that have a subscriber (decision 0262).
 
-A node tells the others which patterns it wants, and a subscribe is answered when they have confirmed that. Messages to one node
-are numbered, so that it can count those that did not come. Stored messages do not come this way: every node reads the log.
+A node tells the others which patterns it wants, and which groups of consumers have members there; a subscribe is answered when
+they have confirmed that. Messages to one node are numbered, so that it can count those that did not come. Stored messages come
+by the log, which every node reads.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from crewel.bayeux.channel import REPLIES, Channel, parse
 from crewel.broker.broadcaster import Broadcaster
 from crewel.broker.channels import Channels
 from crewel.broker.node_tags import tag_in
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import Entry
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
 from crewel.nodes.registry import NodeRegistry
+from crewel.qos.names import group_of
 
 _MESSAGE: Final = Struct("!QI")
 """What a message begins with: its number, and the length of the JSON between this and the message itself."""
@@ -39,6 +42,7 @@ class Bus:
         runtime: Runtime,
         channels: Channels,
         broadcaster: Broadcaster,
+        groups: ConsumerGroups,
         registry: NodeRegistry,
         link_to: Callable[[str], Link | None],
     ) -> None:
@@ -46,6 +50,7 @@ class Bus:
         self._runtime = runtime
         self._channels = channels
         self._broadcaster = broadcaster
+        self._groups = groups
         self._registry = registry
         self._link_to = link_to
         # What others want
@@ -80,6 +85,7 @@ class Bus:
         """A node can send here: tell it all."""
         self._hearers[link] = -1
         patterns = [name for name in self._channels if self._channels.count(name) and not name.startswith(REPLIES)]
+        patterns += self._groups.queues()
         link.send(Kind.HEAR_ALL, 0, self._version.to_bytes(8) + orjson.dumps(patterns))
         self._registry.hurry()  # it may be new
 
@@ -103,6 +109,11 @@ class Bus:
         """Wait until these nodes have said what they want, but not for long."""
         expected = set(tokens)
         await self._until(lambda: expected <= self._known)
+
+    async def linked(self, tokens: Iterable[str]) -> None:
+        """Wait until these nodes have a link to here, and know what this one wants, but not for long."""
+        expected = set(tokens)
+        await self._until(lambda: expected <= {link.token for link, version in self._hearers.items() if version >= 0})
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         with suppress(TimeoutError):
@@ -145,7 +156,11 @@ class Bus:
         if frame.kind == Kind.HEAR_ALL:
             self.forget(token)
         for pattern in patterns:
-            if frame.kind == Kind.UNHEAR:
+            if group_of(pattern) is not None:
+                # That a group has no member there is no news: the store knows whether it has any at all (`Membership`).
+                if frame.kind != Kind.UNHEAR:
+                    self._groups.add_elsewhere(pattern)
+            elif frame.kind == Kind.UNHEAR:
                 self._withdraw(pattern, token)
             else:
                 self._wanted[pattern].add(token)

@@ -311,6 +311,8 @@ class Arrivals:
         self._receive = receive
         self._guests: dict[Link, dict[int, Guest]] = {}
         self.bus: Bus
+        self.on_addressed: Callable[[Frame], None]
+        """Called with what is for certain sessions, or waits for some."""
         self.on_leaving: Callable[[str], None]
         """Called with the token of a node that ends."""
 
@@ -329,6 +331,9 @@ class Arrivals:
     def take(self, link: Link, frame: Frame) -> None:
         """Do what the other node's client asks for."""
         guests, stream = self._guests[link], frame.stream
+        if frame.kind in (Kind.ADDRESSED, Kind.QUEUES):
+            self.on_addressed(frame)
+            return
         if frame.kind in (Kind.MESSAGE, Kind.HEARD):
             self.bus.take(link, frame)
             return

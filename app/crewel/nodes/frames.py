@@ -69,6 +69,10 @@ class Kind(IntEnum):
     """The version that counts now for what is sent on this link."""
     MESSAGE = 20
     """A transient message: its number (8 bytes), the length of a JSON array about it (4), that, and the message."""
+    ADDRESSED = 21
+    """The same for certain sessions, less the number."""
+    QUEUES = 22
+    """As JSON the names of shared queues in which something waits that a session of any node may have."""
 
 
 class Frame(NamedTuple):

@@ -15,16 +15,17 @@ from crewel.broker.node_tags import first_number, tag_in, tag_of
 from crewel.broker.session import new_secret
 from crewel.errors import SettingsError, StoreError
 from crewel.event_loop import in_turns
+from crewel.nodes.addressed import Addressed
 from crewel.nodes.bus import Bus
 from crewel.nodes.forwarding import Arrivals, Departures
 from crewel.nodes.frames import Kind
 from crewel.nodes.link import Links, address_of, told
 from crewel.nodes.registry import NodeRegistry
 from crewel.nodes.router import Router
-from crewel.storage import nodes
+from crewel.storage import nodes, shared_queues
 from crewel.storage.nodes import Node
 
-_TAGS_S: Final = 60.0
+_FORGET_S: Final = 60.0
 
 
 class Membership:
@@ -48,7 +49,23 @@ class Membership:
         self.arrivals = Arrivals(broker.outbound, self.router.receive_guest)
         self.links = Links(broker.loop, lambda: access.token, self.departures, self.arrivals)
         self.router.connect(self.links, self.departures)
-        self.bus = Bus(broker.runtime, broker.channels, broker.broadcaster, self.registry, self.links.open_to)
+        self.bus = Bus(
+            broker.runtime, broker.channels, broker.broadcaster, broker.groups, self.registry, self.links.open_to
+        )
+        broker.groups.on_first, broker.groups.on_last = self.bus.wants, self.bus.gives_up
+        self.addressed = Addressed(
+            broker.loop,
+            access,
+            broker.names,
+            broker.destinations,
+            broker.shared_queues,
+            self.registry,
+            self.links,
+        )
+        broker.shared_queues.has_others = lambda: bool(self.registry.others())
+        broker.shared_queues.announce = self.addressed.announce
+        broker.destinations.elsewhere = self.addressed
+        self.arrivals.on_addressed = self.addressed.take
         self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.look_again)
         broker.broadcaster.spread = self.bus.spread
@@ -80,15 +97,18 @@ class Membership:
         await self.registry.look()
         others = self.registry.others()
         reached = await asyncio.gather(*(self.links.reach(each.token, each.link) for each in others))
-        await self.bus.known(each.token for each, is_open in zip(others, reached, strict=True) if is_open)
+        tokens = [each.token for each, is_open in zip(others, reached, strict=True) if is_open]
+        await self.bus.known(tokens)
+        await self.bus.linked(tokens)
         self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)
-        self._broker.supervisor.start("tags of former nodes", self._forget_tags_forever)
+        self._broker.supervisor.start("former nodes and groups", self._forget_forever)
 
-    async def _forget_tags_forever(self) -> None:
+    async def _forget_forever(self) -> None:
         while True:
-            await asyncio.sleep(_TAGS_S)
+            await asyncio.sleep(_FORGET_S)
             with suppress(StoreError):
                 await self.forget_tags()
+                await self.forget_groups()
 
     async def forget_tags(self) -> None:
         """Forget the tags of former nodes whose sessions came here and have all ended. Raises StoreError."""
@@ -100,6 +120,14 @@ class Membership:
             unused -= {tag_in(session.id), tag_in(session.reply_id)}
         if unused:
             await broker.access.writing.ask(nodes.untag(broker.access.keys, token, unused))
+
+    async def forget_groups(self) -> None:
+        """Forget the groups that have no member at any node, with what has come for them since. Raises StoreError."""
+        groups, access = self._broker.groups, self._broker.access
+        for queue in list(groups.elsewhere):
+            if not await shared_queues.has_members(access.store, queue):
+                groups.remove_elsewhere(queue)
+                self._broker.shared_queues.end_queue(queue)
 
     def _name_again(self) -> None:
         """After this node was taken for dead, and began again, other nodes must know the names that it has given."""

@@ -212,9 +212,10 @@ KEYS: tuple[Key, ...] = (
         "stream",
         "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session excluded"
         " from delivery; `q` PublishQos as JSON; `r` dead id of its dead letter, `n` how often it has been one; `t`"
-        " its destination; `s` to `t` only if needed",
+        " its destination; `w` of a message in inboxes of other nodes' sessions: their names and its record, as JSON;"
+        " `s` to `w` only if needed",
         "until no cursor and no pending message needs it",
-        "publish, redrive, trim",
+        "publish, send, redrive, trim",
         "each start; publishers that another one has overtaken; loading of backlogs",
         "The persistent messages in their order. Log ids are microseconds of the store's clock, strictly increasing.",
     ),

@@ -345,7 +345,10 @@ def logged(log_id: LogId, fields: Mapping[bytes, bytes]) -> Logged:
     sender, excluded = fields.get(b"s", b"").decode(), fields.get(b"x", b"").decode()
     redrive_of, returns = fields.get(b"r", b"").decode(), int(fields.get(b"n", 0))
     qos, to = fields.get(b"q", b""), fields.get(b"t", b"").decode()
-    return Logged(log_id, fields[b"c"].decode(), fields[b"b"], sender, excluded, qos, redrive_of, returns, to)
+    addressed = fields.get(b"w", b"")
+    return Logged(
+        log_id, fields[b"c"].decode(), fields[b"b"], sender, excluded, qos, redrive_of, returns, to, addressed
+    )
 
 
 def unpacked(packed: bytes) -> dict[bytes, bytes]:

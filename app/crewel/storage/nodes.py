@@ -93,6 +93,12 @@ async def secret(store: Store) -> str:
     return found.decode() if found else ""
 
 
+async def tokens(store: Store) -> list[str]:
+    """Return the tokens of all nodes, also of dead ones whose sessions are not another one's yet. Raises StoreError."""
+    found: Any = await store.reader.smembers(store.keys.nodes)
+    return [token.decode() for token in found]
+
+
 async def owner(store: Store, name: str, tokens: Sequence[str] = ()) -> str:
     """Return the token of the node that has the session of this name; empty if there is no such session. One that is not stored
     is looked for at the nodes with these `tokens`. Raises StoreError."""

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import EndReason, Logged, LogId, SessionName
+from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, SessionName
 from crewel.qos.publish import NORMAL
 from crewel.storage.keys import Keys
-from crewel.storage.log import logged, unpacked
+from crewel.storage.log import logged, unpacked, waiting_of
 from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
@@ -60,6 +60,8 @@ class Delivery(NamedTuple):
     """What the receiver may have waiting; 0: any number."""
     max_bytes: int = 0
     """The same in bytes, for a session; 0: any number."""
+    is_elsewhere: int = 0
+    """1: this server does not have the session; 0: it has. What another node has to know lies in the log."""
 
 
 class SendOutcome(StrEnum):
@@ -144,7 +146,7 @@ def send(
     A repeat with the same key, scope and key of an idempotent publish in one text, answers for two minutes what the first one
     did; without one the step itself can be repeated. Raises StoreFull.
     """
-    keys = (k.node(token), k.last, k.facts, k.once(f"send {key or secrets.token_hex(12)}"))
+    keys = (k.node(token), k.last, k.facts, k.once(f"send {key or secrets.token_hex(12)}"), k.log)
     arguments: list[bytes | str | int] = [k.base, facts_max, _REMEMBERED_MS, message.channel, message.body]
     arguments += (message.sender, message.qos, message.priority, message.expires)
     for each in deliveries:
@@ -155,6 +157,11 @@ def send(
 def _sent(answer: Any) -> Sent:
     prev, log_id, is_repeated, *outcomes = answer
     return Sent(LogId(prev), LogId(log_id), bool(is_repeated), [SendOutcome(each.decode()) for each in outcomes])
+
+
+def addressed(logged: Logged) -> dict[SessionName, PendingMessage]:
+    """Return for whom a message waits that was sent past the log to sessions of other nodes: it is delivered to nobody else."""
+    return {SessionName(name): waiting_of(text.encode()) for name, text in orjson.loads(logged.addressed).items()}
 
 
 def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max: int) -> Step[Lease]:
@@ -285,6 +292,11 @@ async def queues(store: Store) -> list[StoredQueue]:
         sizes = await pipeline.execute()
         stored += [StoredQueue(name, size, when) for (name, when), size in zip(portion, sizes, strict=True) if size]
     return stored
+
+
+async def has_members(store: Store, queue: str) -> bool:
+    """Return whether the group that has this queue has a member, of whichever node."""
+    return bool(await store.reader.exists(store.keys.members(queue)))
 
 
 async def peek(store: Store, queue: str, count: int, start: int = 0) -> list[Logged]:

@@ -8,7 +8,7 @@ the session is anything that a client can reach.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,10 +16,10 @@ from crewel.bayeux.channel import parse
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.records import Logged, LogId, SessionRecord
+from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName, SessionRecord
 from crewel.errors import StoreError, StoreUncertain
 from crewel.storage import log as stored_log
-from crewel.storage import nodes
+from crewel.storage import nodes, shared_queues
 from crewel.storage.nodes import Slice
 
 log = logging.getLogger(__name__)
@@ -50,6 +50,8 @@ class Inheritance:
     """Waits for the commit of all that has happened before."""
     on_arrival: Callable[[], None] = field(default=lambda: None, init=False)
     """Called when sessions have come."""
+    on_addressed: Callable[[DurableSession, Logged, PendingMessage], None] = field(init=False)
+    """Called with a session, and a message in its inbox that it may not know."""
     finished: list[str] = field(default_factory=list, init=False)
     """Dead nodes of which no session is left, whose records still keep the log."""
 
@@ -122,7 +124,11 @@ class Inheritance:
         for durable in durables:
             for pattern in {*durable.since, *(pattern for pattern, _, _ in durable.closing)}:
                 by_pattern.setdefault(pattern, []).append(durable)
+        by_name = {durable.name: durable for durable in durables}
         for logged in gap.entries:
+            if logged.addressed:
+                self._bring_addressed(by_name, logged)
+                continue
             channel = parse(logged.channel)
             assert channel is not None
             found = {each: None for pattern in channel.patterns for each in by_pattern.get(pattern, ())}
@@ -131,3 +137,10 @@ class Inheritance:
                 self._appender.take_late(takers, channel, logged)
         for durable in durables:
             durable.place_notices()  # behind what was missed, too
+
+    def _bring_addressed(self, durables: Mapping[SessionName, DurableSession], logged: Logged) -> None:
+        """What was sent to these sessions after the record of them that has come had been made."""
+        for name, waiting in shared_queues.addressed(logged).items():
+            durable = durables.get(name)
+            if durable is not None and logged.id > durable.floor:
+                self.on_addressed(durable, logged, waiting)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
@@ -79,6 +79,8 @@ class LogAppender:
         self._heard = LogId(0)  # what is not beyond it has reached those that do not acknowledge
         self._unfinished: deque[Iterator[None]] = deque()
         """Messages that are handed to many receivers in steps: what follows them in the log waits."""
+        self.on_addressed: Callable[[Logged], None]
+        """Called with each message of the log that waits in inboxes of sessions, and is broadcast to none."""
         self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliver)
         self._access.writing.serve(self._append, self._appended)
 
@@ -194,6 +196,10 @@ class LogAppender:
             for logged in entries:
                 if logged.id > last:
                     break
+                if logged.addressed:
+                    self._access.node.skip(logged.id)
+                    self.on_addressed(logged)
+                    continue
                 channel = parse(logged.channel)
                 assert channel is not None
                 entry = Entry.read_back(logged)

@@ -33,6 +33,12 @@ class ConsumerGroups:
         self._members: dict[str, dict[Session, None]] = {}
         self._by_pattern: dict[str, tuple[str, ...]] = {}
         self._of: dict[Session, dict[str, None]] = {}
+        self.elsewhere: set[str] = set()
+        """The queues of groups that have members at other nodes, as far as is known."""
+        self.on_first: Callable[[str], None] | None = None
+        """Called with the queue of a group that gets its first member here."""
+        self.on_last: Callable[[str], None] | None = None
+        """Called with that of one that has lost its last one."""
         self.waiting: Callable[[str], int]
         """How many messages wait in a queue."""
         self.on_pattern: Callable[[str], None]
@@ -60,8 +66,10 @@ class ConsumerGroups:
         members = self._members.get(queue)
         if members is None:
             members = self._members[queue] = {}
-            self._by_pattern[pattern] = (*self._by_pattern.get(pattern, ()), queue)
-            self.on_pattern(pattern)
+            if queue not in self.elsewhere:
+                self._appear(queue)
+            if self.on_first is not None:
+                self.on_first(queue)
         if session not in members:
             self.on_member(queue)
         members[session] = None
@@ -94,6 +102,30 @@ class ConsumerGroups:
         if members:
             return
         del self._members[queue]
+        if self.on_last is not None:
+            self.on_last(queue)
+        if queue not in self.elsewhere:
+            self._vanish(queue)
+
+    def add_elsewhere(self, queue: str) -> None:
+        """The group that has this queue has a member at another node."""
+        if queue not in self.elsewhere:
+            self.elsewhere.add(queue)
+            if queue not in self._members:
+                self._appear(queue)
+
+    def remove_elsewhere(self, queue: str) -> None:
+        """It has none there any more."""
+        self.elsewhere.discard(queue)
+        if queue not in self._members:
+            self._vanish(queue)
+
+    def _appear(self, queue: str) -> None:
+        pattern = _pattern_of(queue)
+        self._by_pattern[pattern] = (*self._by_pattern.get(pattern, ()), queue)
+        self.on_pattern(pattern)
+
+    def _vanish(self, queue: str) -> None:
         pattern = _pattern_of(queue)
         rest = tuple(each for each in self._by_pattern[pattern] if each != queue)
         if rest:
@@ -103,6 +135,10 @@ class ConsumerGroups:
         self.on_pattern(pattern)
 
     # Who is what
+
+    def queues(self) -> list[str]:
+        """The queues of all groups, with members here or elsewhere."""
+        return list({**self._members, **dict.fromkeys(self.elsewhere)})
 
     def members(self, queue: str) -> list[Session]:
         """The members of the group that has this queue."""

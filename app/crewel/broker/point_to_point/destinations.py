@@ -8,9 +8,10 @@ sessions, and in the queues of subjects without a session.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
@@ -25,23 +26,39 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.point_to_point.routes import Route, resolve_destination, without_store
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import LogId, PendingMessage
+from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName
 from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable, StoreUncertain
-from crewel.qos.names import ANONYMOUS, one_queue, subject_of, subject_queue
-from crewel.qos.publish import Destination, Distribute, PublishQos
+from crewel.qos.names import Name, one_queue, subject_of, subject_queue
+from crewel.qos.publish import PublishQos
 from crewel.qos.update import Origin
 from crewel.storage import shared_queues
+from crewel.storage.receivers import Receiver
 from crewel.storage.scripts import Step
 from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
 
 _FULL: Final = "resource.overflow.queue.entries"
 _GONE: Final = "user.ptp.unknownDestinationSession"
-_NO_STORE: Final = "resource.unavailable"
+_CUT_OFF: Final = "resource.unavailable"
+
+
+class Elsewhere(Protocol):
+    """The sessions of other nodes."""
+
+    @property
+    def is_anywhere(self) -> bool:
+        """Whether there may be any."""
+
+    def find(self, destinations: Iterable[Name]) -> Awaitable[list[list[Receiver]]]:
+        """Return for each destination the sessions that it means there. Raises StoreError."""
+
+    def deliver(self, channel: Channel, entry: Entry, names: Mapping[str, list[str]]) -> set[str]:
+        """Send a message to sessions, by the token of their node. Returns the tokens of nodes that cannot be reached."""
 
 
 class DestinationState(NamedTuple):
@@ -100,6 +117,7 @@ class Destinations:
     _names: Names
     _shared_queues: SharedQueues
     _access: StoreAccess
+    elsewhere: Elsewhere | None = field(default=None, init=False)
 
     def send(
         self, publisher: Session | None, channel: Channel, fields: Fields, qos: PublishQos, key: str
@@ -111,7 +129,17 @@ class Destinations:
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         names, has_store = self._names, self._access.has_store
         load, next_of = self._open_messages.count, self._shared_queues.next_of
-        routes = [resolve_destination(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
+        remote: list[list[Receiver]] = [[] for _ in qos.destinations]
+        if self.elsewhere is not None and self.elsewhere.is_anywhere:
+            # A name is one session's, so what is found here is nowhere else.
+            unknown = [each.to for each in qos.destinations if names.find(each.to.relative) is None]
+            if unknown:
+                found = dict(zip(unknown, (yield self.elsewhere.find(unknown)), strict=True))
+                remote = [found.get(each.to, []) for each in qos.destinations]
+        routes = [
+            resolve_destination(each, names, load, next_of, has_store=has_store, remote=there)
+            for each, there in zip(qos.destinations, remote, strict=True)
+        ]
         if not (channel.is_broadcast and qos.subscribable):
             self._runtime.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
         sender = "" if publisher is None else publisher.name
@@ -120,7 +148,7 @@ class Destinations:
         if not has_store:
             if qos.persistent:
                 raise StoreUnavailable("this server has no store")
-            routes = [_without_store(each) for each in routes]
+            routes = [without_store(each) for each in routes]
             return self._send_now(_Outgoing(channel, encode(fields), sender, qos, routes), key)
         sending: Sending = yield self._store(_Outgoing(channel, encode(fields), sender, qos, routes), key)
         return sending
@@ -141,15 +169,46 @@ class Destinations:
         message_id, received = ids.stamp()
         message_id = next(iter(firsts.values()), message_id)
         receivers = dict.fromkeys(each for one in routes if one.to not in firsts for each in one.sessions)
-        if receivers:
+        remote = [each for one in routes if one.to not in firsts for each in one.remote]
+        cut_off: set[str] = set()
+        if receivers or remote:
             origin = Origin(message_id, received, outgoing.sender, qos.kept_addressed())
             entry = self._entry(outgoing, LogId(0), self._expiry.now(), origin)
             self._outbound.fan_out(entry, receivers, None)
+            cut_off = self._deliver_elsewhere(outgoing.channel, entry, remote)
+        states = []
         for one in routes:
-            if key and not one.code and one.to not in firsts:
+            state = DestinationState(one.to) if one.to in firsts else _state(one, cut_off)
+            if key and not state.code and one.to not in firsts:
                 ids.remember(keys[one.to], message_id)
-        states = [DestinationState(each.to) if each.to in firsts else _state(each) for each in routes]
+            states.append(state)
         return Sending(message_id, states)
+
+    def _deliver_elsewhere(self, channel: Channel, entry: Entry, receivers: Iterable[Receiver]) -> set[str]:
+        """Send the message to sessions of other nodes, if there are any. Returns the tokens of those that cannot be reached."""
+        names: defaultdict[str, list[str]] = defaultdict(list)
+        for each in dict.fromkeys(receivers):
+            names[each.owner].append(each.name)
+        if not names or self.elsewhere is None:
+            return set()
+        return self.elsewhere.deliver(channel, entry, names)
+
+    def from_another_node(
+        self, channel: Channel, wire: bytes, names: Iterable[str], origin: Origin, about: PendingMessage, to: str
+    ) -> None:
+        """A message for these sessions of this node, which another one has sent. `wire` is its JSON."""
+        found = [session for name in names if (session := self._names.find(name)) is not None and session.takes_ptp]
+        entry = Entry.logged(
+            channel.name,
+            LogId(0),
+            wire,
+            lazy=self._channels.is_lazy(channel),
+            origin=origin,
+            priority=about.priority,
+            expires=about.expires,
+            to=to,
+        )
+        self._outbound.fan_out(entry, found, None)
 
     def _entry(self, outgoing: _Outgoing, place: LogId, accepted: int, origin: Origin | None) -> Entry:
         """The message as its receivers get it; `accepted` is microseconds since 1970."""
@@ -216,6 +275,9 @@ class Destinations:
                 if session.durable is not None:
                     name = session.durable.name
                     wanted.setdefault(name, Delivery(each.to, name, "", each.source, 0, 0))
+            for there in each.remote:
+                if there.is_stored:
+                    wanted.setdefault(there.name, Delivery(each.to, there.name, "", each.source, 0, 0, is_elsewhere=1))
         return list(wanted.values())
 
     def _answered(self, outgoing: _Outgoing, step: Step[Sent], answer: Sent | StoreError) -> None:
@@ -253,19 +315,35 @@ class Destinations:
             access.node.skip(sent.id)
         else:
             access.writing.probe()  # until the cursor is there, no end of this may be committed
-        has_origin = bool(self._dispatchers.updated)
+        there = [each for one in outgoing.routes for each in one.remote if not each.is_stored]
+        has_origin = bool(self._dispatchers.updated or there)
         origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if has_origin else None
         entry = self._entry(outgoing, sent.id, outgoing.accepted, origin)
         for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
             if outcome is not SendOutcome.OK:
                 continue
             if delivery.queue:
-                self._shared_queues.filled(delivery.queue)
+                self._shared_queues.filled_for_all(delivery.queue)
             else:
-                self._arrive(delivery, outgoing.durables.get(delivery.receiver), entry)
+                known = access.node.sessions if delivery.is_elsewhere else outgoing.durables
+                self._arrive(delivery, known.get(SessionName(delivery.receiver)), entry)
         receivers = [session for session in outgoing.receivers if session.is_live]
         if receivers:
             self._outbound.fan_out(entry, receivers, None)
+        self._deliver_elsewhere(outgoing.channel, entry, there)
+
+    def take_addressed(self, logged: Logged) -> None:
+        """The log has a message that another node, or this one, has put into the inboxes of sessions of other nodes."""
+        node = self._access.node
+        for name, waiting in shared_queues.addressed(logged).items():
+            durable = node.sessions.get(name)
+            if durable is not None and logged.id > durable.floor:
+                self.arrive_late(durable, logged, waiting)
+
+    def arrive_late(self, durable: DurableSession, logged: Logged, waiting: PendingMessage) -> None:
+        """Such a message lies in the inbox of this session. It may be known."""
+        entry = Entry.read_back(logged, waiting.expires)
+        self._arrive(Delivery(logged.to, durable.name, "", waiting.source), durable, entry)
 
     def _arrive(self, delivery: Delivery, durable: DurableSession | None, entry: Entry) -> None:
         session: Session | None = None if durable is None else durable.holder
@@ -313,14 +391,10 @@ def _queues(subject: str) -> tuple[str, str]:
     return subject_queue(subject), one_queue(subject)
 
 
-def _without_store(one: Route) -> Route:
-    """The same where nothing can wait."""
-    if not one.queue:
-        return one
-    return Route(one.to, code=_NO_STORE, message="this server has no store in which the message could wait")
-
-
-def _state(one: Route) -> DestinationState:
+def _state(one: Route, cut_off: Collection[str] = ()) -> DestinationState:
+    """What happened where nothing is stored; `cut_off` are the nodes that could not be reached."""
+    if one.remote and not one.sessions and all(each.owner in cut_off for each in one.remote):
+        return DestinationState(one.to, _CUT_OFF, f"the node of {one.to} cannot be reached at the moment")
     return DestinationState(one.to, one.code, one.message)
 
 
@@ -330,94 +404,12 @@ def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationSt
         return _state(one)
     if outcomes.get(one.queue) is SendOutcome.FULL:
         return DestinationState(one.to, _FULL, f"too many messages wait for {one.to}")
-    stored = [outcomes.get(each.durable.name) for each in one.sessions if each.durable is not None]
-    if stored and len(stored) == len(one.sessions) and all(outcome is SendOutcome.GONE for outcome in stored):
+    names = [each.durable.name for each in one.sessions if each.durable is not None]
+    stored = [outcomes.get(name) for name in (*names, *(each.name for each in one.remote if each.is_stored))]
+    if (
+        stored
+        and len(stored) == len(one.sessions) + len(one.remote)
+        and all(outcome is SendOutcome.GONE for outcome in stored)
+    ):
         return DestinationState(one.to, _GONE, f"{one.to} has gone just now")
     return DestinationState(one.to)
-
-
-Load = Callable[[Session], int]
-NextOf = Callable[[Iterable[Session]], Session]
-
-_DENIED: Final = "user.ptp.denied"
-_UNKNOWN: Final = "user.ptp.unknownDestination"
-_UNKNOWN_SESSION: Final = "user.ptp.unknownDestinationSession"
-
-
-class Route(NamedTuple):
-    """What one destination comes to."""
-
-    to: str
-    """The name, without a node."""
-    sessions: tuple[Session, ...] = ()
-    """Who gets the message now."""
-    source: str = ""
-    """The queue of the subject, to which it goes back if all these sessions end before one has settled it."""
-    queue: str = ""
-    """Where it waits instead."""
-    code: str = ""
-    """Why no receiver gets it."""
-    message: str = ""
-
-
-def resolve_destination(
-    destination: Destination, names: Names, load: Load, next_of: NextOf, *, has_store: bool
-) -> Route:
-    """Find out whom the destination means. `load` tells how much waits for a session, `next_of` chooses among those with
-    equally much."""
-    name = destination.to
-    if name.number:
-        return _route_to_session(name.relative, names)
-    there = names.of_subject(name.subject) if name.subject != ANONYMOUS else []
-    takers = tuple(session for session in there if session.takes_ptp)
-    if destination.distribute is Distribute.ONE:
-        return _route_to_one(destination, takers, load, next_of, is_anybody=bool(there), has_store=has_store)
-    if takers:
-        return Route(name.relative, takers, subject_queue(name.subject))
-    return _unreachable(destination, subject_queue(name.subject), is_anybody=bool(there))
-
-
-def _route_to_session(to: str, names: Names) -> Route:
-    session = names.find(to)
-    if session is None:
-        return Route(to, code=_UNKNOWN_SESSION, message=f"there is no session {to}")
-    if not session.takes_ptp:
-        return _denied(to)
-    return Route(to, (session,))
-
-
-def _route_to_one(
-    destination: Destination,
-    takers: tuple[Session, ...],
-    load: Load,
-    next_of: NextOf,
-    *,
-    is_anybody: bool,
-    has_store: bool,
-) -> Route:
-    """The one with the least to do. Where the store has some of the sessions the message goes through the queue, so that
-    another one can have it when the first fails."""
-    name = destination.to
-    if not takers:
-        return _unreachable(destination, one_queue(name.subject), is_anybody=is_anybody)
-    if has_store and any(session.durable is not None for session in takers):
-        return Route(name.relative, queue=one_queue(name.subject))
-    least = min(map(load, takers))
-    return Route(name.relative, (next_of(each for each in takers if load(each) == least),))
-
-
-def _unreachable(destination: Destination, queue: str, *, is_anybody: bool) -> Route:
-    to, subject = destination.to.relative, destination.to.subject
-    if subject == ANONYMOUS:
-        return Route(
-            to, code=_UNKNOWN, message=f"{ANONYMOUS} is nobody's name: only single sessions of it can be meant"
-        )
-    if destination.force_queuing:
-        return Route(to, queue=queue)
-    if is_anybody:
-        return _denied(to)
-    return Route(to, code=_UNKNOWN, message=f"no session of {subject} is there, and the message is not to be queued")
-
-
-def _denied(to: str) -> Route:
-    return Route(to, code=_DENIED, message=f"{to} takes no messages that are addressed to it")

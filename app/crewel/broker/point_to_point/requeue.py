@@ -89,6 +89,8 @@ class Requeue:
 
     def _has_others(self, name: str, but: Iterable[str]) -> bool:
         shared = self._shared_queues
+        if shared.has_others is not None and shared.has_others():
+            return True  # perhaps; the store knows, and what all members have failed comes back from it
         return any(
             each.durable is not None and each.durable.name not in but and shared.is_able(each)
             for each in shared.members(name)
@@ -112,7 +114,7 @@ class Requeue:
                 self._runtime.metrics.ended[EndReason.RETURNED] += len(places)
             # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
             for name in sources:
-                self._shared_queues.refresh(name)
+                self._shared_queues.returned(name)
 
         step = shared_queues.requeue(access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed)
 
@@ -126,12 +128,15 @@ class Requeue:
 
     def of(self, durable: DurableSession) -> dict[LogId, PendingMessage]:
         """What of an ending session goes back. A group whose last member this is gets nothing back: no session would take it
-        from there."""
+        from there. Of members at other nodes the store knows."""
         return {
             place: waiting
             for place, waiting in durable.inbox.items()
-            if waiting.source and (group_of(waiting.source) is None or self._shared_queues.members(waiting.source))
+            if waiting.source and (group_of(waiting.source) is None or self._has_members(waiting.source))
         }
+
+    def _has_members(self, name: str) -> bool:
+        return bool(self._shared_queues.members(name)) or name in self._groups.elsewhere
 
     def expect(self, durable: DurableSession, name: str) -> None:
         """A message of this queue has gone to a session that is ending or has ended: there it is requeued without a notice."""
@@ -150,7 +155,7 @@ class Requeue:
             self._runtime.spawn(shared.load_again())
         # Also without an answer about them: a repeated end does not name what the first one requeued.
         for name in {*expected, *(waiting.source for waiting in returning.values())}:
-            shared.refresh(name)
+            shared.returned(name)
 
 
 MOST: Final = 10_000

@@ -7,7 +7,7 @@ session as soon as one is there that has room for it. A leased message lies in t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -31,8 +31,8 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.qos.connect import Bounds
-from crewel.qos.names import group_of, is_exclusive, one_queue, subject_of, subject_queue
-from crewel.storage import shared_queues
+from crewel.qos.names import Name, group_of, is_exclusive, one_queue, subject_of, subject_queue
+from crewel.storage import receivers, shared_queues
 from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, StoredQueue
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,10 @@ class SharedQueues:
     _known: dict[str, SharedQueue] = field(default_factory=dict, init=False)
     blocked: set[str] = field(default_factory=set, init=False)
     """Queues with messages for which no session that is there has room."""
+    announce: Callable[[str], None] | None = field(default=None, init=False)
+    """Tells the other nodes that there is something in a queue; None on a server that has its store to itself."""
+    has_others: Callable[[], bool] | None = field(default=None, init=False)
+    """Whether there are other nodes, which may have sessions for the queues; None as above."""
 
     def __post_init__(self) -> None:
         self._settings = self._runtime.settings
@@ -147,6 +151,24 @@ class SharedQueues:
         queue.count += count
         queue.touched_at = self._loop.time()
         self.schedule_lease(name)
+
+    def filled_for_all(self, name: str) -> None:
+        """The same with one message, which a session of another node may have too."""
+        self.filled(name)
+        if self.announce is not None:
+            self.announce(name)
+
+    def returned(self, name: str) -> None:
+        """The store may have put something back into the queue: it is for whatever session has room, of any node."""
+        self.refresh(name)
+        if self.announce is not None:
+            self.announce(name)
+
+    def announced(self, names: Iterable[str]) -> None:
+        """Another node says that there is something in these queues."""
+        for name in names:
+            if self.members(name):
+                self.refresh(name)
 
     def filled_groups(self, names: Iterable[str], log_id: LogId) -> None:
         """The store has put this message into the queue of each of these groups. Where too many wait already it becomes a dead
@@ -227,7 +249,10 @@ class SharedQueues:
 
     def on_connect(self, session: Session) -> None:
         """The session is there, or there again, or takes messages again: let it have the messages that wait for it."""
-        if self._known and session.name:
+        if session.name and self._access.is_shared:
+            for name in self._names_for(session):
+                self.refresh(name)  # another node may have filled it
+        elif self._known and session.name:
             for name in self._names_for(session):
                 self.schedule_lease(name)
         self.requeue.rebalance(session)
@@ -260,7 +285,10 @@ class SharedQueues:
         queue.lease_again = False
         sessions = self.members(name)
         if not sessions and group_of(name) is not None:
-            self._end_queue(name)
+            if name in self._groups.elsewhere:
+                queue.count = 0  # it is for sessions of other nodes
+            else:
+                self.end_queue(name)
             return
         members = self._rooms(name, sessions)
         if any(member.room for member in members):
@@ -297,11 +325,13 @@ class SharedQueues:
             return  # else the sessions are another server's by now, or all is read again
         self.expired(queue.name, answer.expired, answer.left)
         self.blocked.discard(queue.name)
+        if any(leased.id > self._access.node.cursor for leased in answer.leased):
+            self._access.writing.probe()  # until the cursor is there, no end of these may be committed
         for leased in answer.leased:
             self._arrive(queue.name, leased, asked.get(leased.receiver))
         if self._loop.time() - queue.asked_at > _AT_FIRST_S:
             self.refresh(queue.name)
-        elif answer.left and (answer.leased or queue.lease_again):
+        elif answer.left and (answer.leased or queue.lease_again or not asked):
             self.schedule_lease(queue.name)
         elif answer.left:
             self.blocked.add(queue.name)
@@ -357,15 +387,17 @@ class SharedQueues:
 
     # What no session will have
 
-    def _end_queue(self, name: str) -> None:
+    def end_queue(self, name: str) -> None:
         """The last member of the group is gone, and so are the messages that wait for it: by the same step of the store, unless
-        it came later."""
+        it came later. Where other nodes have members nothing is gone, and it is theirs."""
         access = self._access
         step = shared_queues.discard(access.keys, access.token, name, None, access.facts_max, reason=EndReason.LAPSED)
 
         def answered(count: int | StoreError) -> None:
             if not isinstance(count, StoreError):
-                self._discarded(name, EndReason.LAPSED, max(count, self.waiting(name)))
+                was_theirs = self._access.is_shared and not count
+                self._discarded(name, EndReason.LAPSED, 0 if was_theirs else max(count, self.waiting(name)))
+                self._queue(name).count = 0
 
         access.writing.submit(step, answered, retries=True)
 
@@ -412,7 +444,19 @@ class SharedQueues:
             elif queue.touched_at + idle <= now and subject_of(queue.name) and not self.members(queue.name):
                 queue.touched_at = now  # asked for once
                 reason = f"nobody who is {subject_of(queue.name)} has come for {idle:g} s"
-                self.dead_letter(queue.name, None, DEAD_SESSION, reason)
+                self._spawn(self._abandon(queue.name, reason))
+
+    async def _abandon(self, name: str, reason: str) -> None:
+        """Make dead letters of what waits for a subject, unless a session of it is at another node."""
+        if self._access.is_shared:
+            subject = Name(subject_of(name))
+            try:
+                found = await receivers.find(self._access.store, subject, ())
+            except StoreError:
+                return
+            if any(each.takes_ptp for each in found):
+                return
+        self.dead_letter(name, None, DEAD_SESSION, reason)
 
 
 def _can_receive(session: Session) -> bool:

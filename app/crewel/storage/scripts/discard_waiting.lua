@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Takes messages out of a shared queue for good, and says how they ended; those that die leave dead letters. A repeated call
--- finds fewer.
+-- finds fewer. Nothing lapses that waits for a group with members, of whichever node.
 --
 -- Returns {count, id, ...}: how many there were, and the ids in `dead` of the dead letters in their order; or 'fenced' if the
 -- server has been superseded.
@@ -9,7 +9,7 @@
 -- KEYS[2]     log
 -- KEYS[3]     dead
 -- KEYS[4]     facts
--- ARGV[1]     what all keys begin with; q:, qb: and dead: are built from it
+-- ARGV[1]     what all keys begin with; q:, qb:, members: and dead: are built from it
 -- ARGV[2]     bound of the facts, entries
 -- ARGV[3]     bound of the dead letters, entries
 -- ARGV[4]     bound of the dead letters, bytes; 0: none
@@ -36,7 +36,9 @@ if call('EXISTS', node) == 0 then
 end
 
 local ids, places = {}, {}
-if #ARGV < 9 then
+if ending == 'lapsed' and call('EXISTS', base .. 'members:' .. queue) == 1 then
+  return {0}
+elseif #ARGV < 9 then
   places = call('ZRANGE', base .. 'q:' .. queue, 0, most - 1)
   for at, place in ipairs(places) do
     ids[at] = string.sub(place, 3)

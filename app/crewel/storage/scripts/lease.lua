@@ -11,7 +11,7 @@
 -- KEYS[1]     node:<token>, the server that asks
 -- KEYS[2]     facts
 -- KEYS[3]     k:<scope> of this call
--- ARGV[1]     what all keys begin with; s:, inbox:, q:, qb: and ptp: are built from it
+-- ARGV[1]     what all keys begin with; s:, inbox:, q:, qb:, members:, subject: and ptp: are built from it
 -- ARGV[2]     token
 -- ARGV[3]     bound of the facts, entries
 -- ARGV[4]     how long the answer is remembered, milliseconds
@@ -55,6 +55,18 @@ local function has(name, id)
   return call('HEXISTS', session, 'i:' .. id) == 1 or call('HEXISTS', session, 'o:' .. id) == 1
 end
 
+-- Whether a member at another node has not failed a message, which the sessions of a text of names have failed.
+local function is_wanted_elsewhere(failed)
+  local subject = string.match(queue, '^one:client/(.*)$')
+  for _, name in ipairs(call('SMEMBERS', subject and base .. 'subject:' .. subject or base .. 'members:' .. queue)) do
+    local is_new = not string.find(' ' .. failed .. ' ', ' ' .. name .. ' ', 1, true)
+    if is_new and call('HGET', base .. 's:' .. name, 'owner') ~= token then
+      return true
+    end
+  end
+  return false
+end
+
 -- The member that gets a message, which the sessions of a text of names have failed: the one with the most room, or the first
 -- if all have failed it. And whether any has room for whatever.
 local function chosen(id, failed)
@@ -68,7 +80,7 @@ local function chosen(id, failed)
       end
     end
   end
-  if not is_wanted and not is_common(queue) and not has(names[1], id) then
+  if not is_wanted and not is_common(queue) and not has(names[1], id) and not is_wanted_elsewhere(failed) then
     best = names[1]
   end
   return best, has_any

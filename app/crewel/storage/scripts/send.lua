@@ -1,6 +1,7 @@
 #!lua
 -- Sends a message to certain receivers past the log: into the inboxes of sessions, and into shared queues. It has one id for
--- all of them. A subject's message that several sessions get is theirs together: who still has it open is kept.
+-- all of them. A subject's message that several sessions get is theirs together: who still has it open is kept. What goes into
+-- inboxes of sessions of other nodes lies in the log as well, with `w`, what waits for whom: so their nodes learn of it.
 --
 -- Returns {prev, id, 1 if this was done before else 0, outcome, ...}: the newest id before this call; one outcome a delivery,
 -- 'ok', 'gone' if the session is not in the store or its end has begun, 'full' if the receiver has what it may have waiting; or
@@ -10,6 +11,7 @@
 -- KEYS[2]      last
 -- KEYS[3]      facts
 -- KEYS[4]      k:<scope> of the key
+-- KEYS[5]      log
 -- ARGV[1]      what all keys begin with; s:, inbox:, q:, qb: and ptp: are built from it
 -- ARGV[2]      bound of the facts, entries
 -- ARGV[3]      how long a key is remembered, milliseconds
@@ -21,8 +23,9 @@
 -- ARGV[9]      when it goes out of the queues, microseconds since 1970; 0: never
 -- ARGV[10...]  for each delivery: whom it is addressed to; name of the session, or empty; the shared queue, or empty; the
 --              shared queue that it may go back to from the session, or empty; messages and bytes that the receiver may
---              have waiting, 0 for any number. There may be none: then only an id is given
-local node, last, facts, once = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+--              have waiting, 0 for any number; 1 if the server does not have the session, else 0. There may be none: then
+--              only an id is given
+local node, last, facts, once, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local base, facts_max, once_ms, channel, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local sender, qos, priority, expires = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local call, format = redis.call, string.format
@@ -62,7 +65,8 @@ for field, value in pairs({s = sender, q = qos, e = expires ~= '0' and expires o
   end
 end
 
-local function into_inbox(name, message, source, max_entries, max_bytes)
+local elsewhere = {}
+local function into_inbox(name, message, source, max_entries, max_bytes, is_elsewhere)
   local session = base .. 's:' .. name
   local owner, ending = unpack(call('HMGET', session, 'owner', 'ending'))
   if not owner or ending then
@@ -73,7 +77,11 @@ local function into_inbox(name, message, source, max_entries, max_bytes)
     return 'full'
   end
   call('HSET', base .. 'inbox:' .. name, text, message)
-  call('HSET', session, 'i:' .. text, waiting_text('0', #body, channel, priority, expires, source))
+  local waiting = waiting_text('0', #body, channel, priority, expires, source)
+  call('HSET', session, 'i:' .. text, waiting)
+  if is_elsewhere then
+    elsewhere[name] = waiting
+  end
   if is_common(source) then
     call('SADD', receivers_of(text, source), name)
   end
@@ -89,12 +97,13 @@ local function into_queue(queue, message, max_entries)
 end
 
 local outcomes, sessions, queues = {}, {}, {}
-for at = 10, #ARGV, 6 do
+for at = 10, #ARGV, 7 do
   local to, name, queue, source = unpack(ARGV, at, at + 3)
   local message = packed({'t', to, unpack(entry)})
   local outcome, reached, receiver
   if name ~= '' then
-    outcome = into_inbox(name, message, source, tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+    local max_entries, max_bytes, is_elsewhere = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), ARGV[at + 6] == '1'
+    outcome = into_inbox(name, message, source, max_entries, max_bytes, is_elsewhere)
     reached, receiver = sessions, name
   else
     outcome = into_queue(queue, message, tonumber(ARGV[at + 4]))
@@ -106,6 +115,9 @@ for at = 10, #ARGV, 6 do
   end
 end
 
+if next(elsewhere) then
+  call('XADD', log, text .. '-0', 'w', cjson.encode(elsewhere), 't', ARGV[10], unpack(entry))
+end
 call('SET', last, text)
 call('SET', once, format('%.0f', prev) .. ' ' .. text .. ' ' .. table.concat(outcomes, ' '), 'PX', once_ms)
 if #sessions + #queues > 0 then
