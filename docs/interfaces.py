@@ -30,6 +30,24 @@ _CLIENT_PARTS: Final = {
     "errors": "Errors",
 }
 """The headings of the names of `crewel.client`, by the modules that define them."""
+_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "crewel.bayeux.message.Message": ("data", "ext", "client_id"),
+    "crewel.broker.broker.Broker": (
+        "publish",
+        "publish_stored",
+        "send",
+        "deliver",
+        "disconnect",
+        "session",
+        "transports",
+    ),
+    "crewel.client.consumer.Consumer": ("run", "batch", "stop", "close", "fetched"),
+    "crewel.broker.dead_letters.dead_letter.DeadLetter": ("as_json",),
+    "crewel.client.outbox.Outbox": ("drained", "refused", "forget_refused"),
+    "crewel.broker.session.Session": ("attributes", "deliver", "disconnect", "advise"),
+    "crewel.client.subscription.Subscription": ("receive", "unsubscribe", "position", "queued", "is_ended"),
+}
+"""The members of these classes that applications use; the others are for the rest of the package."""
 _SERVER_PARTS: Final = {
     "Services": ("Service", "Message", "Accepted", "Session", "DeadLetter", "RemoteCallError", "Broker"),
     "Access rules": ("SecurityPolicy", "Refusal", "Operation", "GRANT", "IGNORE", "Deny"),
@@ -147,7 +165,7 @@ def python_client() -> str:
     """Return a block of mkdocstrings for each public name of `crewel.client`, below the heading of its module."""
     found: dict[str, list[str]] = {heading: [] for heading in _CLIENT_PARTS.values()}
     for home, name in re.findall(r"^from crewel\.client\.(\w+) import (\w+)", _text(client.__file__), re.MULTILINE):
-        found[_CLIENT_PARTS[home]].append(f"::: crewel.client.{home}.{name}")
+        found[_CLIENT_PARTS[home]].append(_block(f"crewel.client.{home}.{name}"))
     return _headed(found)
 
 
@@ -158,8 +176,14 @@ def python_server() -> str:
     listed = [name for names in _SERVER_PARTS.values() for name in names]
     assert sorted(homes) == sorted(listed), "a public name of `crewel` has no heading"
     return _headed(
-        {heading: [f"::: {homes[name]}.{name}" for name in names] for heading, names in _SERVER_PARTS.items()}
+        {heading: [_block(f"{homes[name]}.{name}") for name in names] for heading, names in _SERVER_PARTS.items()}
     )
+
+
+def _block(path: str) -> str:
+    """Return the block of one name, with the members that are for applications if the class has others too."""
+    members = _MEMBERS.get(path)
+    return f"::: {path}" + (f"\n    options:\n      members: [{', '.join(members)}]" if members else "")
 
 
 def _headed(found: Mapping[str, list[str]]) -> str:

@@ -92,7 +92,7 @@ class Address:
 
 
 def patiently(step: Callable[[], _T], patience_s: float = PATIENCE_S) -> _T:
-    """Return what `step` returns; while the store is away or busy with its start, try again.
+    """Return what `step` returns; while the store is unavailable or busy with its start, try again.
 
     The step has to be one that may be done twice. Raises StoreUnavailable after `patience_s` seconds.
     """

@@ -30,11 +30,12 @@ class Extension:
         """Called once, before the first message."""
 
     def restored(self, session: Session) -> None:
-        """A session came back from the store: give it what its handshake had brought."""
+        """Called for each session that is restored from the store: attach the state that its handshake attached."""
 
     @does_nothing
     def rcv(self, session: Session | None, message: Message) -> bool:
-        """A publish came in. `session` is None if it is unknown: this runs before the session is checked."""
+        """Called for each publish that arrives; False refuses it. `session` is None if it is unknown, because this runs before
+        the session is checked."""
         return True
 
     @does_nothing

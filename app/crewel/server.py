@@ -250,7 +250,7 @@ async def serve(
         _tune_collector()
         on_ready(url)
         await stop.wait()
-        log.info("going down")
+        log.info("shutting down")
     if has_lost_store:
         raise StoreLost("another server has taken the store")
 

@@ -101,7 +101,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
             except StreamingQueryException as error:
                 if _AWAY not in str(error):
                     raise CrewelError(f"the live job has ended: {error}") from error
-                progress("the store is away; waiting for it")
+                progress("the store is unavailable; waiting for it")
                 if is_over(_PAUSE_S):
                     return job.result
             else:

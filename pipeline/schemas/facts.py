@@ -140,7 +140,7 @@ _HELD = _fact(
 _RELEASED = _fact("released", "Receivers to which delivery continues.", _SESSION)
 _LOST = _fact(
     "lost",
-    "What a server found the store without that it had answered, one row each time.",
+    "Losses that a server found in the store: messages that it had answered and that are missing, one row each time.",
     Column("node", "string", "Name of the server."),
     Column("from_id", "bigint", "Newest log id that the store has kept.", "us"),
     Column("until_id", "bigint", "Newest log id that the server had seen.", "us"),

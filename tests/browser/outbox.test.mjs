@@ -8,7 +8,7 @@ const LOST = {successful: false, failure: {reason: "connection lost"}};
 const AWAY = {
     successful: false,
     error: "503::resource.unavailable",
-    ext: {publish: {errorCode: "resource.unavailable", message: "the store is away"}},
+    ext: {publish: {errorCode: "resource.unavailable", message: "the store is unavailable"}},
 };
 
 /** An outbox with a client that only notes what is published: returns {outbox, sent, answer, refused, clock}. */
@@ -105,7 +105,7 @@ test("a refused line comes back with its key and the reason", () => {
     world.outbox.open();
     world.outbox.say(ROOM, {chat: "one"}, "k1");
     world.answer(0, AWAY);
-    const reason = "Not accepted: the store is away (503::resource.unavailable)";
+    const reason = "Not accepted: the store is unavailable (503::resource.unavailable)";
     assert.deepEqual(world.refused, [[{chat: "one"}, "k1", reason]]);
     world.outbox.say(ROOM, {chat: "two"}, "k2");
     world.answer(1, {successful: false, error: "404::message_deleted"});

@@ -65,7 +65,7 @@ def test_a_running_server_is_not_disturbed(start_server: StartServer, tmp_path: 
     assert ended.status == 0, ended
     assert {*CHECKS, "disk"} <= set(found)
     assert server.returncode is None
-    assert "the store is away" not in server.stderr
+    assert "the store is unavailable" not in server.stderr
 
 
 def test_doctor_prints_a_table_for_people(tmp_path: Path) -> None:

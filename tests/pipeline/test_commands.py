@@ -58,7 +58,7 @@ def test_an_interrupt_ends_it_without_a_word(address: Address, tmp_path: Path) -
         ),
         ("An error occurred while calling None.x.\n: It broke", "It broke"),
         ("[SOME.CLASS] It broke. SQLSTATE: 42703\nmore", "It broke."),
-        ("Traceback\ncrewel.errors.tree.StoreUnavailable: the store is away\n", "the store is away"),
+        ("Traceback\ncrewel.errors.tree.StoreUnavailable: the store is unavailable\n", "the store is unavailable"),
         ("", "ValueError"),
     ],
 )

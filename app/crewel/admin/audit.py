@@ -1,7 +1,7 @@
 """The audit: who did what, to what, to how many, why, and how it ended; also what was refused.
 
 The log says at once what begins (`crewel.audit`); the store keeps one entry a deed, written when it has ended, in a bounded
-stream. While the store is away entries wait, up to a bound; the log has them in any case.
+stream. While the store is unavailable entries wait, up to a bound; the log has them in any case.
 """
 
 from __future__ import annotations

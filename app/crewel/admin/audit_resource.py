@@ -85,8 +85,8 @@ AUDIT_ROUTES: Final = (
         f" empty, before it; `kept`: how many entries there are; `max`: how many there may be. An entry has {_ENTRY}.",
         query=(
             *_FILTERS,
-            text_field("after", "The `next` of the page before.", _place),
-            number_text("count", "Most entries in the page.", 1, MAX_PAGE, PAGE),
+            text_field("after", "`next` of the previous page.", _place),
+            number_text("count", "At most this many entries.", 1, MAX_PAGE, PAGE),
         ),
     ),
     Route(

@@ -97,7 +97,7 @@ CHOICE: Final = (
         "count",
         whole(1, _MOST_WORKED),
         {"type": "integer", "minimum": 1, "maximum": _MOST_WORKED, "default": MAX_PAGE},
-        "Most dead letters that this request works on.",
+        "At most this many dead letters in this request.",
     ),
 )
 
@@ -288,7 +288,7 @@ DEAD_LETTER_ROUTES: Final = (
         f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A dead letter has {_LETTER}",
         query=(
             *_FILTERS,
-            number_text("count", "Most dead letters in the page.", 1, MAX_PAGE, PAGE),
+            number_text("count", "At most this many dead letters.", 1, MAX_PAGE, PAGE),
             flag_text("newestFirst", "true: the newest first."),
         ),
     ),

@@ -102,8 +102,8 @@ def number_text(name: str, meaning: str, low: int, high: int, default: int) -> F
 def page_fields(things: str) -> tuple[Field, Field]:
     """The fields of a query for a page of a list."""
     return (
-        text_field("after", "The `next` of the page before."),
-        number_text("count", f"Most {things} in the page.", 1, MAX_PAGE, PAGE),
+        text_field("after", "`next` of the previous page."),
+        number_text("count", f"At most this many {things}.", 1, MAX_PAGE, PAGE),
     )
 
 
@@ -159,7 +159,7 @@ OPERATIONS: Final = (
     Operation(
         Level.SESSION,
         "activate",
-        "Activate a session that is on hold; the held message comes in its old place.",
+        "Activate a session that is on hold; the held message is delivered in its old place.",
         lambda call: call.admin.dispatchers.activate(call.session),
         lambda answer: f"active, {_waiting(answer)}",
         role=Role.OPERATE,

@@ -87,7 +87,7 @@ ROUTES: Final = (
         "/commands",
         "Run a command, such as __cmd:client/joe/1/?dispatcherActive=true.",
         _command,
-        "`command`: the command with its node; `result`: what came of it, OK for a value that was written.",
+        "`command`: the command with its node; `result`: the result, or OK if a value was written.",
         body=(Field("command", lambda value: value, {"type": "string"}, "The command."),),
         role=Role.VIEW,  # each command has its own
     ),

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 API: Final = "/admin/api"
 _VARIABLE: Final = re.compile(r"{(\w+)}")
 _VARIABLES: Final = {
-    "subject": "Whose session it is: joe of client/joe/1.",
+    "subject": "The subject: joe of client/joe/1.",
     "number": "The session's number: 1 of client/joe/1.",
     "id": "The dead id.",
     "job": "The id of a job.",

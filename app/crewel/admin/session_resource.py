@@ -424,7 +424,7 @@ SESSION_ROUTES: Final = (
         "Read the queue of a session; it stays as it is.",
         _messages,
         "`name`, `waiting`: how many there are, and `messages` as the session would get them.",
-        query=(number_text("count", "Most messages, of the first.", 1, MAX_PAGE, PAGE),),
+        query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),
         refusals=_UNKNOWN,
     ),
     *operation_routes(Level.SESSION, _call, _after, _VIEW.removesuffix("."), _UNKNOWN),

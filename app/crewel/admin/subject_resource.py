@@ -66,7 +66,7 @@ SUBJECT_COMMANDS: Final = (
 # Resources
 
 _MESSAGES: Final = f"{Level.SUBJECT.resource}/messages"
-_UNKNOWN: Final = {404: "There is no such subject: it has no session, and nothing waits for it."}
+_UNKNOWN: Final = {404: "There is no such subject: it has no sessions and no queued messages."}
 
 
 def _view(admin: Administration, subject: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ SUBJECT_ROUTES: Final = (
         "Read the messages that wait for a session of the subject; they stay.",
         _messages,
         "`name`, `queued`: how many there are, and `messages` as a session would get them.",
-        query=(number_text("count", "Most messages, of the first.", 1, MAX_PAGE, PAGE),),
+        query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),
         refusals=_UNKNOWN,
     ),
     *operation_routes(Level.SUBJECT, _call, _after, "`name`", _UNKNOWN),

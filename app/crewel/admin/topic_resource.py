@@ -56,7 +56,7 @@ async def _past(broker: Broker, name: str, count: int | None, *, newest_first: b
 
 
 def _of_view(read: Callable[[TopicView], Any], if_dead: Any) -> Callable[[Call], Awaitable[Any]]:
-    """A property that is read off the topic as it is now; `if_dead` if nothing was ever published to it, or it has died."""
+    """A property that is read off the topic as it is now; `if_dead` if nothing was ever published to it, or it has ended."""
 
     async def answer(call: Call) -> Any:
         view = await call.admin.broker.topics.views.of(call.name)
@@ -193,7 +193,7 @@ TOPIC_COMMANDS: Final = (
 # Resources
 
 _HISTORY: Final = "/history/{channel}"
-_UNKNOWN: Final = {404: "There is no such topic: nothing was ever published to the channel, or it has died."}
+_UNKNOWN: Final = {404: "There is no such topic: nothing was ever published to the channel, or it has ended."}
 _VIEW: Final = (
     "The topic: channel, state, history, readonly, destroyDelay, epoch, newest, queued, subscribers, groups and more."
 )
@@ -323,10 +323,12 @@ TOPIC_ROUTES: Final = (
         _history,
         "`channel`, `epoch`, `entries`: how many there are, and `messages` as a subscriber would get them.",
         query=(
-            number_text("count", "Most messages, of the newest.", 1, MAX_PAGE, PAGE),
+            number_text("count", "At most this many of the newest messages.", 1, MAX_PAGE, PAGE),
             flag_text("newestFirst", "false: the oldest of them first."),
         ),
         refusals=_UNKNOWN,
     ),
-    *operation_routes(Level.TOPIC, _call, _after, "`channel`, `state`: SOFTERASED while something waits", _UNKNOWN),
+    *operation_routes(
+        Level.TOPIC, _call, _after, "`channel`, `state`: SOFTERASED while messages are waiting", _UNKNOWN
+    ),
 )

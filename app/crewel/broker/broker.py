@@ -80,9 +80,9 @@ class Broker(Parts):
     def publish(
         self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False, qos: Fields | None = None
     ) -> None:
-        """Publish as the server itself; `qos` as in `ext.publish`. Where the topic keeps its messages it is delivered once it
-        is stored. Raises ValueError for an invalid channel or a wildcard, TypeError for data that JSON cannot say, Refused for
-        qualities that cannot be had."""
+        """Publish as the server itself; `qos` has the fields of `ext.publish`. If the topic has a history, the message is
+        delivered when it is stored. Raises ValueError for an invalid channel or a wildcard, TypeError for data that JSON cannot
+        represent, and Refused for options that the server cannot fulfil."""
         target, fields, asked = self._own(channel, data, ext, qos)
         plan = None if qos is None and self.topics.plain(target) else self.broadcaster.plan_storage(target, asked)
         if plan is None:
@@ -94,8 +94,8 @@ class Broker(Parts):
     async def publish_stored(
         self, channel: str, data: Any, *, ext: Fields | None = None, key: str = "", qos: Fields | None = None
     ) -> str:
-        """Publish as the server itself, and return the message's id once it is stored: every reliable subscriber gets it.
-        A `key` makes a second call within two minutes harmless. Raises StoreError, Refused, ValueError and TypeError."""
+        """Publish as the server itself, and return the message's id when it is stored: every reliable subscriber gets it.
+        With a `key`, a second call within two minutes has no effect. Raises StoreError, Refused, ValueError and TypeError."""
         target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "persistent": True})
         if self.pressure.is_on and (relief := self.pressure.relief([target.name])) is not None:
             await relief
@@ -130,8 +130,8 @@ class Broker(Parts):
     def deliver(
         self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False
     ) -> bool:
-        """Send one session a message, whatever it is subscribed to; False if it is gone or an extension took it out. Raises
-        ValueError, TypeError, and Refused for an `ext` that is no object."""
+        """Send a message to one session, whatever its subscriptions; False if the session has ended or an extension removed the
+        message. Raises ValueError, TypeError, and Refused for an `ext` that is not an object."""
         return self.broadcaster.to_one(session, _checked(self.outbound.pipe, _literal(channel), data, ext), lazy=lazy)
 
     def disconnect(self, session: Session) -> None:
@@ -139,7 +139,7 @@ class Broker(Parts):
         self.table.disconnect(session)
 
     def set_policy(self, policy: SecurityPolicy) -> None:
-        """Let this policy decide. Raises ServiceError if another service has brought one."""
+        """Use this policy. Raises ServiceError if another service has set one."""
         if type(self.guard.policy) is not OpenPolicy:
             raise ServiceError("two services bring a security policy; a server has one")
         self.guard.policy = policy
@@ -165,7 +165,7 @@ class Broker(Parts):
 
     @property
     def has_lost_store(self) -> bool:
-        """Whether another server has taken the store: this one serves nothing any more."""
+        """Whether another server has taken over the store. This server then no longer serves anything."""
         return self.access.is_superseded
 
     def _lose_store(self) -> None:

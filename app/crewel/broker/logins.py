@@ -390,7 +390,7 @@ class SessionRestorer:
         try:
             qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER, MAX_NUMBER)
         except IllegalArgument as error:  # it was granted by a server of another version
-            log.warning("a session comes back without what its login asked for: %s", error.message)
+            log.warning("a session is restored without an option of its login: %s", error.message)
             qos = NOTHING_ASKED
         self._logins.apply_options(session, qos, is_stored=True)
         session.wait_for_client(qos.timeout_ms if durable.is_named else None)

@@ -136,7 +136,8 @@ class Pipe:
         passes = _agree(self._send, session, fields)
         if "ext" in fields and type(fields["ext"]) is not dict:
             log.error(
-                "an extension made of ext what is no object in a message on %s: it is left out", fields["channel"]
+                "an extension replaced ext by a value that is not an object, in a message on %s: ext is left out",
+                fields["channel"],
             )
             del fields["ext"]
         return passes

@@ -21,7 +21,7 @@ _PUBLISHES: Final[Mapping[str, str]] = {
     "404": "an extension or a listener of a service refuses them",
     "405": "a wrong channel or id",
     "409": "the topic or the queue takes no more",
-    "503": "the store is away or full",
+    "503": "the store is unavailable or full",
 }
 """Why publishes are refused, by the code of their replies."""
 _PAYLOADS: Final[Mapping[str, str]] = {

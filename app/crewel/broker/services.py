@@ -38,8 +38,8 @@ class Service:
 
     @property
     def broker(self) -> Broker:
-        """The broker of the server that it is installed in. Raises ServiceError if there is none, or more than one: then
-        `attach` has returned the one that is meant."""
+        """The broker of the server that this service is installed in. Raises ServiceError if there is none, or more than
+        one; in that case, use what `attach` returned."""
         if len(self.brokers) != 1:
             servers = f"is installed in {len(self.brokers)} servers" if self.brokers else "is not installed in a server"
             raise ServiceError(f"the service {self.name!r} {servers}: there is not one broker that is meant")
@@ -72,8 +72,8 @@ class Service:
 
     def listener(self, channel: str) -> Callable[[F], F]:
         """Call the function `(session, message)` for each message that a client publishes to this channel or pattern,
-        before it is broadcast and acknowledged. Returning False refuses it (`404::message_deleted`). It may be async; the
-        acknowledgement then waits for it."""
+        before it is broadcast and answered. If it returns False, the message is refused (`404::message_deleted`). It may be
+        async; the reply then waits for it."""
         pattern = _pattern(channel)
         return self._collect(lambda broker, function: _add(broker.registry.listeners, pattern, function))
 
@@ -84,9 +84,9 @@ class Service:
         return self._collect(lambda broker, function: _add(broker.registry.subscribed, pattern, function))
 
     def responder(self, channel: str) -> Callable[[F], F]:
-        """Answer each request on this channel or pattern with what the function `(message)` returns. It may be async. An
-        exception with an `error_code` answers a failure with that and its words, a `RemoteCallError` one with its data; any
-        other is logged and answered as a failure without details. Other messages pass."""
+        """Answer each request on this channel or pattern with the result of the function `(message)`, which may be async. An
+        exception with an `error_code` becomes an error answer with that code and its text, a `RemoteCallError` one with its
+        data; the server logs any other exception and answers with an error without details. Other messages are ignored."""
         pattern = _pattern(channel)
         if pattern.startswith(("/service/", "/meta/")):
             raise ServiceError(f"requests are published on broadcast channels, and {channel!r} is none")
@@ -97,8 +97,9 @@ class Service:
         return self._collect(bind)
 
     def remote_call(self, target: str) -> Callable[[F], F]:
-        """Answer `cometd.remoteCall(target, data)` with what the function `(session, data)` returns. It may be async. A
-        `RemoteCallError` answers a failure with its data; any other exception is logged and answered as an internal error."""
+        """Answer `cometd.remoteCall(target, data)` with the result of the function `(session, data)`, which may be async. A
+        `RemoteCallError` becomes a failure with its data; the server logs any other exception and answers with an internal
+        error."""
         name = "/service/" + target.removeprefix("/")
         channel = _pattern(name)
         if channel.endswith("*"):
@@ -116,7 +117,8 @@ class Service:
         return self._collect(lambda broker, added: broker.registry.session_added.append(added))(function)
 
     def on_session_removed(self, function: F) -> F:
-        """Call the function `(session, expired)` when a session has ended, before its subscriptions go."""
+        """Call the function `(session, expired)` when a session has ended, before its subscriptions are removed. `expired` is
+        true if no connect came in time."""
         return self._collect(lambda broker, removed: broker.registry.session_removed.append(removed))(function)
 
     def on_dead_letter(self, function: F) -> F:

@@ -113,7 +113,8 @@ class Host(Protocol):
 
 
 class Session(Outbox):
-    """One client of the server. Services read `id`, `attributes` and `subscriptions`, and use `deliver` and `disconnect`."""
+    """One client of the server. Services read `id`, `name`, `attributes`, `subscriptions` (a set of channels and patterns) and
+    `is_operator`, and call `deliver` and `disconnect`."""
 
     __slots__ = (
         "__weakref__",
@@ -254,7 +255,7 @@ class Session(Outbox):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the application remembers of this session; it dies with it."""
+        """A dictionary for the application; it is gone when the session ends."""
         if self._attributes is None:
             self._attributes = {}
         return self._attributes
@@ -271,16 +272,17 @@ class Session(Outbox):
         self.plain = part if part.is_plain and len(self.parts) == 1 else None
 
     def deliver(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:
-        """Send this session a message, whatever it is subscribed to; False if the session is gone. Raises ValueError for
-        an invalid channel and TypeError for data that JSON cannot say."""
+        """Send a message to this session, whatever its subscriptions; False if the session has ended. Raises ValueError for
+        an invalid channel and TypeError for data that JSON cannot represent."""
         return self._broker.deliver(self, channel, data, ext=ext, lazy=lazy)
 
     def disconnect(self) -> None:
-        """End the session: the client learns it and does not come back without a new login."""
+        """End the session: the client is notified, and does not return without a new login."""
         self._broker.disconnect(self)
 
     def advise(self, *, timeout_ms: int | None = None, interval_ms: int | None = None) -> None:
-        """Set its own hold and pause; None returns to the server's. The next connect reply tells the client."""
+        """Set the time for which this session's connects are held, and the pause between them, in milliseconds; None means the
+        server's settings. The client receives them with the next reply to a connect."""
         self.timeout_ms = timeout_ms
         self.interval_ms = interval_ms
         self.advised_on = None

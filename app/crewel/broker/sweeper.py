@@ -64,7 +64,7 @@ class Sweeper:
             try:
                 self.sweep()
             except Exception:
-                log.exception("a sweep failed; the next one comes in time")
+                log.exception("a sweep failed; the next one follows as scheduled")
 
     def sweep(self) -> None:
         """End the sessions whose time has ended, and forget unused channels."""

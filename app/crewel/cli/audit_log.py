@@ -14,19 +14,22 @@ _LISTED = 100
 
 async def audit_log(
     admin: Admin,
-    who: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this operator did: joe, admin.")] = None,
+    who: Annotated[str | None, typer.Option(metavar="NAME", help="Only actions of this operator: joe, admin.")] = None,
     what: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only what begins so: 'hold session', redrive.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Only actions that begin with this text: 'hold session', redrive."),
     ] = None,
     about: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only what was done to it or below it: client/joe, /chat/demo.")
+        str | None, typer.Option(metavar="NAME", help="Only actions on this name or below it: client/joe, /chat/demo.")
     ] = None,
     outcome: Annotated[
-        str | None, typer.Option(metavar="OUTCOME", help="Only what ended so: done, refused or failed.")
+        str | None, typer.Option(metavar="OUTCOME", help="Only actions with this outcome: done, refused or failed.")
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="Only what is not older: 30m, 2h or 7d ago, or a date such as 2026-11-20."),
+        typer.Option(
+            metavar="WHEN", help="Only actions after this time: 30m, 2h or 7d ago, or a date such as 2026-11-20."
+        ),
     ] = None,
     contains: Annotated[str | None, typer.Option(metavar="TEXT", help="Only entries with this text anywhere.")] = None,
     count: Annotated[
@@ -34,7 +37,7 @@ async def audit_log(
     ] = None,
     as_json: AsJson = None,
 ) -> None:
-    """Print what operators did and were refused, the newest first: who, what, on what, how many, why."""
+    """Print the actions of operators, including refused ones, newest first: who, what, on what, how many, why."""
     asked = {"who": who, "what": what, "about": about, "outcome": outcome, "since": since, "contains": contains}
     query = {name: value for name, value in asked.items() if value is not None}
     if count is None and not output.wants_json(as_json):

@@ -23,16 +23,16 @@ def conformance(
     only: Annotated[list[str] | None, typer.Option(help="Run the check with this id; repeatable.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="Send `Name: value` with each request; repeatable.")] = None,
     root: Annotated[str, typer.Option(help="Publish below this channel.")] = "/conformance",
-    limit: Annotated[float, typer.Option(help="Seconds to wait for what is due at once.", min=0.1)] = 5.0,
+    limit: Annotated[float, typer.Option(help="Seconds to wait for a reply that is due at once.", min=0.1)] = 5.0,
     expiry: Annotated[
-        float | None, typer.Option(help="Seconds after which the server has ended a silent session; checks it.")
+        float | None, typer.Option(help="Check that the server ends a silent session within this many seconds.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report for people to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="End with 1 also if a SHOULD is not met.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 also if a SHOULD is not met.")] = False,
     list_checks: Annotated[bool, typer.Option("--list", help="List the checks and run none.")] = False,
 ) -> None:
-    """Test whether a Bayeux server does what the specification says. Ends with 1 if a MUST is not met.
+    """Test whether a Bayeux server does what the specification says. Exits with 1 if a MUST is not met.
 
     It publishes and subscribes below --root, and leaves nothing behind. Use it on servers that are yours.
     """

@@ -232,7 +232,7 @@ def discard(
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Discard dead letters, for good. Those that filters choose are a job of the server, which an interrupt does not end."""
+    """Discard dead letters permanently. With filters, the server does this as a job, which survives an interrupt."""
     choice = _choose(ids, asked)
     if choice.ids is None and not yes and not dry_run:
         if not sys.stdin.isatty():
@@ -356,7 +356,7 @@ async def dump(
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Write each dead letter to a file of its own, in a directory for each receiver. Existing files are not changed. The
+    """Write each dead letter to a separate file, in one directory for each receiver. Existing files are not changed. The
     dead letters stay; `discard` removes them."""
     written = known = 0
     with progress("writing", "dead letters") as shown:

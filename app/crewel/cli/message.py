@@ -17,7 +17,7 @@ async def message(
     ],
     as_json: AsJson = None,
 ) -> None:
-    """Print what happened to a stored message for each receiver: acknowledged, waiting, dead letter, or why not."""
+    """Print what happened to a stored message for each receiver: acknowledged, waiting, a dead letter, or why not."""
     from urllib.parse import quote
 
     from crewel.admin.moments import shown

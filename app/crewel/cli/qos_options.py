@@ -204,8 +204,8 @@ OF_SUBSCRIPTION: Final[Mapping[str, Any]] = {
         str | None,
         typer.Option(
             metavar="EPOCH:ID|now",
-            help="Begin after this message of the history, if all since then is kept. The command prints the place to"
-            " continue from at its end. JSON for several channels.",
+            help="Begin after this message of the history, if the history still has all later messages. At its end, the command"
+            " prints the position to continue from. JSON for several channels.",
         ),
     ],
     "local": Annotated[

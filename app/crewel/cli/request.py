@@ -29,7 +29,7 @@ def request(
 ) -> None:
     """Publish a request, wait for the answer, and print its data as JSON.
 
-    If no answer comes in time, or an error comes, prints one line on standard error.
+    If no answer arrives in time, or the answer is an error, prints one line on standard error.
     """
     name = qos_options.channel_name(channel)
     text = sys.stdin.read().strip() if data == "-" else data

@@ -35,7 +35,7 @@ async def get(
     ] = None,
     as_json: AsJson = None,
 ) -> None:
-    """Print the settings that a running server has."""
+    """Print the settings of a running server."""
     found = {row["name"]: row for row in (await admin.call("GET", "/settings"))["settings"]}
     for name in names or ():
         if name not in found:

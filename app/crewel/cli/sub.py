@@ -67,8 +67,8 @@ def sub(
     **asked: Any,
 ) -> None:
     """Print messages until interrupted. Reports on standard error when it has subscribed, and when the connection is lost.
-    Acknowledges what it has printed, unless --no-ack; other messages come again. With --name, also prints messages that are
-    addressed to that session or its subject, on any channel."""
+    Acknowledges the messages that it has printed, unless --no-ack; others are delivered again. With --name, also prints
+    messages that are addressed to that session or its subject, on any channel."""
     wanted = _wanted(channels or [], name)
     options = qos_options.subscribe_options(wanted, asked)
     settling: dict[str, Any] = {"ack": ack and not oneway}

@@ -125,16 +125,16 @@ class Client:
         return dict(self._session.connection.login.reply)
 
     def on_state(self, listener: OnState) -> Callable[[], None]:
-        """Call `listener` with every `Transition` of the session; returns what takes it off again."""
+        """Call `listener` with every `Transition` of the session. Returns a function that removes the listener."""
         self._session.life.listeners.append(listener)
         return lambda: self._session.life.listeners.remove(listener)
 
     def add_extension(self, extension: Extension) -> None:
-        """Put an extension at the end of the pipe. Before entering the client if it is to see the handshake."""
+        """Append an extension. If it must see the handshake, add it before you enter the client."""
         self._session.connection.pipe.add(extension)
 
     def remove_extension(self, extension: Extension) -> None:
-        """Take an extension out. Raises ValueError if it is not there."""
+        """Remove an extension. Raises ValueError if the client does not have it."""
         self._session.connection.pipe.remove(extension)
 
     async def ready(self, timeout: float = 10.0) -> None:
@@ -150,23 +150,25 @@ class Client:
         retry_for: float = 0.0,
         **options: Unpack[PublishOptions],
     ) -> Reply:
-        """Publish one message; the server's reply, which has the `message_id` if one of the options was used.
+        """Publish one message, and return the server's reply. It has the `message_id` if you used one of the options.
 
-        `PublishOptions` says what there is: `persistent`, `key`, `priority`, `to` and more. Several destinations are all
-        tried; `destinations` of the reply, or of the error, has the state of each.
+        `PublishOptions` lists the options: `persistent`, `key`, `priority`, `to` and more. The server tries all destinations;
+        `destinations` of the reply, or of the error, has the result of each.
 
-        Waits for a session while there is none, but never sends twice; unless `retry_for` says for how many seconds it is
-        tried again while the server or its store is away. That is under one `key`, a random one if none is given, so that
-        the server takes it once. What is raised then is the last failure.
+        The call waits for a session if there is none. It sends the message once, unless you set `retry_for`: then it repeats
+        the publish for that many seconds while the server or its store is unavailable. All attempts have the same `key`, a
+        random one if you give none, so the server stores the message once. If all attempts fail, the last failure is raised.
+
+            reply = await client.publish("/orders/new", {"pizza": 4}, persistent=True, key="order-17", retry_for=30)
 
         Raises:
-            NotStored: it is persistent and could not be stored, or that is unknown.
-            UnknownDestination, UnknownDestinationSession, DestinationDenied, QueueOverflow: a destination does not get it.
-            TopicReadonly: the topic takes no second message.
-            PublishRefused: the server refused it, with `code`, `arguments` and `text`; all of the above are that too.
-            TransportError: no answer; the server may have accepted it.
-            NotConnectedError: nothing was sent.
-            ValueError: not a channel that can be published to; or `retry_for` is longer than a key is good for.
+            NotStored: the message is persistent and could not be stored, or the result is unknown.
+            UnknownDestination, UnknownDestinationSession, DestinationDenied, QueueOverflow: a destination did not get it.
+            TopicReadonly: the topic accepts no second message.
+            PublishRefused: the server refused it, with `code`, `arguments` and `text`; the base class of all the above.
+            TransportError: there was no reply; the server may have accepted the message.
+            NotConnectedError: there was no session in time; nothing was sent.
+            ValueError: the channel cannot be published to, or `retry_for` is longer than a key is valid.
         """
         if not check_retry_for(retry_for):
             return await self._publish(publication(channel, data, ext, **options))
@@ -177,15 +179,15 @@ class Client:
     async def enqueue(
         self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]
     ) -> str:
-        """Put one message into the outbox, which publishes it as soon as there is a session, in its turn, and again until the
-        server has answered. Returns the idempotency key, a random one if none is given; a second message with a key that
-        still waits is not added. It is persistent unless `persistent=False`. Receivers find the key as
-        `message.idempotency_key`.
+        """Put one message into the outbox. The outbox publishes its messages in order as soon as there is a session, and
+        repeats each publish until the server has replied. Returns the idempotency key, a random one if you give none; a second
+        message with a key that is still queued is not added. Messages are persistent unless you set `persistent=False`.
+        Receivers find the key as `message.idempotency_key`.
 
         Raises:
-            OutboxFullError: there is no room.
-            NotEncodableError: JSON cannot say what is in it.
-            DisconnectedError: the session has ended for good.
+            OutboxFullError: the outbox is full.
+            NotEncodableError: JSON cannot represent the data.
+            DisconnectedError: the session has ended permanently.
             ClientError: the file of the outbox cannot be written, or the client has no outbox.
             ValueError: not a channel that can be published to, or not a key.
         """
@@ -209,11 +211,11 @@ class Client:
         return Batch(self._session.request)
 
     async def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
-        """The result of the server's procedure `target`.
+        """Call the server's procedure `target`, and return its result, a JSON value. `timeout` is in seconds.
 
         Raises:
-            RemoteCallFailedError: the procedure failed; `data` says how.
-            RemoteCallTimeoutError: no result within `timeout`. If the server says that nothing answers it, that is logged.
+            RemoteCallFailedError: the procedure failed; `data` contains what it returned.
+            RemoteCallTimeoutError: no result within `timeout`. If no service handles the call, the client logs this.
             PublishRefused: the call itself was refused.
         """
         message = publication(f"/service/{target.removeprefix('/')}", data, {"service": {}})
@@ -247,15 +249,18 @@ class Client:
         ext: Fields | None = None,
         **options: Unpack[PublishOptions],
     ) -> Message:
-        """Publish a message that asks for an answer, and return the first answer (docs/how-to/request-reply.md).
+        """Publish a request, and return the first answer (docs/how-to/request-reply.md).
 
-        The time-out counts from the call: it includes waiting for a session, and the time while one is lost.
+        `timeout` is in seconds from the call. It includes the wait for a session, and any time without a connection.
+
+            answer = await client.request("/data/power", 7, timeout=5)
+            print(answer.data)
 
         Raises:
             AnswerTimeoutError: no answer within `timeout`.
-            ErrorAnswer: the answer says that it failed, with `error_code`, `message` and `data`.
-            NotConnectedError: nothing was sent.
-            TransportError: it is unknown whether it was sent, or the session was lost that its answer would have come to.
+            ErrorAnswer: the responder reports a failure, with `error_code`, `message` and `data`.
+            NotConnectedError: there was no session in time; nothing was sent.
+            TransportError: it is unknown whether the request arrived, or the session that would get the answer was lost.
             PublishRefused, ValueError: as in `publish`.
         """
         return await self.requests.request(channel, data, timeout, ext, **options)
@@ -269,11 +274,13 @@ class Client:
         is_addressed: bool = False,
         **options: Unpack[SubscribeOptions],
     ) -> Subscription:
-        """Answer the requests on a channel or a wildcard with what `callback(message)` returns; it may be a coroutine function.
+        """Answer the requests on a channel or a wildcard with the result of `callback(message)`, which may be a coroutine
+        function.
 
-        If it raises, that is the answer: with the exception's `error_code` and words if it has one, else without a word of
-        what happened, which is logged. At most `at_once` requests are worked on at the same time. `is_addressed`: nothing
-        is subscribed to, and only what is addressed to this session or its subject is received. Raises what `subscribe` raises.
+        If the callback raises an exception with an `error_code`, the answer is an error with that code and its text. Any other
+        exception becomes an error without details, and the client logs it. At most `at_once` requests are processed
+        at the same time. With `is_addressed`, the client does not subscribe, and answers only requests that are addressed to
+        this session or its subject. Raises the same errors as `subscribe`.
         """
         responder = Responder(callback, self.publish, at_once)
         subscription = self.listen(channel) if is_addressed else await self.subscribe(channel, **options)
@@ -290,21 +297,24 @@ class Client:
         ext: Fields | None = None,
         **options: Unpack[SubscribeOptions],
     ) -> Subscription:
-        """Subscribe to a channel or a wildcard. `SubscribeOptions` says what else there is: `filter`, `history`, `group`.
+        """Subscribe to a channel or a wildcard. `SubscribeOptions` lists the options, such as `filter` and `history`.
 
-        Before the client is entered the server is not asked at once, but before anything is delivered: what waits for the
-        session then finds its listener. Entering raises if it is refused.
+        If you call this before you enter the client, the client subscribes before its first connect, so that queued messages of
+        the session find their listener. Entering the client then raises the error if the server refuses the subscription.
 
-        Without `callback`, iterate over what is returned. With it, `callback`
-        is called with one message after the other. When it returns, its
-        message is settled; if it raises, that is logged and reported
-        to the server, with the exception's `error_code` if it has one, and the next
-        message follows.
+        Without `callback`, iterate over the returned subscription. With `callback`, the client calls it with one message after
+        another. When the callback returns, its message is acknowledged. If it raises an exception, the client logs it, rejects
+        the message with the exception's `error_code` if it has one, and continues with the next message.
+
+            async for message in await client.subscribe("/orders/*", filter="data.pizza > `3`"):
+                print(message.data)
+
+        `bound` is the maximum number of messages in the local queue, and `overflow` the policy for a full queue.
 
         Raises:
             SubscribeRefused: the server refused.
-            TransportError, NotConnectedError, DisconnectedError: it was not asked, or did not answer.
-            ValueError: not a channel name, or one that this client is subscribed to with other options.
+            TransportError, NotConnectedError, DisconnectedError: the server was not reached, or did not reply.
+            ValueError: the name is not a channel, or this client is subscribed to it with other options.
         """
         subscription = self._subscription(channel, bound, overflow, self._release)
         interest = self._router.add(subscription, subscribe_ext(ext, **options))
@@ -332,17 +342,21 @@ class Client:
         on_state: OnState | None = None,
         **options: Unpack[SubscribeOptions],
     ) -> Consumer:
-        """The messages of a channel or a wildcard for a worker that survives: `async for message in client.consume(…)`, and in
-        it `async with message:` (docs/reference/client.md). `Delivery` says what can be done with a message.
+        """Return the messages of a channel or a wildcard for a worker that survives crashes and restarts
+        (docs/reference/client.md). `Delivery` describes what the worker can do with a message.
 
-        The worker has a session of its own, called `name`, such as `worker/1`, which waits at the server while the worker is
-        away. Its secret is kept in `resume_file` or by `resume_store`, or else in the user's state directory, so that the next
-        process continues at once, also after `kill -9`. `prefetch` messages at most are fetched ahead. A message that raises
-        an exception is tried `attempts` times in all, with the pauses of `backoff`, and then rejected. After `ack_wait`
-        seconds without an end the server takes a message for failed. `SubscribeOptions` says what else there is: `filter`,
-        `group`, `history`.
+            async for order in client.consume("/orders/*", name="worker/1"):
+                async with order:
+                    bake(order.data)
 
-        Raises ValueError for an argument that does not fit. The iteration raises what entering a client and subscribing do.
+        The worker has a separate session with this `name`, which stays at the server while the worker is away. The secret of
+        the session is kept in `resume_file`, by `resume_store`, or in the user's state directory, so that the next process
+        continues at once, even after `kill -9`. At most `prefetch` messages are fetched ahead. If the processing of a message
+        raises an exception, the message is tried `attempts` times in all, with the pauses of `backoff`, and then rejected. If a
+        message is neither acknowledged nor rejected within `ack_wait` seconds, the server counts this as a failure.
+        `SubscribeOptions` lists further options: `filter`, `group`, `history`.
+
+        Raises ValueError for an invalid argument. The iteration raises the errors of entering a client and of `subscribe`.
         """
         check_worker(name, prefetch, attempts)
         if resume_file is None and resume_store is None:
@@ -376,9 +390,9 @@ class Client:
         overflow: Overflow = Overflow.HOLD,
         unclaimed: bool = False,
     ) -> Subscription:
-        """Receive what comes on a channel or a wildcard without subscribing to it: what is addressed to this session or its
-        subject, and what services deliver. With `unclaimed`, only what no other subscription or listener of this client
-        hears. As `subscribe` in all else. Raises ValueError."""
+        """Receive messages on a channel or a wildcard without a subscription at the server: those that are addressed to this
+        session or its subject, and those that services deliver. With `unclaimed`, receive only messages that no other
+        subscription or listener of this client takes. The other arguments are as in `subscribe`. Raises ValueError."""
 
         async def release(subscription: Subscription) -> None:
             self._router.remove_listener(subscription)

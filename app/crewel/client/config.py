@@ -86,26 +86,26 @@ class Config:
     update: bool = False
     """Whether to report the status of each message."""
     settle: str = "message"
-    """What says that a message went well: a status of its own (`message`), or that its batch is acknowledged (`batch`)."""
+    """How a message is acknowledged: by its own status (`message`), or by the acknowledgement of its batch (`batch`)."""
     ack_wait: float | None = None
-    """How long a message may stay unsettled; -1: for ever."""
+    """How long a message may stay open, in seconds; -1: without limit."""
     retries: int | None = None
-    """How often a message is repeated after a `communication.*` failure; -1: for ever. None: as `RETRIES`."""
+    """How often in a row the server retries after a `communication.*` failure; -1: without limit. None: as `RETRIES`."""
     delay: float | None = None
-    """How long after the first failure. None: as `RETRIES`, and further pauses as `GROWTH`."""
+    """The pause after the first failure. None: as `RETRIES`, and further pauses as `GROWTH`."""
     delay_factor: float | None = None
-    """How many times as long as the one before each pause of a row is; 1 if only `delay` is given."""
+    """Each further pause is this many times as long as the previous one; 1 if only `delay` is set."""
     max_delay: float | None = None
     """The longest pause."""
     absence: bool | None = None
-    """Whether a client that is away counts as failing: True lets a named session end after as long as all retries would take.
-    None: it does not, and the session lives for its `timeout`."""
+    """Whether the absence of the client counts as a failure. True: a named session ends after the time that all retries would
+    take. None: it does not count, and the session lives for its `timeout`."""
     ping_interval: float | None = None
-    """How long the connection may be idle before the server tries it; 0: for ever."""
+    """How long the connection may be idle before the server tests it; 0: without limit."""
     unclaimed_timeout: float | None = None
-    """How long a message waits for a listener before it is rejected, and so becomes a dead letter; -1, and None: for ever."""
+    """How long a message waits for a listener before it becomes a dead letter; -1 or None: without limit."""
     on_rejected: Callable[[Fields], None] | None = None
-    """Called with each status that the server did not take."""
+    """Called with each status that the server rejected."""
     headers: Mapping[str, str] | None = None
     """Sent with every request and with the upgrade."""
     cookies: Mapping[str, str] | None = None
@@ -123,7 +123,7 @@ class Config:
     resume_store: ResumeStore | None = None
     """What keeps that secret, if it is no file."""
     persistent: bool = False
-    """Whether to insist on a session that outlives the server."""
+    """Whether to require a session that survives a restart of the server."""
     session: Fields | None = None
     """More fields of `ext.session`."""
     leave: bool = False
@@ -131,9 +131,9 @@ class Config:
     network_delay: float = 10.0
     """How long an answer may take, beyond the time the server holds a connect."""
     open_timeout: float = 10.0
-    """How long the first handshake is tried again; 0: one attempt."""
+    """How long to retry the first handshake; 0: one attempt."""
     name_timeout: float | None = None
-    """How long to wait at most for a name whose last client is gone; None: as long as the server says, 0: not at all."""
+    """The longest wait for a name whose last client is gone; None: the time that the server gives, 0: no wait."""
     close_timeout: float = 2.0
     """How long the disconnect may take."""
     backoff: BackoffRule | None = None

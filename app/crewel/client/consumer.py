@@ -38,11 +38,12 @@ HOLDBACK: Final = "user.update.holdback"
 
 @dataclass(slots=True)
 class Delivery(Message):
-    """A message in the hands of a worker, with one of these ends; the first one counts.
+    """A message that a worker is processing. The first of the calls below decides what happens to it.
 
-    `async with message:` acknowledges it when the block ends well. If the block raises an exception, that is logged, and the
-    message is retried while it has attempts left, else rejected: it becomes a dead letter. The exception does not leave the
-    block, so the worker takes the next message. A cancellation does leave it; the message then stays open, and comes again.
+    `async with message:` acknowledges the message when the block succeeds. If the block raises an exception, the client logs
+    it, and retries the message while it has attempts left; then it rejects the message, which becomes a dead letter. The
+    exception does not leave the block, so the worker continues with the next message. A cancellation does leave the block; the
+    message then stays open, and the server sends it again.
     """
 
     consumer: Consumer | None = field(default=None, repr=False)
@@ -79,17 +80,17 @@ class Delivery(Message):
             copy.end()
 
     def dead_letter(self, reason: str = "") -> None:
-        """Make a dead letter of it, which an operator can read and send again; continue with the next message."""
+        """Make the message a dead letter, which an operator can read and send again, and continue with the next message."""
         self.reject(DEAD_MESSAGE, reason)
 
     def hold(self, reason: str = "") -> None:
-        """Keep it, and put the session on hold: the server sends nothing more until an operator activates the session. What
-        this process has fetched already it still gets."""
+        """Keep the message in the queue, and put the session on hold: the server sends nothing more until an operator activates
+        the session. This process still gets the messages that it has already fetched."""
         self.reject(HOLDBACK, reason)
 
     def retry(self, after: float = 0.0) -> None:
-        """Give it out again after so many seconds, behind the messages that this process has fetched already. Raises
-        ValueError."""
+        """Try the message again after `after` seconds, behind the messages that this process has already fetched. Raises
+        ValueError for a negative time."""
         check_seconds("after", after)
         if self.is_open and self.consumer is not None and not self.is_waiting:
             self.defer()
@@ -146,8 +147,8 @@ class Consumer:
     consumer or its client is closed, and raises what a subscription raises: `DisconnectedError` if another process has taken
     the session over, `SubscribeRefused`.
 
-    Leaving it, as a context manager or with its client, leaves the session with the server, which collects messages for the
-    next worker of this name. Messages that were not acknowledged come again then.
+    When you leave the consumer or its client, the session stays at the server and collects messages for the next worker with
+    this name. That worker also gets the messages that were not acknowledged.
     """
 
     def __init__(
@@ -207,19 +208,20 @@ class Consumer:
             await self.client.__aexit__(None, None, None)
 
     def stop(self) -> None:
-        """Take no more messages: the iteration ends, and `run` ends when its handlers have. For the handler of SIGTERM. What
-        was fetched and not handed out comes again, to the next worker."""
+        """Take no more messages: the iteration ends, and `run` ends when its handlers have ended. Call it in the handler of
+        SIGTERM. The next worker gets the messages that were fetched and not handed out."""
         self._is_stopped = True
         self._room.set()
         if self._subscription is not None:
             self._subscription.stop()
 
     async def run(self, handler: Handler, *, at_once: int = 1) -> None:
-        """Call `handler(message)` for each message, for at most `at_once` of them at the same time, in their order: a message
-        whose handler returns is acknowledged, and one whose handler raises an exception ends as in `async with message:`.
+        """Call the coroutine function `handler(message)` for each message, at most `at_once` at the same time, and start the
+        calls in the order of the messages. If the handler returns, its message is acknowledged; if it raises an exception, the
+        message is retried or rejected, as with `async with message:`.
 
-        Returns after `stop`, when the handlers have ended. Cancelled, it cancels them, and their messages come again. Raises
-        what the iteration raises, and ValueError.
+        Returns after `stop`, when the handlers have ended. If the call is cancelled, it cancels the handlers, and the server
+        sends their messages again. Raises the errors of the iteration, and ValueError.
         """
         check_count("at_once", at_once)
         tasks: set[asyncio.Task[None]] = set()
@@ -238,9 +240,9 @@ class Consumer:
                 await asyncio.wait(tasks)
 
     async def batch(self, most: int, *, within: float = 0.0) -> list[Delivery]:
-        """Up to `most` messages: the next one, and those that come within so many seconds after it. Each has to be ended, for
-        instance by `acknowledge`, when all are done. Empty after `stop` or `close`. Raises what the iteration raises, and
-        ValueError."""
+        """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. Acknowledge or
+        reject each of them when you have processed it. The list is empty after `stop` or `close`. Raises the errors of the
+        iteration, and ValueError."""
         check_count("most", most)
         check_seconds("within", within)
         messages: list[Delivery] = []

@@ -26,7 +26,7 @@ class TransportError(ClientError):
 
 
 class RequestTimeoutError(TransportError):
-    """No answer came in time."""
+    """The reply did not arrive in time."""
 
 
 class MessageTooLargeError(TransportError):
@@ -48,19 +48,19 @@ class UpgradeRefusedError(TransportError):
 
 
 class NoReplyError(TransportError):
-    """The response does not hold the reply to the request."""
+    """The response does not contain the reply to the request."""
 
 
 class NotConnectedError(ClientError):
-    """There was no session within the time the caller gave; nothing was sent."""
+    """There was no session within the given time; nothing was sent."""
 
 
 class DisconnectedError(ClientError):
-    """The session has ended and the client will not make another. A request that was on its way may have been accepted."""
+    """The session has ended, and the client opens no other. The server may have accepted a request that was in transit."""
 
 
 class SupersededError(DisconnectedError):
-    """Another client has taken the session over: it has the session's name or its `resume`."""
+    """Another client has taken over the session, with its name or its `resume`."""
 
 
 class NegotiationError(ClientError):
@@ -81,7 +81,7 @@ class OutboxFullError(ClientError):
 
 
 class SubscriptionEndedError(ClientError):
-    """A message was asked of a subscription that has ended."""
+    """A message was requested from a subscription that has ended."""
 
 
 class SubscriptionOverflowError(ClientError):
@@ -89,7 +89,7 @@ class SubscriptionOverflowError(ClientError):
 
 
 class RemoteCallFailedError(ClientError):
-    """The remote procedure answered with a failure; `data` is what it says about it."""
+    """The remote procedure failed; `data` contains what it returned about the failure."""
 
     def __init__(self, target: str, data: Any) -> None:
         super().__init__(f"{target}: {data}")
@@ -102,7 +102,7 @@ class RemoteCallTimeoutError(ClientError):
 
 
 class AnswerTimeoutError(ClientError):
-    """A request was published, and no answer came in time. It may still be in progress."""
+    """The request was published, but no answer arrived in time. The responder may still be working on it."""
 
 
 class ErrorAnswer(ClientError):
@@ -140,15 +140,15 @@ class RefusedError(ClientError):
 
 
 class HandshakeRefused(RefusedError):
-    """The server gave no session."""
+    """The server refused the handshake."""
 
 
 class AccessDenied(HandshakeRefused):
-    """The server asks for a token that holds, and for one that is good for the name."""
+    """The token is missing or invalid, or it does not permit the name."""
 
 
 class NameTaken(HandshakeRefused):
-    """Another client has this session: with a positive name, show its `resume` or a token of its subject."""
+    """Another client uses this session. To take over a session, send its `resume` or a token of its subject."""
 
     @property
     def retry_after(self) -> float | None:
@@ -158,11 +158,11 @@ class NameTaken(HandshakeRefused):
 
 
 class SubscribeRefused(RefusedError):
-    """The server refused a subscription, or has ended it since."""
+    """The server refused a subscription, or ended it later."""
 
 
 class PublishRefused(RefusedError):
-    """The server refused a message. 402: it does not know the session (any more)."""
+    """The server refused a publish. Code 402 means that the session is unknown or has ended."""
 
     @property
     def destinations(self) -> tuple[DestinationState, ...]:
@@ -176,23 +176,23 @@ class NotStored(PublishRefused):
 
 
 class DestinationRefused(PublishRefused):
-    """A destination of the message does not get it."""
+    """A destination of the message did not get it; the base class of the errors of a destination."""
 
 
 class UnknownDestination(DestinationRefused):
-    """No session of this subject is there. With `force_queuing` the message would wait for one."""
+    """The subject has no session. With `force_queuing`, the message would wait for one."""
 
 
 class UnknownDestinationSession(DestinationRefused):
-    """There is no such session. A message to its subject can wait, one to a session never does."""
+    """The session does not exist. A message to its subject can wait; a message to a session never does."""
 
 
 class DestinationDenied(DestinationRefused):
-    """The session is there, but takes nothing that is addressed to it: it has said `ptp: false`."""
+    """The session exists but accepts no addressed messages: it logged in with `ptp: false`."""
 
 
 class TopicReadonly(PublishRefused):
-    """The topic takes one message only, and has it."""
+    """The topic accepts only one message, and already has it."""
 
 
 class QueueOverflow(PublishRefused):

@@ -73,13 +73,13 @@ class Inbox:
         connection.execute(self.schema)
 
     def is_first(self, connection: Connection, message: Message, key: str | None = None) -> bool:
-        """Note the message in the open transaction; False if it was handled before: then there is nothing to do but to
-        acknowledge it. `key` stands for its id, such as `message.idempotency_key`. Raises ValueError if it has neither."""
+        """Record the message in the open transaction. Returns False if it was handled before: then only acknowledge it. `key`,
+        for example `message.idempotency_key`, replaces its id. Raises ValueError if it has neither."""
         return bool(connection.execute(self._note, self._row(message, key)).rowcount)
 
     def forget(self, connection: Connection, age: timedelta) -> int:
-        """Delete what was noted longer ago than this; how many. `age` must be longer than any message may wait or come
-        again."""
+        """Delete the records that are older than `age`, and return their number. `age` must be longer than the time for which
+        any message may wait or be delivered again."""
         return int(connection.execute(self._forget, self._before(age)).rowcount)
 
     async def create_async(self, connection: AsyncConnection) -> None:

@@ -89,13 +89,13 @@ class Message:
 
     @property
     def id(self) -> str | None:
-        """Its id, the same whenever it comes again; None for a transient one in a client without `update`."""
+        """The message's id, which stays the same if it is delivered again; None for a transient message without `update`."""
         message_id = self.fields.get("id", self.update.get("id"))
         return message_id if isinstance(message_id, str) else None
 
     @property
     def update(self) -> Fields:
-        """What the server says of the delivery, without defaults; empty in a client without `update`."""
+        """The fields of `ext.update`, without default values; empty in a client without `update`."""
         return update_of(self.fields)
 
     def _value(self, name: str, kind: type[ValueT], usual: UsualT) -> ValueT | UsualT:
@@ -146,7 +146,7 @@ class Message:
 
     @property
     def received_ns(self) -> int | None:
-        """When the server got it, in nanoseconds since 1970: no two messages of a server have the same; None if not known."""
+        """When the server accepted it, in nanoseconds since 1970, unique for each message of a server; None if unknown."""
         digits = self._value("rcvTimestamp", str, "")
         return int(digits) if digits.isascii() and digits.isdigit() else None
 
@@ -157,7 +157,7 @@ class Message:
 
     @property
     def is_addressed(self) -> bool:
-        """Whether it was addressed to this session or its subject, as far as the server says."""
+        """Whether it was addressed to this session or its subject, if the server reports this."""
         return self.subscription == POINT_TO_POINT
 
     @property
@@ -196,12 +196,12 @@ class Message:
 
     @property
     def client_properties(self) -> Fields:
-        """What the publisher sent along, and what the server adds: `__redriveOf`, or all that a dead letter has."""
+        """The properties that the publisher added, and those of the server: `__redriveOf`, or the fields of a dead letter."""
         return self._value("clientProperties", dict, {})
 
     @property
     def content_type(self) -> str | None:
-        """What the data is, if the publisher said it. For data that is not bytes, only a client with `update` learns it."""
+        """The media type of the data, if the publisher set it. For data other than bytes, it needs a client with `update`."""
         binary = self._binary
         given = self.client_properties if binary is None else binary.get("meta")
         found = given.get(CONTENT_TYPE) if isinstance(given, dict) else None
@@ -223,7 +223,7 @@ class Message:
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key under which an outbox has published it: the same however often it was sent."""
+        """The key under which an outbox published it, which is the same for all repeats."""
         found = self.client_properties.get(KEY_PROPERTY)
         return found if isinstance(found, str) else None
 
@@ -245,7 +245,7 @@ class Message:
             self.handling.working()
 
     def defer(self) -> None:
-        """Do not settle it when the next one is asked for: the application will, with `settle` or `reject`."""
+        """Do not acknowledge it when the next message is requested; the application calls `settle` or `reject` later."""
         self.is_deferred = True
 
     def give_up(self) -> Handling | None:

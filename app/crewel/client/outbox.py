@@ -139,15 +139,15 @@ class Outbox:
         return key
 
     async def drained(self, timeout: float | None = None) -> None:
-        """Wait until the server has answered all of them. Raises TimeoutError after so many seconds, and what has ended the
-        session."""
+        """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds, and the error that
+        ended the session."""
         async with asyncio.timeout(timeout):
             await self._is_empty.wait()
         if self.waiting and self.failure is not None:
             raise self.failure
 
     async def refused(self) -> list[RefusedPublish]:
-        """Those that the server has refused, oldest first."""
+        """Return the publishes that the server has refused, oldest first."""
         table = self._opened()
         return await table.call(table.refused)
 
@@ -231,7 +231,7 @@ class Outbox:
                 else:
                     await asyncio.sleep(pauses.failed())
         except ClientError as error:
-            log.error("%s sends no more, with %d publishes left: %s", self._name(), self.waiting, error)
+            log.error("%s has stopped sending, with %d publishes left: %s", self._name(), self.waiting, error)
             self.failure = error
             self._is_empty.set()
 

@@ -59,7 +59,7 @@ Address = str | Destination
 
 
 class PublishOptions(TypedDict, total=False):
-    """What a publish may ask for beside its data: the options of `crewel.qos.publish` (docs/reference/client.md). What is not
+    """The options of a publish, as in `crewel.qos.publish` (docs/reference/client.md). What is not
     given, or None, is as the server has it. Times are in seconds.
     """
 

@@ -259,7 +259,7 @@ class Responder:
         channel = reply_channel(message.fields)
         if channel is None:
             if message.is_erased:
-                log.warning("%s was erased: no more requests come", message.channel)
+                log.warning("%s was erased: no more requests will arrive", message.channel)
             message.settle()
             return
         try:

@@ -171,7 +171,7 @@ class Session:
             except NameTaken as error:
                 self.life.failure = error
                 if self.connection.login.forget_kept():
-                    log.warning("%s: the secret that was kept is not valid any more: trying without it", error)
+                    log.warning("%s: the stored secret is no longer valid: trying without it", error)
                     continue
                 delay = names.delay(error, asyncio.get_running_loop().time())
                 if delay is None:

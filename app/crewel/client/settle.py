@@ -310,7 +310,7 @@ class UpdateExtension(Extension):
         try:
             [reply] = await exchange([{"channel": SERVICE, "data": taken}])
         except ClientError as error:
-            log.info("statuses were not answered, they go again: %s", error)
+            log.info("statuses were not answered, and are sent again: %s", error)
             ledger.statuses.release(request)
             await self._try_again(_RETRY_S)
             return
@@ -319,7 +319,7 @@ class UpdateExtension(Extension):
             raise
         self._answered(ledger, request, reply)
         if not is_successful(reply):
-            log.warning("the server refused statuses, they go with the next connect, or again: %s", reply.get("error"))
+            log.warning("the server refused statuses; they are sent again: %s", reply.get("error"))
             wait = min(_RETRY_S * 2**self._refusals, _LONGEST_RETRY_S)
             self._refusals += 1
             await self._try_again(wait)

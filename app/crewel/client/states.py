@@ -93,7 +93,7 @@ USABLE = frozenset({State.CONNECTING, State.CONNECTED})
 """States in which a request may be sent."""
 
 ENDING = frozenset({State.DISCONNECTING, State.CLOSED})
-"""States that no request can wait out."""
+"""States in which a request cannot wait for a session."""
 
 
 class ImpossibleTransitionError(Exception):

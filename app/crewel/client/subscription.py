@@ -24,8 +24,8 @@ Position = Mapping[str, Mapping[str, str]]
 
 
 class SubscribeOptions(TypedDict, total=False):
-    """What a subscription may ask for: the options of `crewel.qos.subscribe` (docs/how-to/subscribing.md). What is not given,
-    or None, is as the server has it."""
+    """The options of a subscription (docs/how-to/subscribing.md). If an option is missing or None, the server's default
+    applies."""
 
     history: int | None
     newest_first: bool | None
@@ -97,7 +97,7 @@ class Progress:
 
 
 class Overflow(Enum):
-    """What happens to a message that finds the queue full."""
+    """What happens to a message if the queue is full."""
 
     HOLD = "hold"
     """With acknowledgement: its batch is not acknowledged and the server sends it again once there is room;
@@ -166,7 +166,7 @@ class Subscription:
 
     @property
     def position(self) -> Position:
-        """How far the application is with what it was given. For `since` of a later subscription."""
+        """The position after the last message that the application received, for `since` of a later subscription."""
         return self._progress.position
 
     def confirmed(self, recovered: bool | None, position: Position) -> None:

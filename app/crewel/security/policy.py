@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal that says why. For a handshake, `reconnect="handshake"` invites the client to try again, `ext` goes into
-    the reply, and with a dotted `code` that stands in the error, and `message` beside it in `ext.session`."""
+    """A refusal with its reason. For a handshake, `reconnect="handshake"` lets the client try again, `ext` is added to the
+    reply, and a dotted `code` is added to the error, with `message` in `ext.session`."""
 
     reason: str = DENIED_BY_POLICY
     reconnect: Literal["none", "handshake"] = "none"
@@ -37,10 +37,10 @@ Answer = bool | Refusal | Awaitable[bool | Refusal]
 
 
 class SecurityPolicy(Protocol):
-    """Each question is answered with True, False or a `Refusal`, at once or by an awaitable."""
+    """Each method returns True, False or a `Refusal`, or an awaitable of one of these."""
 
     def can_handshake(self, session: Session, message: Message) -> Answer:
-        """May this session come to be? `message.ext` holds the credentials, `session.peer` the request."""
+        """May this session be opened? `message.ext` has the credentials, `session.peer` the request."""
 
     def can_create(self, session: Session, channel: Channel, message: Message) -> Answer:
         """May this subscribe or publish create the channel?"""

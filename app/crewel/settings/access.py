@@ -104,7 +104,11 @@ class Admin(Group):
         None, "Bearer token for the webhook of notices. Not set: none is sent.", secret=True, expected="a text"
     )
     audit_max_entries: Number = setting(
-        20000, "Most entries of the audit in the store. Beyond it, the oldest leave.", live=True, ge=1, le=1000000
+        20000,
+        "Maximum number of audit entries in the store. Beyond it, the oldest are removed.",
+        live=True,
+        ge=1,
+        le=1000000,
     )
 
 
@@ -116,34 +120,43 @@ class Limits(Group):
         "Addresses without rate limits. Caps still apply to them.",
     )
     max_connections: Number = setting(
-        50000, "Most connections in total. Further ones are answered 503 and closed.", live=True, ge=0
+        50000, "Maximum number of connections in total. Further ones are answered 503 and closed.", live=True, ge=0
     )
     max_connections_per_address: Number = setting(
-        20000, "Most connections of one address that is not a trusted proxy.", live=True, ge=0
+        20000, "Maximum number of connections of one address that is not a trusted proxy.", live=True, ge=0
     )
     max_sessions: Number = setting(
-        100000, "Most sessions in total. Beyond it, a handshake is refused with advice to retry later.", live=True, ge=0
+        100000,
+        "Maximum number of sessions. Beyond it, a handshake is refused with advice to retry later.",
+        live=True,
+        ge=0,
     )
-    max_sessions_per_address: Number = setting(20000, "Most sessions of one address.", live=True, ge=0)
+    max_sessions_per_address: Number = setting(20000, "Maximum number of sessions of one address.", live=True, ge=0)
     max_sessions_per_subject: Number = setting(
-        1000, "Most sessions of one subject, however many its logins allow.", live=True, ge=0
+        1000, "Maximum number of sessions of one subject, however many its logins allow.", live=True, ge=0
     )
-    max_subscriptions: Number = setting(500000, "Most subscriptions in total.", live=True, ge=0)
+    max_subscriptions: Number = setting(500000, "Maximum number of subscriptions in total.", live=True, ge=0)
     max_subscriptions_per_address: Number = setting(
-        200000, "Most subscriptions of the sessions of one address.", live=True, ge=0
+        200000, "Maximum number of subscriptions of the sessions of one address.", live=True, ge=0
     )
-    max_subscriptions_per_session: Number = setting(10000, "Most subscriptions of one session.", live=True, ge=0)
-    max_channels: Number = setting(100000, "Most existing channels that clients have published to.", live=True, ge=0)
+    max_subscriptions_per_session: Number = setting(
+        10000, "Maximum number of subscriptions of one session.", live=True, ge=0
+    )
+    max_channels: Number = setting(
+        100000, "Maximum number of channels that clients have published to.", live=True, ge=0
+    )
     max_queued_bytes: Number = setting(
         100663296,
-        "Most bytes of messages in memory for all sessions together. Beyond it, the longest queues overflow.",
+        "Maximum bytes of messages in memory for all sessions together. Beyond it, the longest queues overflow.",
         live=True,
         ge=0,
     )
     max_queued_bytes_per_session: Number = setting(
         104857600, "Largest queue that a login may ask for (`queue.maxBytes`).", live=True, ge=0
     )
-    max_calls_per_session: Number = setting(1000, "Most remote calls of one session without a result.", live=True, ge=0)
+    max_calls_per_session: Number = setting(
+        1000, "Maximum number of pending remote calls of one session.", live=True, ge=0
+    )
     max_history_entries: Number = setting(
         1000000, "Longest history that a publish may ask for. Topic rules may ask for more.", live=True, ge=0
     )

@@ -108,24 +108,28 @@ class Bayeux(Group):
         expected="channels, the last segment may be * or **",
     )
     max_message_bytes: Number = setting(65536, "Largest request body or WebSocket message.", ge=1)
-    max_batch_messages: Number = setting(1000, "Most messages in one request.", unit="messages", live=True, ge=1)
+    max_batch_messages: Number = setting(
+        1000, "Maximum number of messages in one request.", unit="messages", live=True, ge=1
+    )
     max_depth: Number = setting(64, "Deepest nesting of JSON that is accepted.", unit="levels", live=True, ge=1, le=200)
     max_response_bytes: Number = setting(
         524288, "Messages up to this size go into one response; the rest waits for the next connect.", live=True, ge=1
     )
     max_queue_messages: Number = setting(
         10000,
-        "Most messages in the queue of one session. Beyond it, the oldest are dropped, or a session with ack ends.",
+        "Maximum number of messages in the queue of a session. Beyond it, the oldest are dropped, or a session with ack ends.",
         unit="messages",
         live=True,
         ge=1,
     )
     max_queue_bytes: Number = setting(
-        10485760, "Most bytes in the queue of one session. Beyond it, the same happens as with too many messages.", ge=1
+        10485760,
+        "Maximum bytes in the queue of one session. Beyond it, the same happens as with too many messages.",
+        ge=1,
     )
     max_sessions_per_browser: Number = setting(
         1,
-        "Most connects held at a time for one browser cookie; others poll. -1: no limit, 0: none held.",
+        "Maximum number of connects held at a time for one browser cookie; others poll. -1: no limit, 0: none held.",
         ge=-1,
     )
     multi_session_interval_ms: Number = setting(

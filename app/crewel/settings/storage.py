@@ -77,19 +77,19 @@ class Storage(Group):
     )
     history_max_bytes: Number = setting(
         67108864,
-        "Most bytes in one topic's history. Beyond it, the oldest messages are removed. 0: no limit.",
+        "Maximum bytes in one topic's history. Beyond it, the oldest messages are removed. 0: no limit.",
         live=True,
         ge=0,
     )
     max_memory_bytes: Number = setting(
         -1,
-        "Most memory of the embedded store. At 90 % of it, persistent publishes are refused. -1: half of the memory"
+        "Maximum memory of the embedded store. At 90 % of it, persistent publishes are refused. -1: half of the memory"
         " of the machine or its container. 0: no limit.",
         ge=-1,
     )
     slow_ms: Number = setting(
         1000,
-        "Duration of a commit from which the log reports a slow store, once until it is well again. 0: never.",
+        "Duration of a commit from which the log reports a slow store, once until it has recovered. 0: never.",
         live=True,
         ge=0,
     )
@@ -100,7 +100,7 @@ class Storage(Group):
     )
     facts_max_entries: Number = setting(
         1000000,
-        "Most entries of the stream of facts, which records for the pipeline what happened to each message.",
+        "Maximum number of entries of the stream of facts, which records for the pipeline what happened to each message.",
         unit="entries",
         live=True,
         ge=1,
@@ -168,7 +168,7 @@ class Delivery(Group):
     ping_timeout_ms: Number = setting(10000, "Time for a pinged client to connect again.", live=True, ge=1)
     dead_letters_max: Number = setting(
         1000000,
-        "Most dead letters in the store. Beyond it, the oldest are removed.",
+        "Maximum number of dead letters in the store. Beyond it, the oldest are removed.",
         unit="dead letters",
         live=True,
         ge=1,
@@ -206,14 +206,14 @@ class Delivery(Group):
     )
     queue_max_entries: Number = setting(
         1000,
-        "Most messages in the queue of a reliable session that asked for no other limit.",
+        "Maximum number of messages in the queue of a reliable session that asked for no other limit.",
         unit="messages",
         live=True,
         ge=1,
     )
     queue_max_bytes: Number = setting(
         10485760,
-        "Most bytes in the queue of a reliable session that asked for no other limit.",
+        "Maximum bytes in the queue of a reliable session that asked for no other limit.",
         live=True,
         ge=1,
     )
@@ -224,14 +224,14 @@ class Ptp(Group):
 
     subject_queue_max_entries: Number = setting(
         1000,
-        "Most messages that wait for a subject without sessions. Beyond it, publishes are refused.",
+        "Maximum number of messages that wait for a subject without sessions. Beyond it, publishes are refused.",
         unit="messages",
         live=True,
         ge=1,
     )
     group_queue_max_entries: Number = setting(
         10000,
-        "Most messages that wait for the members of a group. Beyond it, messages become dead letters.",
+        "Maximum number of messages that wait for the members of a group. Beyond it, messages become dead letters.",
         unit="messages",
         live=True,
         ge=1,
@@ -256,7 +256,7 @@ class Events(Group):
     flush_ms: Number = setting(1000, "Interval at which events are written, as one entry.", live=True, ge=10, le=600000)
     max_group: Number = setting(
         1000,
-        "Most events in one entry. Further ones are counted and lost.",
+        "Maximum number of events in one entry. Further ones are counted and lost.",
         unit="events",
         live=True,
         ge=1,

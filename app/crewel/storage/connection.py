@@ -355,7 +355,7 @@ class Writer:
 
 
 def _unavailable(commands: Sequence[object]) -> list[Any]:
-    return [StoreUnavailable("the store is away") for _ in commands]
+    return [StoreUnavailable("the store is unavailable") for _ in commands]
 
 
 def _has_code(answer: Any, *codes: str) -> bool:

@@ -135,7 +135,7 @@ class Store:
         except StoreError as error:
             return error
         except Exception as error:
-            log.exception("an answer of the store to %s could not be read", step.script)
+            log.exception("a reply of the store to %s could not be parsed", step.script)
             return StoreError(f"the store answered what cannot be understood: {error}")
 
     def watch(self, came: Callable[[], None], went: Callable[[], None]) -> None:
@@ -229,7 +229,7 @@ class Store:
             version = check_format(None, is_empty=not last[0])
             await self._ask(("SET", self.keys.format, version, "NX"))
         elif (version := check_format(found, is_empty=False)) != int(found):
-            log.info("the store was of an older version of Crewel, and is of this one from now on")
+            log.info("the store has been upgraded from an older version of Crewel")
             await self._ask(("SET", self.keys.format, version))
         await self._meet()
         await self._compare_with_marker()
@@ -264,7 +264,7 @@ class Store:
         try:
             await asyncio.to_thread(files.note, prefix, newest)
         except OSError as error:
-            log.warning("what the store holds could not be noted in storage.data_dir: %s", error)
+            log.warning("the marker of the store's contents could not be written to storage.data_dir: %s", error)
 
     async def _forget_last_client(self, info: StoreInfo, client: int) -> None:
         """Make sure that nothing happens any more that the last connection sent and got no answer to.
@@ -338,7 +338,7 @@ class Store:
         if why is not None and self.why_full is None:
             log.error("persistent publishes are refused: %s", why)
         elif why is None and self.why_full is not None:
-            log.warning("the store has room again")
+            log.warning("the store has space again")
         self.why_full, self.is_full = why, why is not None
 
     async def _reconnect(self) -> None:
@@ -361,7 +361,7 @@ class Store:
             return
         self.is_up = False
         self._news.set()
-        log.warning("the store is away: %s", reason)
+        log.warning("the store is unavailable: %s", reason)
         self._notify(went for _, went in self._watchers)
 
     def _notify(self, callbacks: Iterable[Callable[[], None]]) -> None:

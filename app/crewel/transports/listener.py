@@ -182,7 +182,7 @@ class Listener:
             await self._accept()
             if self._is_paused:
                 self._is_paused = False
-                log.warning("there are file descriptors again: connections are accepted")
+                log.warning("file descriptors are available again: connections are accepted")
 
     def _run_out(self) -> None:
         self._stop_accepting()

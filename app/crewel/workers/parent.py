@@ -260,7 +260,7 @@ class Parent:
             await self._tell_and_wait()
             old.send_signal(signal.SIGTERM)
             await self._until_ended(old)
-        log.info("all workers are new")
+        log.info("all workers have been replaced")
 
     async def _wait(self, worker: _Process) -> None:
         """Wait until the process ends; replace it if it was to run."""

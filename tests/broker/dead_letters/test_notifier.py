@@ -121,7 +121,7 @@ class TestFollowers:
         follower.offer(["3-0"])
         world.settle()
         assert shown == dict.fromkeys(["1-0", "2-0", "3-0"])
-        assert "dead letters could not be shown" in caplog.text
+        assert "dead letters could not be sent to the live channel" in caplog.text
 
     def test_without_one_nothing_is_kept(self, world: World, store: Store) -> None:
         world.broker.dead_letters.stored(["1-0"])

@@ -17,7 +17,7 @@ def test_a_slow_store_is_reported_once_until_it_is_well(caplog: pytest.LogCaptur
     store.took(0.1, limit=0.5, now=20.0 + WELL_AFTER_S - 0.1)
     assert caplog.messages == [slow]
     store.took(0.1, limit=0.5, now=20.0 + WELL_AFTER_S)
-    assert caplog.messages[1:] == ["the store is well again: it was slow for 9 s"]
+    assert caplog.messages[1:] == ["the store is fast again: it was slow for 9 s"]
     store.took(0.6, limit=0.5, now=100.0)
     assert len(caplog.messages) == 3
 

@@ -21,11 +21,11 @@ class TestTrouble:
     ) -> None:
         publish(world, "/h/a", 1)
         monkeypatch.setattr(
-            world.access.writing, "submit", lambda step, done, **_: done(StoreUnavailable("the store is away"))
+            world.access.writing, "submit", lambda step, done, **_: done(StoreUnavailable("the store is unavailable"))
         )
         reply = asking.subscribe("/h/a")
         assert (reply["successful"], reply["error"]) == (False, "503::resource.unavailable")
-        assert reply["ext"]["subscribe"] == {"errorCode": "resource.unavailable", "message": "the store is away"}
+        assert reply["ext"]["subscribe"] == {"errorCode": "resource.unavailable", "message": "the store is unavailable"}
         monkeypatch.undo()
         assert "/h/a" not in asking.client.session.subscriptions
 

@@ -22,7 +22,7 @@ _SENDER: Final = "client/__sys__"  # the server itself; no client can be called 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message that one receiver could not take."""
+    """One message that one receiver rejected or could not get."""
 
     dead_id: str
     """By which commands name the letter."""

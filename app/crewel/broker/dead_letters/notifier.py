@@ -69,7 +69,7 @@ class Follower:
             try:
                 letters = await self._read(ids)
             except StoreError as error:
-                log.warning("dead letters cannot be read yet, to show them: %s", error)
+                log.warning("dead letters for the live channel cannot be read yet: %s", error)
                 await asyncio.sleep(_PAUSE_S)
                 continue
             for _ in ids:
@@ -77,7 +77,7 @@ class Follower:
             try:
                 await self._show(letters)
             except Exception:
-                log.exception("dead letters could not be shown")
+                log.exception("dead letters could not be sent to the live channel")
         self._task = None
 
     async def _read(self, ids: list[str]) -> list[DeadLetter]:

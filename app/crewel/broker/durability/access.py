@@ -330,7 +330,7 @@ class WriteQueue(Generic[T]):
         try:
             self._store.submit([each.asked() for each in requests], answered)
         except Exception as error:
-            log.exception("the store could not be asked")
+            log.exception("a request to the store failed")
             answered([StoreError(f"the store could not be asked: {error}")] * len(requests))
 
     def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T], Any]]) -> None:
@@ -341,7 +341,7 @@ class WriteQueue(Generic[T]):
             try:
                 waiting = request.answered(answer)
             except Exception:
-                log.exception("what the store answered could not be used")
+                log.exception("a reply of the store could not be processed")
                 continue
             if waiting is not None:
                 self._task = self._loop.create_task(self._hand_over_later(waiting, answers))
@@ -359,7 +359,7 @@ class WriteQueue(Generic[T]):
         try:
             await waiting
         except Exception:
-            log.exception("what the store answered could not be used")
+            log.exception("a reply of the store could not be processed")
         finally:
             self._hand_over(answers)
 

@@ -95,7 +95,7 @@ class BacklogLoader:
 
     def _try_again(self, session: Session, durable: DurableSession, error: StoreError) -> None:
         if not self._pauses:  # what befalls one befalls many
-            log.warning("messages that wait for clients cannot be read, and will be tried again: %s", error)
+            log.warning("queued messages cannot be read, and will be tried again: %s", error)
         pause = self._pauses.get(durable, _FIRST_PAUSE)
         self._pauses[durable] = min(2 * pause, _LONGEST_PAUSE)
         former = self._timers.pop(durable, None)
@@ -144,7 +144,7 @@ class BacklogLoader:
                     entry = Entry.read_back(logged, 0 if waiting is None else waiting.expires)
                     self._outbound.enqueue(session, entry)
             elif durable.settle(log_id, EndReason.DROPPED):
-                log.error("a message that waits for a client is not in the store any more")
+                log.error("a message that is queued for a client is no longer in the store")
         self._access.node.touch(durable)
 
     # A message that comes past the log

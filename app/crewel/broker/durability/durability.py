@@ -240,7 +240,7 @@ class Durability:
         self._has_changed = True
         self._runtime.metrics.store_losses += 1
         self._runtime.metrics.lost_messages += loss.count
-        log.error("the store has lost what it had answered: %s; all sessions are read again", loss)
+        log.error("the store has lost data that it had confirmed: %s; all sessions are read again", loss)
         answered.forget()
 
     def _set_aside(self) -> dict[SessionName, set[str]]:
@@ -265,7 +265,9 @@ class Durability:
         for name, patterns in before.items():
             durable = self._access.node.sessions.get(name)
             if durable is not None and durable.holder is not None and set(durable.since) != patterns:
-                log.warning("the store has other subscriptions of a session than its client knows of: the session ends")
+                log.warning(
+                    "the subscriptions of a session in the store differ from those of its client: the session ends"
+                )
                 self._runtime.metrics.lost_sessions += 1
                 self.end_session(durable.holder, Event.SILENCE)
 
@@ -442,7 +444,7 @@ class Durability:
         for name in fenced:
             durable = self._access.node.sessions.get(name)
             if durable is not None:
-                log.warning("a session belongs to another server by now")
+                log.warning("a session now belongs to another server")
                 self._forget(durable)
         for durable in self._access.node.committed(commit):
             self.subscriptions.end_stored(durable)
@@ -482,7 +484,7 @@ class Durability:
     def _give_way(self) -> None:
         self._access.is_superseded = True
         self._committed_all(self._waiting)
-        log.critical("another server has taken over the store: this one serves nothing any more")
+        log.critical("another server has taken over the store: this server has stopped serving")
         for durable in list(self._access.node.sessions.values()):
             self._forget(durable)
         self.on_superseded()

@@ -72,7 +72,11 @@ class StoreLease:
                 dead.add(answer.token)
                 continue
             if answer.token not in waiting:
-                log.info("the store is leased to %s: waiting up to %.1f s whether it lives", answer.owner, answer.lasts)
+                log.info(
+                    "the store is leased to %s: waiting up to %.1f s for it to end",
+                    answer.owner,
+                    answer.lasts,
+                )
             elif answer.lasts > waiting[answer.token]:
                 raise StoreTaken(str(answer.owner), _ADVICE)
             waiting[answer.token] = answer.lasts
@@ -92,7 +96,7 @@ class StoreLease:
         if claimed.owner.is_dead or (claimed.owner.has_directory and self._lock is not None):
             return True
         if self._is_first and self._settings.storage.take_over:
-            log.warning("taking the store from %s, which may live", claimed.owner)
+            log.warning("taking the store from %s, which may still be alive", claimed.owner)
             return True
         return False
 

@@ -162,7 +162,7 @@ class PipelineLag:
             if missed > 0:
                 self._metrics.trimmed_unread[each.stream] += missed
                 log.warning(
-                    "%d entries of %s were trimmed that the pipeline had not read; %d before them it has: see %s",
+                    "%d entries of %s were trimmed before the pipeline had read them; it has read %d before these: see %s",
                     missed,
                     each.stream,
                     each.read,

@@ -1,4 +1,4 @@
-"""Notices a store that has become slow, and says so once until it is well again."""
+"""Notices a store that has become slow, and says so once until it has recovered."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class SlowStore:
                 )
             self._last = now
         elif self._since is not None and now - self._last >= WELL_AFTER_S:
-            log.warning("the store is well again: it was slow for %.0f s", self._last - self._since)
+            log.warning("the store is fast again: it was slow for %.0f s", self._last - self._since)
             self._since = None

@@ -182,7 +182,7 @@ class Dispatchers:
             session.name or "of a client without a name",
             why,
             waiting,
-            "become dead letters, or go back to their subject or group" if is_kept else "lapse",
+            "become dead letters, or go back to their subject or group" if is_kept else "end with it",
         )
 
     # What clients say

@@ -245,6 +245,6 @@ def encode_reply(reply: Reply, metrics: Metrics) -> bytes:
     try:
         return encode(reply)
     except TypeError:
-        log.exception("a policy or an extension put what JSON cannot say into a reply")
+        log.exception("a policy or an extension put a value into a reply that JSON cannot represent")
         plain = {name: reply[name] for name in ("channel", "id") if name in reply}
         return encode(plain | {"successful": False, "error": BayeuxCode.INTERNAL_ERROR})

@@ -345,7 +345,7 @@ class SubscriptionOptions:
             try:
                 choices = tuple(read_choice(each) for each in (kept if isinstance(kept, list) else [kept]))
             except IllegalArgument as error:  # it was granted by a server of another version
-                log.warning("a subscription comes back without what it asked for: %s", error.message)
+                log.warning("a subscription is restored without one of its options: %s", error.message)
             else:
                 if group_of(choices) or pattern in session.subscriptions:
                     self.enter(session, pattern, choices)

@@ -88,7 +88,7 @@ class Endings:
             if self._suspects:
                 self._look_at_all(await self._queued.queued_anywhere())
         except StoreError as error:
-            log.warning("what waits in shared queues cannot be looked at: %s", error)
+            log.warning("messages in shared queues cannot be read: %s", error)
         finally:
             self._rests_until = self._runtime.loop.time() + (perf_counter() - began) * _REST
             self._is_looking = False
@@ -190,7 +190,7 @@ class Endings:
     def _expired(self, answer: list[Shortened] | StoreError) -> None:
         self._is_expiring = False
         if isinstance(answer, StoreError):
-            log.warning("what has expired could not be removed: %s", answer)
+            log.warning("expired messages could not be removed: %s", answer)
             return
         for name, removed, left in answer:
             if not name.startswith("/"):

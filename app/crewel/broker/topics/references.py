@@ -171,7 +171,7 @@ class TopicViews:
         try:
             waits = await self._queued.is_queued(name)
         except StoreError as error:
-            log.warning("what waits in shared queues cannot be looked at: %s", error)
+            log.warning("messages in shared queues cannot be read: %s", error)
             waits = self._queued.queued()[name] > 0
         return state_of(self.facts(name, is_queued=waits))
 
@@ -179,7 +179,7 @@ class TopicViews:
         try:
             return await self._queued.queued_anywhere()
         except StoreError as error:
-            log.warning("what waits in shared queues cannot be looked at: %s", error)
+            log.warning("messages in shared queues cannot be read: %s", error)
             return self._queued.queued()
 
     def facts(self, name: str, *, is_queued: bool) -> Facts:
@@ -217,7 +217,7 @@ class TopicViews:
 
         def answered(answer: History | StoreError) -> None:  # at once, so that what was published after it counts too
             if isinstance(answer, StoreError):
-                log.warning("the history of %s cannot be looked at: %s", topic.name, answer)
+                log.warning("the history of %s cannot be read: %s", topic.name, answer)
             else:
                 topic.history_count, topic.epoch = answer.total, answer.epoch
                 topic.newest = answer.entries[-1].id if answer.entries else topic.newest if answer.total else LogId(0)
