@@ -25,6 +25,7 @@ from waiting import Clients
 
 MARKER = "stored"
 NOW = BENCH.parent
+STAYS = "bayeux.max_interval_ms=3600000"  # publishers never connect, and wait while the other server starts
 QUESTIONS = {
     "publishing": "a publish, 50 concurrent publishers, no subscriber",
     "acknowledged": "a delivery, fan-out 100, acknowledged, 50 messages/s",
@@ -40,7 +41,7 @@ async def asked(question: str, checkout: Path, seconds: float) -> AsyncIterator[
     """A server of this state, and how it is asked."""
     os.environ["PYTHONPATH"] = str(checkout.resolve() / "app")
     with TemporaryDirectory() as directory:
-        async with serving(directory) as server, Clients(server.port) as clients:
+        async with serving(directory, STAYS) as server, Clients(server.port) as clients:
             publishers = [await clients.shake_hands(ack=False) for _ in range(50)]
             for _ in range(0 if question == "publishing" else 100):
                 await clients.receive(b"/bench/s", ack=question == "acknowledged")
@@ -78,8 +79,26 @@ def row(question: str, state: str, costs: Costs) -> str:
     more = statistics.median(b - a for a, b in zip(transient, persistent, strict=True))
     ratio = statistics.median(b / a for a, b in zip(transient, persistent, strict=True))
     target = verdict(question, more, ratio) if state == "now" else ""
-    words = (QUESTIONS[question], state, spread(transient), spread(persistent), f"{more:.1f}", f"{ratio:.2f}", target)
+    to_before = ", ".join(f"{to:.2f}" for to in compared(costs)) if state == "now" else ""
+    words = (
+        QUESTIONS[question],
+        state,
+        spread(transient),
+        spread(persistent),
+        f"{more:.1f}",
+        f"{ratio:.2f}",
+        target,
+        to_before,
+    )
     return f"| {' | '.join(words)} |"
+
+
+def compared(costs: Costs) -> list[float]:
+    """What each kind costs now in terms of what it cost before: the medians of the rounds."""
+    return [
+        statistics.median(b / a for a, b in zip(costs[f"before, {kind}"], costs[f"now, {kind}"], strict=True))
+        for kind in ("transient", "persistent")
+    ]
 
 
 def verdict(question: str, more: float, ratio: float) -> str:
@@ -100,8 +119,8 @@ def report(measured: dict[str, Costs], rounds: int, seconds: float) -> str:
             f" rounds of {seconds:g} s (in brackets the lowest and the highest); µs of the server. Load average of the machine"
             f" at the end, this meter included: {os.getloadavg()[0]:.1f} on {len(CORES)} cores.",
             "",
-            "| of what | state | transient | persistent | more | ratio | target |",
-            "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+            "| of what | state | transient | persistent | more | ratio | target | transient and persistent, to before |",
+            "| --- | --- | ---: | ---: | ---: | ---: | --- | ---: |",
             *(row(question, state, costs) for question, costs in measured.items() for state in ("before", "now")),
             f"<!-- /{MARKER} -->",
         ]
