@@ -13,6 +13,7 @@ from crewel.admin.audit import Audit
 from crewel.admin.census import Census
 from crewel.admin.jobs import Jobs
 from crewel.admin.recorder import Recorder
+from crewel.admin.timeline import Timelines
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
@@ -35,6 +36,8 @@ class Administration:
         self.recorder = Recorder(broker)
         self.census = Census(self)
         self.jobs = Jobs(self)
+        self.timelines = Timelines()
+        broker.events.on_event.append(self.timelines.add)
         self.audit = Audit(broker.runtime, broker.access)
 
     @property

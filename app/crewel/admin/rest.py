@@ -26,6 +26,7 @@ from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import Field
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
+from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.route import API, Ask, NotThere, Route, document, read
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
@@ -93,6 +94,7 @@ ROUTES: Final = (
     ),
     *SIGN_IN_ROUTES,
     *OVERVIEW_ROUTES,
+    *RECEIVER_ROUTES,
     *SESSION_ROUTES,
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,

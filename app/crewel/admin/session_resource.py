@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from math import inf
-from operator import itemgetter
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
@@ -14,13 +12,14 @@ from crewel.admin.census import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
 from crewel.admin.moments import shown
 from crewel.admin.operation import MAX_PAGE, PAGE, Level, flag_text, number_text, page_fields, text_field
+from crewel.admin.paging import cursor, first, place_of
+from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.timers import outlook
 from crewel.broker.session import Session, State
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.states import DispatcherState
-from crewel.errors import IllegalArgument
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
@@ -51,7 +50,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "subscriptionOptions": admin.broker.subscription_options.as_json(session),
         "failedSubscriptions": admin.broker.failures.unreported(session),
         "ptp": session.takes_ptp,
-        "lastFailure": _failure(session),
+        "lastFailure": last_failure(session),
         "reliable": session.is_reliable,
         "update": session.dispatcher.rules.tells,
         "durable": session.durable is not None,
@@ -103,13 +102,6 @@ def _qos(admin: Administration, session: Session) -> dict[str, Any]:
 
 def _absolute(admin: Administration, session: Session) -> str:
     return f"/node/{admin.node}/{session.name}"
-
-
-def _failure(session: Session) -> dict[str, str] | None:
-    if session.dispatcher.last_failure is None:
-        return None
-    code, reason = session.dispatcher.last_failure
-    return {"code": code, "reason": reason}
 
 
 def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
@@ -311,45 +303,27 @@ _ORDERS: Final[Mapping[str, Callable[[Dispatchers, Session], int]]] = {
     "waitingBytes": lambda dispatchers, session: -dispatchers.waiting_bytes(session),
 }
 """By what a list is sorted, the largest first; sessions that are equal in that, by name."""
-_AT_ONCE: Final = 500
 
 
 async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the sessions in their order. Answers `next`, which is the cursor, empty on the last page."""
     fields, dispatchers = ask.fields, ask.admin.dispatchers
     count, sort = fields.get("count", PAGE), fields.get("sort", "name")
-    order = _ORDERS[sort]
-    after = _place(fields.get("after"), sort)
-    # One more than the page shows whether there is a next page; sorting all sessions at once would hold the loop.
-    found: list[tuple[tuple[int, str], Session]] = []
-    async for session in in_turns(ask.admin.named()):
-        if _is_wanted(dispatchers, session, fields):
-            place = (order(dispatchers, session), session.name)
-            if after is None or place > after:
-                found.append((place, session))
-        if len(found) >= count + _AT_ONCE:
-            found = heapq.nsmallest(count + 1, found, key=itemgetter(0))
-    found = heapq.nsmallest(count + 1, found, key=itemgetter(0))
-    page, more = found[:count], len(found) > count
+    order, after = _ORDERS[sort], place_of(fields.get("after"), sort)
+
+    async def wanted() -> AsyncIterator[tuple[tuple[int, str], Session]]:
+        async for session in in_turns(ask.admin.named()):
+            if _is_wanted(dispatchers, session, fields):
+                place = (order(dispatchers, session), session.name)
+                if after is None or place > after:
+                    yield place, session
+
+    page, has_more = await first(wanted(), count)
     return {
         "sessions": [session_view(ask.admin, session) async for _, session in in_turns(page) if session.is_live],
-        "next": _cursor(page[-1][0], sort) if more else "",
+        "next": cursor(page[-1][0], sort) if has_more else "",
         "unnamed": sum(not session.name for session in ask.admin.broker.sessions.values()),
     }
-
-
-def _cursor(place: tuple[int, str], sort: str) -> str:
-    return place[1] if sort == "name" else f"{-place[0]}:{place[1]}"
-
-
-def _place(cursor: str | None, sort: str) -> tuple[int, str] | None:
-    """The place after which a page begins. Raises IllegalArgument."""
-    if cursor is None or sort == "name":
-        return None if cursor is None else (0, cursor)
-    number, colon, name = cursor.partition(":")
-    if not (colon and number.isascii() and number.isdigit()):
-        raise IllegalArgument("after", "must be the `next` of a page with the same `sort`")
-    return -int(number), name
 
 
 def _is_wanted(dispatchers: Dispatchers, session: Session, fields: dict[str, Any]) -> bool:
@@ -386,6 +360,17 @@ async def _messages(ask: Ask) -> dict[str, Any]:
         "waiting": dispatchers.waiting(session),
         "messages": [as_delivered(entry, with_origin=True) async for entry in in_turns(entries)],
     }
+
+
+async def _timeline(ask: Ask) -> dict[str, Any]:
+    """What happened to the session, also to one that has ended lately."""
+    name = f"client/{ask.path['subject']}/{ask.path['number']}"
+    told, session = ask.admin.timelines.of(name), ask.admin.find(name)
+    if told is None and session is None:
+        raise NotThere(f"nothing is known of a session {name} here")
+    events, dropped = told or ([], 0)
+    since = None if session is None else int(ask.admin.clock_ms(session.added_at))
+    return {"name": name, "since": since, "events": events[: ask.fields.get("count", PAGE)], "dropped": dropped}
 
 
 async def _call(ask: Ask) -> Call:
@@ -426,6 +411,17 @@ SESSION_ROUTES: Final = (
         "`name`, `waiting`: how many there are, and `messages` as the session would get them.",
         query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),
         refusals=_UNKNOWN,
+    ),
+    Route(
+        "GET",
+        f"{Level.SESSION.resource}/timeline",
+        "Show what happened to a session lately, the newest first; also to one that has ended.",
+        _timeline,
+        "`name`; `since`: when this server got the session, or null if it has ended; `events`; `dropped`: how many earlier"
+        " ones are gone. An event has `what` (opened, lost, back, failed, held, released, died, closed), `since` and `at`"
+        " (when it happened first and last), `count` (how often in a row) and what belongs to it.",
+        query=(number_text("count", "Most events, of the newest.", 1, MAX_PAGE, PAGE),),
+        refusals={404: "There is no such session, and nothing is known of a former one."},
     ),
     *operation_routes(Level.SESSION, _call, _after, _VIEW.removesuffix("."), _UNKNOWN),
 )

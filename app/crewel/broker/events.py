@@ -163,6 +163,14 @@ class Events:
         """A session ends while messages wait for it. Followers learn of it before its end; no event is written."""
         self._happened("died", session.name, {"waiting": waiting, "reason": cause})
 
+    def lost(self, session: Session) -> None:
+        """The client of a session is away. No event is written."""
+        self._happened("lost", session.name, {})
+
+    def back(self, session: Session) -> None:
+        """It is there again. No event is written."""
+        self._happened("back", session.name, {})
+
     def _happened(self, name: str, session: str, fields: Fields) -> None:
         if session:
             for follow in self.on_event:

@@ -305,6 +305,7 @@ class Dispatchers:
 
     def back(self, session: Session, *, has_backlog: bool) -> None:
         """The client was away, and is there again."""
+        self._events.back(session)
         session.note_retained()
         if session.dispatcher is not NO_DISPATCHER:
             session.dispatcher.flushes = has_backlog
@@ -315,6 +316,7 @@ class Dispatchers:
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
         session.expires_at = min(session.expires_at, now + session.dispatcher.rules.gives_up)
+        self._events.lost(session)
 
     def _store(self, session: Session) -> asyncio.Future[None] | None:
         """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""

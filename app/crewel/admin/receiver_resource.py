@@ -1,0 +1,177 @@
+"""All receivers in one list, as operators look for trouble: sessions, subjects and consumer groups. A REST resource."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from crewel.admin.administration import Administration
+from crewel.admin.operation import PAGE, flag_text, page_fields, text_field
+from crewel.admin.paging import cursor, first, place_of
+from crewel.admin.route import Ask, Route
+from crewel.broker.session import Session
+from crewel.delivery.states import DispatcherState
+from crewel.event_loop import in_turns
+from crewel.qos.fields import one_of
+from crewel.qos.names import group_of
+
+_KINDS: Final = ("session", "subject", "group")
+_EMPTY: Final = "EMPTY"
+"""The state of a group or subject that no session takes messages for."""
+_STATES: Final = (*DispatcherState, _EMPTY)
+
+
+class _Receiver(NamedTuple):
+    """What the list is filtered and sorted by."""
+
+    kind: str
+    name: str
+    state: str
+    is_held: bool
+    waiting: int
+    waiting_bytes: int | None
+    """None if it is not known without asking the store."""
+    session: Session | None
+    members: int
+
+
+_ORDERS: Final[Mapping[str, Callable[[_Receiver], int]]] = {
+    "name": lambda receiver: 0,
+    "waiting": lambda receiver: -receiver.waiting,
+    "waitingBytes": lambda receiver: -(receiver.waiting_bytes or 0),
+}
+"""By what the list is sorted, the largest first; what is equal in that, by name."""
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    fields, admin = ask.fields, ask.admin
+    count, sort = fields.get("count", PAGE), fields.get("sort", "name")
+    after = place_of(fields.get("after"), sort)
+    order = _ORDERS[sort]
+
+    async def wanted() -> AsyncIterator[tuple[tuple[int, str], _Receiver]]:
+        async for receiver in _all(admin, fields.get("kind")):
+            place = (order(receiver), receiver.name)
+            if _is_wanted(receiver, fields) and (after is None or place > after):
+                yield place, receiver
+
+    page, has_more = await first(wanted(), count)
+    return {
+        "receivers": [_view(admin, receiver) async for _, receiver in in_turns(page)],
+        "next": cursor(page[-1][0], sort) if has_more else "",
+    }
+
+
+async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiver]:
+    dispatchers = admin.dispatchers
+    if kind in (None, "session"):
+        async for session in in_turns(admin.named()):
+            if session.is_live:
+                yield _Receiver(
+                    "session",
+                    session.name,
+                    dispatchers.state(session).value,
+                    dispatchers.holdback(session) is not None,
+                    dispatchers.waiting(session),
+                    dispatchers.waiting_bytes(session),
+                    session,
+                    1,
+                )
+    if kind in (None, "subject"):
+        async for subject in in_turns(admin.broker.destinations.awaited()):
+            members = len(list(admin.broker.names.of_subject(subject)))
+            state = DispatcherState.ALIVE.value if members else _EMPTY
+            waiting = admin.broker.destinations.waiting(subject)
+            yield _Receiver("subject", f"client/{subject}", state, False, waiting, None, None, members)
+    if kind in (None, "group"):
+        async for group in in_turns(_groups(admin)):
+            yield group
+
+
+def _groups(admin: Administration) -> Iterator[_Receiver]:
+    """The groups with members, and those that have messages only."""
+    states, queues = admin.broker.groups.states(), admin.broker.shared_queues
+    for group in states:
+        name, alive = f"{group.pattern} {group.name}", DispatcherState.ALIVE.value
+        yield _Receiver("group", name, alive, False, group.waiting, None, None, len(group.members))
+    with_members = {(group.pattern, group.name) for group in states}
+    for queue in queues.names():
+        of = group_of(queue)
+        if of is not None and of not in with_members:
+            yield _Receiver("group", " ".join(of), _EMPTY, False, queues.waiting(queue), None, None, 0)
+
+
+def _is_wanted(receiver: _Receiver, fields: dict[str, Any]) -> bool:
+    contains, state, held = (fields.get(name) for name in ("contains", "state", "held"))
+    return (
+        (contains is None or contains.lower() in receiver.name.lower())
+        and (state is None or receiver.state == state)
+        and (held is None or receiver.is_held is held)
+    )
+
+
+def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
+    session = receiver.session
+    return {
+        "kind": receiver.kind,
+        "name": receiver.name,
+        "state": receiver.state,
+        "held": receiver.is_held,
+        "waiting": receiver.waiting,
+        "waitingBytes": receiver.waiting_bytes,
+        "members": receiver.members,
+        "oldest": None if session is None else _oldest(admin, session),
+        "cause": _cause(admin, receiver),
+        "lastFailure": None if session is None else last_failure(session),
+    }
+
+
+def _oldest(admin: Administration, session: Session) -> int | None:
+    """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
+    places = admin.dispatchers.open_messages.stored(session)
+    return min(places) // 1000 if places else None
+
+
+def last_failure(session: Session) -> dict[str, str] | None:
+    """The last failure that the client reported, as REST tells it."""
+    if session.dispatcher.last_failure is None:
+        return None
+    code, reason = session.dispatcher.last_failure
+    return {"code": code, "reason": reason}
+
+
+def _cause(admin: Administration, receiver: _Receiver) -> str:
+    """Why it gets nothing at present; empty if nothing is wrong."""
+    session = receiver.session
+    if session is None:
+        return "" if receiver.members else "no session takes its messages"
+    held = admin.dispatchers.holdback(session)
+    if held is not None:
+        return ": ".join(filter(None, (held.code, held.reason))) or f"held by {held.who}"
+    if receiver.state == DispatcherState.ALIVE.value:
+        return ""
+    failure = session.dispatcher.last_failure
+    return ": ".join(failure) if failure is not None and session.dispatcher.waits_until else "its client is away"
+
+
+RECEIVER_ROUTES: Final = (
+    Route(
+        "GET",
+        "/receivers",
+        "List the receivers: named sessions, subjects with messages that wait for a session, and consumer groups.",
+        _list,
+        "`receivers`, a list; `next`, the cursor of the next page, empty if this is the last. A receiver has `kind`, `name`,"
+        " `state`, `held`, `waiting`, `waitingBytes` (null of subjects and groups), `members` (sessions), `oldest` (when its"
+        " oldest stored message was published, or null), `cause` and `lastFailure`.",
+        query=(
+            text_field("kind", f"Only those of this kind: {', '.join(_KINDS)}.", one_of(*_KINDS)),
+            text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
+            flag_text("held", "true: only those on hold; false: only the others."),
+            text_field("contains", "Only those whose name contains this text."),
+            text_field(
+                "sort", f"By what they are sorted: {', '.join(_ORDERS)}; numbers from the top.", one_of(*_ORDERS)
+            ),
+            *page_fields("receivers"),
+        ),
+    ),
+)

@@ -1,0 +1,83 @@
+"""The timelines of receivers: what happened to each of them lately, in rings.
+
+A ring is made when something happens that an operator may ask about: a failure, a hold, an absence, an end. So many
+receivers without trouble cost nothing; and the same again is counted, not listed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from time import time
+from typing import Any, Final
+
+MOST_RECEIVERS: Final = 2000
+"""Receivers that have a timeline; of more, those to which nothing has happened for longest lose theirs."""
+MOST_EVENTS: Final = 50
+"""Events of one receiver."""
+_ONLY_AFTER_OTHERS: Final = frozenset(("opened", "closed", "back"))
+"""What makes no timeline, but stands in one."""
+
+
+@dataclass(slots=True)
+class Event:
+    """One thing that happened to a receiver, once or several times in a row."""
+
+    what: str
+    since: int
+    """Milliseconds since 1970 when it happened first."""
+    at: int
+    """When it happened last."""
+    count: int
+    fields: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Ring:
+    events: deque[Event]
+    dropped: int = 0
+
+
+class Timelines:
+    """The timelines of one server. `clock` tells seconds since 1970."""
+
+    def __init__(self, clock: Callable[[], float] = time) -> None:
+        self._clock = clock
+        self._rings: OrderedDict[str, _Ring] = OrderedDict()
+
+    def add(self, what: str, name: str, fields: dict[str, Any]) -> None:
+        """This has happened to the receiver of this name."""
+        ring = self._rings.get(name)
+        if ring is None:
+            if what in _ONLY_AFTER_OTHERS:
+                return
+            ring = self._rings[name] = _Ring(deque(maxlen=MOST_EVENTS))
+            if len(self._rings) > MOST_RECEIVERS:
+                self._rings.popitem(last=False)
+        else:
+            self._rings.move_to_end(name)
+        now, events = int(self._clock() * 1000), ring.events
+        if events and events[-1].what == what and _same(events[-1].fields, fields):
+            events[-1].at, events[-1].count, events[-1].fields = now, events[-1].count + 1, fields
+            return
+        ring.dropped += len(events) == MOST_EVENTS
+        events.append(Event(what, now, now, 1, fields))
+
+    def of(self, name: str) -> tuple[list[dict[str, Any]], int] | None:
+        """What has happened to the receiver, the newest first, and how many earlier events have been dropped. None if nothing
+        is known of it."""
+        ring = self._rings.get(name)
+        if ring is None:
+            return None
+        return [_shown(event) for event in reversed(ring.events)], ring.dropped
+
+
+def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether both say the same but for the message."""
+    return {**before, "id": ""} == {**after, "id": ""}
+
+
+def _shown(event: Event) -> dict[str, Any]:
+    told = asdict(event)
+    return {**told.pop("fields"), **told}

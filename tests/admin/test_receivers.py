@@ -1,0 +1,79 @@
+"""The list of all receivers, and the timeline of one."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.admin.desk import STORED, Desk, Receiver, publish
+from tests.functional.wire import until
+from tests.server_process import Server
+
+pytestmark = pytest.mark.server
+
+
+def listed(desk: Desk, query: str) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in desk.get(f"/receivers?count=1000&{query}")["receivers"]}
+
+
+def test_sessions_subjects_and_groups_are_listed_together(
+    desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str
+) -> None:
+    assert receiver.id
+    publish(server, channel, 2)
+    desk.post(f"/sessions/{subject}/1/hold", {"reason": "lunch"})
+    speaker = Receiver(server).be()
+    speaker.publish(
+        f"{channel}/to", 1, ext={"publish": {"destination": [{"to": f"client/not{subject}", "forceQueuing": True}]}}
+    )
+    worker = Receiver(server).be(f"{subject}/2")
+    [reply] = worker.send(
+        worker.message("/meta/subscribe", subscription=channel, ext={"subscribe": {"group": f"g{subject}"}})
+    )
+    assert reply["successful"] is True
+    found = listed(desk, f"contains={subject}")
+    held = found[f"client/{subject}/1"]
+    assert (held["kind"], held["held"], held["cause"], held["waiting"]) == ("session", True, "lunch", 2)
+    assert held["oldest"] > 1_700_000_000_000
+    awaited = found[f"client/not{subject}"]
+    assert (awaited["kind"], awaited["state"], awaited["waiting"], awaited["members"]) == ("subject", "EMPTY", 1, 0)
+    assert awaited["cause"] == "no session takes its messages"
+    group = found[f"{channel} g{subject}"]
+    assert (group["kind"], group["state"], group["members"]) == ("group", "ALIVE", 1)
+    assert set(listed(desk, f"contains={subject}&kind=subject")) == {f"client/not{subject}"}
+    assert set(listed(desk, f"contains={subject}&held=true")) == {f"client/{subject}/1"}
+    assert set(listed(desk, f"contains={subject}&state=EMPTY")) == {f"client/not{subject}"}
+    ordered = [each["waiting"] for each in desk.get(f"/receivers?contains={subject}&sort=waiting")["receivers"]]
+    assert ordered == sorted(ordered, reverse=True)
+    names, after = [], ""
+    while True:
+        page = desk.get(f"/receivers?contains={subject}&sort=waiting&count=1{after}")
+        names += [each["name"] for each in page["receivers"]]
+        if not page["next"]:
+            break
+        after = f"&after={quote(page['next'])}"
+    assert sorted(names) == sorted(found)
+
+
+def test_a_timeline_tells_what_happened(
+    desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str
+) -> None:
+    path = f"/sessions/{subject}/1/timeline"
+    assert desk.get(path)["events"] == []
+    publish(server, channel, 3)
+    receiver.reject(receiver.take())
+    desk.post(f"/sessions/{subject}/1/hold", {"reason": "lunch", "code": "user.lunch"})
+    desk.post(f"/sessions/{subject}/1/activate")
+    receiver.publish(channel, 4, ext=STORED)
+    desk.post(f"/sessions/{subject}/1/kill")
+    told = until(lambda: them if (them := desk.get(path))["events"][0]["what"] == "died" else None)
+    events = told["events"]
+    assert [event["what"] for event in events] == ["died", "closed", "released", "held", "failed"]
+    died, closed, _, held, failed = events
+    assert (failed["code"], failed["outcome"], failed["count"]) == ("user.update.error", "letter", 3)
+    assert (held["who"], held["reason"]) == ("admin", "lunch")
+    assert (died["waiting"], closed["reason"]) == (1, "disconnected")
+    assert (told["since"], told["dropped"]) == (None, 0)
+    assert desk.ask("GET", "/sessions/nobody/1/timeline").status == 404
