@@ -1,25 +1,54 @@
-"""What the operator's page costs the server: processor time while no page is open, and while one is.
+"""What the operator's page costs: the server, the browser, and the wait for an answer.
 
-    .venv/bin/python bench/console.py [SESSIONS] [SECONDS]
+    .venv/bin/python bench/console.py overview [SESSIONS] [SECONDS]     processor time, without a page and with one (5000, 120)
+    .venv/bin/python bench/console.py receivers [SESSIONS]              elements, long tasks and heap in Chromium (100000)
+    .venv/bin/python bench/console.py message [LETTERS] [SESSIONS]      the page of a message (1000000, 100000)
 
-A page asks for the overview every five seconds. The times are those of the server's process in /proc.
+Processor times are those of the server's process in /proc. A page asks for the overview every five seconds.
 """
 
+import asyncio
 import json
 import os
+import random
+import statistics
 import sys
 import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
+
+import aiohttp
+from letters import fill, opened
+from playwright.sync_api import Page, sync_playwright
+
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.browser.conftest import ARGUMENTS, CHROMIUM  # noqa: E402
 from tests.server_process import Server  # noqa: E402
 
 TOKEN = "the-admin-token-of-benches"
+SETS = (f"admin.token={TOKEN}", "bayeux.max_interval_ms=3600000", "limits.max_sessions=0")
 EVERY_S = 5
+AT_ONCE = 50  # handshakes on the way
+ASKED = 1000  # messages
+WATCHED_S = 20
+LONG_TASKS = """() => {
+    window.tasks = [];
+    new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((each) => each.duration)))
+        .observe({type: "longtask", buffered: true});
+}"""
+SCROLL = """async () => {
+    for (let turn = 0; turn < 40; turn += 1) {
+        window.scrollBy(0, turn % 20 < 10 ? 400 : -400);
+        await new Promise(requestAnimationFrame);
+    }
+}"""
 
 
 def processor_s(pid: int) -> float:
@@ -28,38 +57,50 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def overview(server: Server, after: int = 0) -> dict:
-    """Return the overview, with the samples since this time."""
-    request = urllib.request.Request(
-        f"{server.base}/admin/api/overview?after={after}", headers={"Authorization": f"Bearer {TOKEN}"}
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+def asked(server: Server, path: str) -> Any:
+    """Return what the administration answers."""
+    request = urllib.request.Request(f"{server.base}/admin/api{path}", headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 
-def open_sessions(server: Server, count: int) -> None:
-    """Open reliable sessions that wait for nothing."""
-    for number in range(count):
-        handshake = {
-            "channel": "/meta/handshake",
-            "version": "1.0",
-            "supportedConnectionTypes": ["long-polling"],
-            "ext": {"ack": True, "session": {"name": f"joe{number}/1"}},
-        }
-        body = json.dumps([handshake]).encode()
-        urllib.request.urlopen(
-            urllib.request.Request(server.url, body, {"Content-Type": "application/json"}), timeout=30
-        ).read()
+async def _open_sessions(server: Server, count: int) -> None:
+    numbers = iter(range(count))
+
+    async def open_some(client: aiohttp.ClientSession) -> None:
+        for number in numbers:
+            handshake = {
+                "channel": "/meta/handshake",
+                "version": "1.0",
+                "supportedConnectionTypes": ["long-polling"],
+                "ext": {"ack": True, "session": {"name": f"joe{number}/1"}},
+            }
+            async with client.post(server.url, json=[handshake]) as response:
+                (reply,) = await response.json()
+                assert reply["successful"] is True, reply
+
+    async with aiohttp.ClientSession() as client:
+        await asyncio.gather(*(open_some(client) for _ in range(AT_ONCE)))
 
 
-def measure(server: Server, seconds: float, *, is_open: bool) -> str:
+def started(directory: str, sessions: int, *sets: str) -> Server:
+    """Return a server with so many reliable sessions that receive nothing."""
+    server = Server(["--port=0", *(f"--set={text}" for text in (*SETS, *sets))], Path(directory))
+    began = time.monotonic()
+    asyncio.run(_open_sessions(server, sessions))
+    count = asked(server, "/overview")["sessions"]["count"]
+    print(f"{count:,} sessions, opened in {time.monotonic() - began:.0f} s", flush=True)
+    return server
+
+
+def measured(server: Server, seconds: float, *, is_open: bool) -> str:
     """Return what the server takes in this time."""
     before, began, slowest, after = processor_s(server.pid), time.monotonic(), 0.0, 0
     while time.monotonic() - began < seconds:
         if is_open:
-            asked = time.monotonic()
-            told = overview(server, after)
-            slowest = max(slowest, time.monotonic() - asked)
+            since = time.monotonic()
+            told = asked(server, f"/overview?after={after}")
+            slowest = max(slowest, time.monotonic() - since)
             after = int((told["samples"]["at"] or [after])[-1])
         time.sleep(EVERY_S)
     took, used = time.monotonic() - began, processor_s(server.pid) - before
@@ -67,18 +108,81 @@ def measure(server: Server, seconds: float, *, is_open: bool) -> str:
     return f"{what}: {used:.2f} s of processor in {took:.0f} s, {used / took:.2%} of one core"
 
 
-def main(sessions: int, seconds: float) -> None:
-    """Measure both."""
+def overview(sessions: int = 5000, seconds: int = 120) -> None:
+    """Measure the server while no page is open, and while one is."""
     with tempfile.TemporaryDirectory() as directory:
-        sets = (f"admin.token={TOKEN}", "bayeux.max_interval_ms=3600000")
-        server = Server(["--port=0", *(f"--set={text}" for text in sets)], Path(directory))
-        open_sessions(server, sessions)
-        print(f"{overview(server)['sessions']['count']} sessions")
+        server = started(directory, sessions)
         time.sleep(EVERY_S)
         for is_open in (False, True):
-            print(measure(server, seconds, is_open=is_open), flush=True)
+            print(measured(server, seconds, is_open=is_open), flush=True)
         server.end_well()
 
 
+def receivers(sessions: int = 100_000) -> None:
+    """Measure the browser that shows the receivers, sorted, while they are scrolled and refreshed."""
+    with tempfile.TemporaryDirectory() as directory:
+        server = started(directory, sessions)
+        with sync_playwright() as playwright:
+            path = next(path for path in CHROMIUM if Path(path).exists())
+            page = playwright.chromium.launch(executable_path=path, args=ARGUMENTS).new_page()
+            page.set_default_timeout(60_000)
+            page.goto(f"{server.base}/admin/#/receivers")
+            page.get_by_label("Token").fill(TOKEN)
+            page.get_by_role("button", name="Sign in").click()
+            page.locator("tbody tr").first.wait_for()
+            page.evaluate(LONG_TASKS)
+            for sort in ("name", "waiting"):
+                print(f"sorted by {sort}: {watched(page, server, sort)}", flush=True)
+        server.end_well()
+
+
+def watched(page: Page, server: Server, sort: str) -> str:
+    """Return what the browser needs in this time."""
+    began = time.monotonic()
+    page.goto(f"{server.base}/admin/#/receivers?sort={sort}")
+    page.locator("tbody tr").first.wait_for()
+    shown_ms = (time.monotonic() - began) * 1000
+    page.evaluate("window.tasks.length = 0")
+    while time.monotonic() - began < WATCHED_S:
+        page.evaluate(SCROLL)
+    tasks = page.evaluate("window.tasks")
+    elements = page.evaluate("document.querySelectorAll('*').length")
+    protocol = page.context.new_cdp_session(page)
+    protocol.send("HeapProfiler.collectGarbage")
+    heap = protocol.send("Runtime.getHeapUsage")["usedSize"] / 2**20
+    long = f"{len(tasks)} tasks over 50 ms, the longest {max(tasks, default=0):.0f} ms"
+    return f"first rows after {shown_ms:.0f} ms; {elements:,} elements; {long}; heap {heap:.1f} MiB"
+
+
+async def _fill(directory: str, letters: int) -> list[str]:
+    """Fill the store, and return the ids of some of its letters."""
+    async with opened(directory) as store:
+        await fill(store, letters)
+        wanted = [DeadLetterFilter(receiver=f"client/u{number}") for number in range(10)]
+        pages = [await dead_letters.page(store, each, count=ASKED // 10) for each in wanted]
+        return [letter.id for page in pages for letter in page.letters]
+
+
+def message(letters: int = 1_000_000, sessions: int = 100_000) -> None:
+    """Measure how long the answer about a message takes."""
+    with tempfile.TemporaryDirectory() as directory:
+        ids = asyncio.run(_fill(directory, letters))
+        server = started(directory, sessions, f"storage.data_dir={directory}", f"delivery.dead_letters_max={letters}")
+        times = []
+        for each in random.Random(1).choices(ids, k=ASKED):
+            began = time.perf_counter()
+            asked(server, f"/messages/{each}")
+            times.append((time.perf_counter() - began) * 1000)
+        times.sort()
+        last = times[int(len(times) * 0.99)]
+        print(
+            f"{len(ids):,} letters asked for {ASKED:,} times: p50 {statistics.median(times):.1f} ms, p99 {last:.1f} ms"
+        )
+        server.end_well()
+
+
+KINDS = {"overview": overview, "receivers": receivers, "message": message}
+
 if __name__ == "__main__":
-    main(*(int(text) for text in (sys.argv[1:] or ["5000", "120"])))
+    kind, *numbers = sys.argv[1:] or ["overview"]
+    KINDS[kind](*map(int, numbers))

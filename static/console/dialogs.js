@@ -11,23 +11,29 @@ export function may(role, needed) {
     return RANKS.indexOf(role) >= RANKS.indexOf(needed);
 }
 
-/** Resolves to the reason, which may be empty, or to null if the operator does not want it after all. */
-export function ask({title, effect, button, isFinal = false, hasReason = true}) {
+/**
+ * Resolves to `{reason, rate}`, both of which may be empty, or to null if the operator does not want it after all. `thing` is what
+ * a rate counts; without it none is asked for.
+ */
+export function ask({title, effect, button, isFinal = false, hasReason = true, thing = ""}) {
     return new Promise((resolve) => {
         const reason = h("input", {id: "reason", maxlength: "1024", autocomplete: "off"});
+        const rate = h("input", {id: "rate", type: "number", min: "0.001", max: "1000000", step: "any", inputmode: "decimal"});
         const form = h("form", {method: "dialog"},
             h("h2", {}, title),
             h("p", {}, effect),
             isFinal ? h("p", {class: "trouble"}, "This cannot be undone.") : null,
             hasReason ? h("p", {class: "field"}, h("label", {for: "reason"}, "Reason"), reason,
                 h("span", {class: "hint"}, "Optional. It stands in the audit, with your name.")) : "",
+            thing ? h("p", {class: "field"}, h("label", {for: "rate"}, `At most so many ${thing} per second`), rate,
+                h("span", {class: "hint"}, "Optional. Spares receivers that have just come back.")) : "",
             h("p", {class: "actions"},
                 h("button", {value: "yes", class: "primary"}, button),
                 h("button", {value: "", formnovalidate: true}, "Cancel")));
         const dialog = h("dialog", {"aria-label": title}, form);
         dialog.addEventListener("close", () => {
             dialog.remove();
-            resolve(dialog.returnValue === "yes" ? reason.value.trim() : null);
+            resolve(dialog.returnValue === "yes" ? {reason: reason.value.trim(), rate: rate.value === "" ? null : Number(rate.value)} : null);
         });
         document.body.append(dialog);
         dialog.showModal();
@@ -41,9 +47,9 @@ export function action({name, question, work, output, again, kind = ""}) {
         button.disabled = true;
         try {
             const asked = await question();
-            const reason = asked === null ? null : await ask(asked);
-            if (reason !== null) {
-                output.textContent = await work(reason);
+            const told = asked === null ? null : await ask(asked);
+            if (told !== null) {
+                output.replaceChildren(...[await work(told.reason, told.rate)].flat());
                 output.classList.remove("trouble");
                 say(output.textContent);
                 await again();

@@ -7,6 +7,7 @@ import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
 import {facts, filters, h, pager, table} from "./elements.js";
 import {ago, count, things} from "./format.js";
+import {work} from "./jobs.js";
 
 const PAGE = 100;
 const FIELDS = [
@@ -118,9 +119,13 @@ function works(me, which, output, again) {
                 output.textContent = "No dead letter matches.";
                 return null;
             }
-            return {title: text, effect: effect(things(number, "dead letter")), button: `${text}: ${count(number)}`, isFinal: role === "destroy"};
+            return {title: text, effect: effect(things(number, "dead letter")), button: `${text}: ${count(number)}`, isFinal: role === "destroy",
+                thing: verb === "redrive" && !which().ids ? "dead letters" : ""};
         },
-        work: (reason) => all(verb, {...which(), ...more, ...(reason ? {reason} : {})}, output),
+        work: (reason, rate) => {
+            const body = {...which(), ...more, ...(reason ? {reason} : {}), ...(rate ? {rate} : {})};
+            return body.ids ? few(verb, body) : work({what: verb, ...body}, output);
+        },
         output,
         again,
         kind,
@@ -132,25 +137,12 @@ function works(me, which, output, again) {
     ].filter(Boolean);
 }
 
-/** Does the work, as many requests as it takes, and says what came of it. It ends when this page is closed. */
-async function all(verb, body, output) {
+/** Does it to those that are selected, at once, and says what came of it. All that match are the work of a job. */
+async function few(verb, body) {
     const field = verb === "redrive" ? "redriven" : "discarded";
-    let [done, undone, first] = [0, 0, ""];
-    let next = {};
-    for (;;) {
-        const told = await post(`/dead-letters/${verb}`, {...body, ...next});
-        done += told[field];
-        undone += told.undoneCount;
-        first ||= told.undone[0]?.message ?? "";
-        if (!told.next || body.ids) {
-            break;
-        }
-        output.textContent = `${things(done, "dead letter")} ${field}, and more to do. Keep this page open.`;
-        next = {after: told.next, until: told.until};
-        await new Promise((wake) => setTimeout(wake, told.waitMs));
-    }
-    const left = undone ? ` ${things(undone, "dead letter")} stayed: ${first}` : "";
-    return `${things(done, "dead letter")} ${field}.${left}`;
+    const told = await post(`/dead-letters/${verb}`, body);
+    const left = told.undoneCount ? ` ${things(told.undoneCount, "dead letter")} stayed: ${told.undone[0].message}` : "";
+    return `${things(told[field], "dead letter")} ${field}.${left}`;
 }
 
 export function deadLetter({words: [id], me, again}) {

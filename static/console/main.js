@@ -7,6 +7,7 @@ import {audit} from "./audit.js";
 import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
 import {zone} from "./format.js";
+import {job, jobs} from "./jobs.js";
 import {deadLetter, deadLetters} from "./letters.js";
 import {findMessage, message} from "./message.js";
 import {overview} from "./overview.js";
@@ -25,6 +26,8 @@ const VIEWS = [
     {address: /^\/message\/([^/]+)$/, name: "Message", show: message},
     {address: /^\/topics$/, key: "t", name: "Topics", href: "#/topics", show: topics},
     {address: /^\/topics\/(.+)$/, name: "Topic", show: topic},
+    {address: /^\/jobs$/, key: "j", name: "Jobs", href: "#/jobs", show: jobs},
+    {address: /^\/jobs\/([0-9]+-[0-9]+)$/, name: "Job", show: job},
     {address: /^\/audit$/, key: "a", name: "Audit", href: "#/audit", show: audit},
     {address: /^\/commands$/, key: "c", name: "Commands", href: "#/commands", show: commands},
 ];

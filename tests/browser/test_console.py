@@ -210,8 +210,9 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     assert "Discards 1 dead letter." in confirm(page, "Discard", "wrong dish")
     expect(page.locator(".outcome")).to_have_text("1 dead letter discarded.")
     assert "Sends 1 dead letter" in confirm(page, "Redrive", "the dish is there now")
-    expect(page.locator(".outcome")).to_have_text("1 dead letter redriven.")
+    expect(page.locator(".outcome")).to_contain_text("1 dead letter redriven. Job ")
     expect(page.get_by_text("0 dead letters match.")).to_be_visible()
+    steer_a_job(page)
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("link", name="client/joe/1 is on hold").click()
     expect(page.get_by_text("user.update.holdback: out of paper").first).to_be_visible()
@@ -284,6 +285,25 @@ def test_operator_walks_through_topics_and_enters_commands(browser: Browser, own
     page.get_by_role("link", name="joe is active?").click()
     expect(prompt).to_have_value("client/joe/1/?wrong")
     console.close()
+
+
+def steer_a_job(page: Page) -> None:
+    """Begin a job that takes long, leave its page, pause it, let it continue, and stop it."""
+    page.get_by_role("button", name="user.update.error").click()
+    expect(page.get_by_text("2 dead letters match.")).to_be_visible()
+    page.get_by_role("button", name="Redrive", exact=True).click()
+    page.get_by_label("per second").fill("0.01")
+    page.get_by_label("Reason", exact=True).fill("slowly")
+    page.get_by_role("dialog").locator(".primary").click()
+    expect(page.locator(".outcome")).to_contain_text("of 2 dead letters redriven.")
+    page.get_by_role("link", name="Jobs").click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.locator("tbody tr", has_text="slowly").get_by_role("link").click()
+    for button, state in (("Pause", "paused"), ("Resume", "running"), ("Stop", "stopped")):
+        page.get_by_role("button", name=button, exact=True).click()
+        page.get_by_role("dialog").locator(".primary").click()
+        expect(page.locator("dd .mark")).to_have_text(state)
+    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
 
 
 def judge(console: Console) -> None:

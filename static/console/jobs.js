@@ -1,0 +1,145 @@
+/**
+ * Jobs: redrives, discards and drains of many, which the server works off whether a page is open or not.
+ */
+
+import {get, post} from "./api.js";
+import {action, may} from "./dialogs.js";
+import {facts, h, pager, select, table} from "./elements.js";
+import {ago, count, span, things, time} from "./format.js";
+
+const PAGE = 100;
+const FOLLOW_MS = 1000;
+const STATES = ["running", "paused", "stopped", "done", "failed"];
+const HEADINGS = ["Job", "What", "State", "Progress", "Began", "By", "Reason"];
+
+/** What each kind of job does its work on, and what that is afterwards. */
+const KINDS = {redrive: ["dead letter", "redriven"], discard: ["dead letter", "discarded"], drain: ["message", "turned into dead letters"]};
+
+/** What can be done to a job: in which states, and what it means. */
+const STEERINGS = [
+    ["pause", "Pause", ["running"], "Pauses the job. What is done stays done."],
+    ["resume", "Resume", ["paused"], "Lets the job continue."],
+    ["stop", "Stop", ["running", "paused"], "Stops the job for good. What is done stays done."],
+];
+
+function hrefOf(id) {
+    return `#/jobs/${id}`;
+}
+
+/** A sentence about how far the job is. */
+function sentence(job) {
+    const [thing, done] = KINDS[job.what];
+    const far = job.state === "running" || job.state === "paused" ? `${count(job.done)} of ${things(job.total, thing)} ${done}` : `${things(job.done, thing)} ${done}`;
+    const left = job.undone ? ` ${things(job.undone, thing)} stayed: ${job.errors[0]?.message ?? "see the job"}.` : "";
+    const how = job.state === "done" ? "" : ` The job is ${job.state}${job.state === "running" ? ", and continues when this page is closed" : ""}.`;
+    return `${far}.${left}${how}${job.error ? ` ${job.error}.` : ""}`;
+}
+
+/** Begins a job and shows in `output` how far it is, until it has ended. Returns what is left to say. */
+export async function work(body, output) {
+    let job = await post("/jobs", body);
+    const told = () => [sentence(job), " ", h("a", {href: hrefOf(job.id)}, `Job ${job.id}`)];
+    while (job.state === "running" && output.isConnected) {
+        output.replaceChildren(...told());
+        await new Promise((wake) => setTimeout(wake, FOLLOW_MS));
+        job = await get(`/jobs/${job.id}`);
+    }
+    return told();
+}
+
+export function jobs({query, go}) {
+    const asked = Object.fromEntries(query);
+    const form = h("form", {class: "filters"}, select("state", "State", [["", "any"], ...STATES.map((each) => [each, each])], asked.state ?? "", go));
+    const list = h("div", {class: "stack"});
+    const element = h("div", {class: "stack"}, h("h1", {}, "Jobs"), form, list);
+
+    async function refresh() {
+        const told = await get("/jobs", {state: asked.state, after: asked.after, count: PAGE});
+        list.replaceChildren(
+            table("Jobs", HEADINGS, told.jobs.map(row), "No job. Redrive or discard dead letters, and the job is here."),
+            pager(asked, told.next, go));
+    }
+
+    return {element, refresh, everyMs: 3000};
+}
+
+function row(job) {
+    return [h("a", {href: hrefOf(job.id)}, job.id), job.what, state(job), progress(job), time(job.began), job.who, job.reason];
+}
+
+function state(job) {
+    return h("span", {class: `mark ${{done: "good", failed: "bad", stopped: "bad"}[job.state] ?? ""}`}, job.state);
+}
+
+function progress(job) {
+    const worked = job.done + job.undone;
+    const left = job.undone ? `, ${count(job.undone)} stayed` : "";
+    return [
+        h("progress", {max: Math.max(job.total, worked, 1), value: worked, "aria-label": "Progress"}),
+        ` ${count(job.done)} of ${count(job.total)}${left}`,
+    ];
+}
+
+export function job({words: [id], me, again}) {
+    const head = h("div", {class: "stack"});
+    const actions = h("div", {class: "actions"});
+    const output = h("p", {class: "outcome"});
+    const errors = h("section", {class: "stack"});
+    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/jobs"}, "All jobs")), h("h1", {}, `Job ${id}`), head, actions, output, errors);
+    let known = null;
+
+    async function refresh() {
+        let told;
+        try {
+            told = await get(`/jobs/${encodeURIComponent(id)}`);
+        } catch (error) {
+            if (error.status !== 404) {
+                throw error;
+            }
+            head.replaceChildren(h("p", {class: "hint"}, error.message));
+            actions.replaceChildren();
+            return;
+        }
+        const role = told.what === "discard" ? "destroy" : "operate";
+        const possible = STEERINGS.filter(([verb, , states]) => states.includes(told.state) && may(me.role, verb === "resume" ? role : "operate"));
+        if (known !== possible.map(([verb]) => verb).join()) {
+            known = possible.map(([verb]) => verb).join();
+            actions.replaceChildren(...possible.map(button));
+        }
+        head.replaceChildren(about(told));
+        errors.replaceChildren(...told.errors.length ? [
+            h("h2", {}, "What stayed"),
+            h("p", {class: "hint"}, `The first ${count(told.errors.length)} of ${count(told.undone)}.`),
+            table("What stayed", [told.what === "drain" ? "Receiver" : "Dead letter", "Code", "Why"], told.errors.map((each) => [
+                told.what === "drain" ? each.id : h("a", {href: `#/dead-letters/${each.id}`}, each.id), each.errorCode, each.message])),
+        ] : []);
+    }
+
+    function button([verb, text, , effect]) {
+        return action({
+            name: text,
+            question: async () => ({title: `${text}: job ${id}`, effect: `${effect} ${sentence(await get(`/jobs/${id}`))}`, button: text}),
+            work: async (reason) => sentence(await post(`/jobs/${id}/${verb}`, reason ? {reason} : {})),
+            output,
+            again,
+        });
+    }
+
+    return {element, refresh, everyMs: 2000};
+}
+
+function about(told) {
+    return h("section", {class: "card"}, facts([
+        ["What", `${told.what}${told.toChannel ? " to the channel" : ""}`],
+        ["State", state(told)],
+        ["Progress", progress(told)],
+        ["Choice", Object.entries(told.choice).map(([name, value]) => `${name} ${value}`).join(", ") || "all"],
+        ["At most", told.rate ? `${count(told.rate)} per second` : ""],
+        ["Began", `${ago(told.began)}, by ${told.who}`],
+        ["Reason", told.reason],
+        ["Ended", told.ended ? `${ago(told.ended)}, after ${span(told.ended - told.began)}` : ""],
+        ["Changed by", told.changedBy],
+        ["Runs at", told.node],
+        ["Trouble", told.error],
+    ]));
+}
