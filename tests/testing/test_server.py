@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 import urllib.request
 from collections.abc import Callable
@@ -147,6 +148,27 @@ def test_an_expired_session_leaves_dead_letters(crewel: Server[Instance], crewel
     crewel.advance("60s")
     (letter,) = crewel.letters
     assert (letter.channel, letter.data) == ("/orders", {"no": 1})
+
+
+@pytest.mark.parametrize("ends", ["kill", "stop"])
+def test_a_connection_that_has_just_been_accepted_ends_with_the_server(crewel: Server[Instance], ends: str) -> None:
+    """It has no protocol yet when the server is closed: asyncio would leave it open, and its client would wait."""
+
+    async def ended(instance: Instance) -> socket.socket:
+        client = socket.socket()
+        client.setblocking(False)
+        client.connect_ex(("127.0.0.1", crewel.port))  # the system has the connection, the server not yet
+        for _ in range(2):
+            await asyncio.sleep(0)
+        await getattr(instance, ends)()
+        return client
+
+    with crewel.call(ended) as client:
+        client.settimeout(20)
+        try:
+            assert client.recv(1) == b""
+        except ConnectionResetError:
+            assert ends == "kill"
 
 
 def test_a_killed_server_resets_its_connections(crewel: Server[Instance], crewel_client: ConnectsClient) -> None:

@@ -93,6 +93,7 @@ class _Instance(Instance):
         """Serve nothing any more."""
         await self.stop()
         if self._login is not None:
+            await self._virtual.stop_accepting(self._login.addresses[0][1])
             await self._login.cleanup()
 
     async def move(self) -> None:

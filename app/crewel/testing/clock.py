@@ -83,6 +83,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         finally:
             self._sockets.unread = frozenset()
 
+    async def stop_accepting(self, port: int) -> None:
+        """Accept no connection on this port any more; those that were accepted have their protocols afterwards. A server of
+        asyncio that is closed between the two steps loses a connection, which then stays open (CPython gh-109564)."""
+        for key in list(self._sockets.get_map().values()):
+            if _port_of(key.fd, only_listening=True) == port:
+                self.remove_reader(key.fd)
+        for _ in range(3):  # a turn for the task of a connection, one for its transport, one for its protocol
+            await asyncio.sleep(0)
+
     def reset_connections(self, port: int) -> int:
         """End all connections that were accepted on this port with a reset, as if their process had been killed; return how
         many there were."""
@@ -96,10 +105,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return ended
 
 
-def _port_of(fd: int) -> int | None:
-    """The local port of a socket; None if it has none."""
+def _port_of(fd: int, *, only_listening: bool = False) -> int | None:
+    """The local port of a socket; None if it has none, or if it does not listen and has to."""
     try:
         with socket.socket(fileno=os.dup(fd)) as same:
+            if only_listening and not same.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                return None
             address = same.getsockname()
     except OSError:
         return None

@@ -147,6 +147,8 @@ class Instance:
 
     async def stop(self) -> None:
         """End it as SIGTERM does: held connects are answered, and all is stored."""
+        if self._stack is not None:
+            await self._virtual.stop_accepting(self.port)
         stack, self._stack, self._app = self._stack, None, None
         if stack is not None:
             await stack.aclose()
@@ -155,6 +157,7 @@ class Instance:
         """End it as SIGKILL does: connections are reset, and nothing more is answered or stored."""
         if self._app is not None:
             access = self.broker.access
+            await self._virtual.stop_accepting(self.port)
             self._virtual.reset_connections(self.port)
             if access.has_store:
                 access.store.cut()
