@@ -6,6 +6,7 @@ Many clients send the same head with different cookies, so the lane remembers wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -24,6 +25,8 @@ _TEXT: Final = ("utf-8", "surrogateescape")  # as aiohttp reads header values: w
 _LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-store\r\n"
 
 _COOKIE: Final = b"\r\nCookie: "
+_KEY: Final = b"\r\nSec-WebSocket-Key: %b"
+_KEYS: Final = re.compile(r"[A-Za-z0-9+/]{22}==", re.ASCII)
 _KNOWN_HEADS: Final = 256
 _KNOWN_STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 _KNOWN_LENGTH: Final = 2048  # bytes; with the number, the bound of what foreign heads can make the server remember
@@ -79,6 +82,10 @@ class Upgrade(NamedTuple):
     raw: bytes
     browser: str | None
     client: Client
+    key: str
+    """`Sec-WebSocket-Key`; empty if it is not what this header should be."""
+    plain: bytes
+    """The head less its cookie and key: what it has in common with those of other clients of its kind."""
 
 
 def headers_of(raw: bytes) -> Mapping[str, str]:
@@ -139,7 +146,9 @@ class Heads:
         client = self._origins.client(text, remote, scheme)
         if not (self._hosts.allows(text["host"], remote) and self._origins.allows(text, client)):
             return None
-        return Upgrade(raw, self._cookie.read(text), client)
+        key = text.get("sec-websocket-key", "")
+        plain = _without_cookie(raw)[0].replace(_KEY % key.encode(), b"", 1)
+        return Upgrade(raw, self._cookie.read(text), client, key if _KEYS.fullmatch(key) else "", plain)
 
     def _parse(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
         collector = _Collector()

@@ -171,8 +171,8 @@ class FastConnection(asyncio.Protocol, Peer):
         self._lane.caps.left(self)
         self._transport = None
         self._lane.broker.outbound.vanished(self)
-        if self._aiohttp is not None:
-            self._aiohttp.connection_lost(exc)  # it waits for this connection's next request
+        if self._aiohttp is not None:  # it waits for this connection's next request
+            self._aiohttp.connection_lost(exc)
 
     def eof_received(self) -> bool:
         """The peer sends no more: an answer that it waits for still goes out, now."""
@@ -343,8 +343,8 @@ class FastConnection(asyncio.Protocol, Peer):
         assert lane.sockets is not None
         assert transport is not None
         upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, self._address(), self._scheme())
-        socket = None if upgrade is None else lane.sockets.answer(upgrade, transport)
-        if socket is None:
+        date = b"" if self._has_upgraded else lane.date
+        if upgrade is None or (socket := lane.sockets.answer(upgrade, transport, date)) is None:
             self._hand_over(data)
             return
         lane.caps.move(self, socket)
@@ -352,7 +352,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._transport = None
         if self._aiohttp is not None:
             self._aiohttp.connection_lost(None)
-        socket.begin(data[len(raw) :], is_answered=self._has_upgraded, can_move=not self._stays)
+        socket.begin(data[len(raw) :], can_move=not self._stays)
 
     def _wait_for_body(self, data: bytes, end: int) -> None:
         self._keep(data)

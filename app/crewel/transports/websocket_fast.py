@@ -11,13 +11,15 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
+from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
+from websockets.utils import accept_key
 
 from crewel.bayeux.codec import decode
 from crewel.broker.inbound import when_answered
@@ -32,11 +34,29 @@ if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
 
 _SWITCHING: Final = 101
+_RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
+_OWN_LINES: Final = ("Date", "Sec-WebSocket-Accept")
+_KNOWN_KINDS: Final = 256
+_KNOWN_LENGTH: Final = 2048  # bytes; with the number, the bound of what foreign heads can make the server remember
 _LONGEST_INTERVAL_S: Final = 30.0
 _PORTION_S: Final = TURN_S / 5  # of frames that were sent without waiting: a flood comes on several sockets
 _PIECE: Final = 4096  # bytes that are parsed at once: 680 frames at most
 _frames_log: Final = logging.getLogger(f"{__name__}.frames")
 _frames_log.setLevel(logging.ERROR)  # websockets tells of each connection
+
+
+class _Negotiated(NamedTuple):
+    """What a client's upgrade is answered with."""
+
+    lines: bytes
+    """The headers of the answer that are the same for all clients of its kind."""
+    deflate: tuple[bool, bool, int, int] | None
+    """The parameters of permessage-deflate, if it was agreed on."""
+
+
+def _parameters(deflate: PerMessageDeflate) -> tuple[bool, bool, int, int]:
+    takeovers = deflate.remote_no_context_takeover, deflate.local_no_context_takeover
+    return *takeovers, deflate.remote_max_window_bits, deflate.local_max_window_bits
 
 
 class FastSockets:
@@ -55,26 +75,52 @@ class FastSockets:
             server_no_context_takeover=True, client_no_context_takeover=True, server_max_window_bits=WINDOW_BITS
         )
         self._extensions = [deflate] if settings.websocket.compression else None
+        self._known: dict[bytes, _Negotiated] = {}
         self._open: set[FastSocket] = set()
         self._idle_timeout = settings.websocket.idle_timeout_ms / 1000
         self._timer: asyncio.TimerHandle | None = None
 
-    def answer(self, upgrade: Upgrade, transport: asyncio.Transport) -> FastSocket | None:
-        """The socket of this upgrade, which has been answered; None if aiohttp has to answer it."""
-        protocol = _Protocol(self, self._extensions, self._protocols)
-        protocol.receive_data(upgrade.raw)
-        response = next(
-            (protocol.accept(event) for event in protocol.events_received() if isinstance(event, Request)), None
-        )
-        if response is None or response.status_code != _SWITCHING or _has_small_window(protocol):
-            return None
-        protocol.send_response(response)
+    def answer(self, upgrade: Upgrade, transport: asyncio.Transport, date: bytes) -> FastSocket | None:
+        """The socket of this upgrade, which has been answered; None if aiohttp has to answer it. `date` is the header of that
+        name, empty if another process has answered before."""
+        negotiated = self._known.get(upgrade.plain) if upgrade.key else None
+        if negotiated is None:
+            negotiated = self._negotiate(upgrade)
+            if negotiated is None:
+                return None
+        protocol = _Protocol(self)
+        if negotiated.deflate is not None:
+            protocol.extensions = [PerMessageDeflate(*negotiated.deflate)]
+        if date:
+            transport.write(_RESPONSE % (negotiated.lines, date, accept_key(upgrade.key).encode()))
         socket = FastSocket(self, upgrade, protocol, transport)
         self._open.add(socket)
         self.endpoint.sockets.add(socket)
         if self._timer is None:
             self._watch()
         return socket
+
+    def _negotiate(self, upgrade: Upgrade) -> _Negotiated | None:
+        """What is agreed on with clients that upgrade like this, which is asked of websockets once for all of them."""
+        protocol = ServerProtocol(extensions=self._extensions, subprotocols=self._protocols, logger=_frames_log)
+        protocol.receive_data(upgrade.raw)
+        response = next(
+            (protocol.accept(event) for event in protocol.events_received() if isinstance(event, Request)), None
+        )
+        if response is None or response.status_code != _SWITCHING or not upgrade.key:
+            return None
+        deflate = next((each for each in protocol.extensions if isinstance(each, PerMessageDeflate)), None)
+        if deflate is not None and deflate.local_max_window_bits < WINDOW_BITS:
+            return None  # the peer cannot read the compressed frames that all receivers share
+        lines = "".join(
+            f"{name}: {value}\r\n" for name, value in response.headers.raw_items() if name not in _OWN_LINES
+        )
+        negotiated = _Negotiated(lines.encode(), None if deflate is None else _parameters(deflate))
+        if len(upgrade.plain) <= _KNOWN_LENGTH:
+            if len(self._known) >= _KNOWN_KINDS:
+                self._known.clear()  # what is in use is back after one upgrade
+            self._known[upgrade.plain] = negotiated
+        return negotiated
 
     def left(self, socket: FastSocket) -> None:
         """This socket has ended."""
@@ -96,14 +142,8 @@ class FastSockets:
 class _Protocol(ServerProtocol):
     """websockets' protocol. A message over the limit is refused in the words of the other transports, and counted."""
 
-    def __init__(
-        self,
-        sockets: FastSockets,
-        extensions: list[ServerPerMessageDeflateFactory] | None,
-        protocols: list[Subprotocol] | None,
-    ) -> None:
-        limit = sockets.bayeux.max_message_bytes
-        super().__init__(extensions=extensions, subprotocols=protocols, max_size=limit, logger=_frames_log)
+    def __init__(self, sockets: FastSockets) -> None:
+        super().__init__(state=State.OPEN, max_size=sockets.bayeux.max_message_bytes, logger=_frames_log)
         self._sockets = sockets
 
     def fail(self, code: CloseCode | int, reason: str = "") -> None:
@@ -112,14 +152,6 @@ class _Protocol(ServerProtocol):
             reason = self._sockets.too_large
             self._sockets.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
         super().fail(code, reason)
-
-
-def _has_small_window(protocol: ServerProtocol) -> bool:
-    """Whether the peer cannot read the compressed frames that all receivers share."""
-    return any(
-        isinstance(extension, PerMessageDeflate) and extension.local_max_window_bits < WINDOW_BITS
-        for extension in protocol.extensions
-    )
 
 
 class FastSocket(asyncio.Protocol, Peer):
@@ -179,15 +211,12 @@ class FastSocket(asyncio.Protocol, Peer):
 
     # The connection
 
-    def begin(self, data: bytes, *, is_answered: bool, can_move: bool) -> None:
-        """The connection is this socket's: answer the upgrade, unless another process has, and read what came behind it."""
+    def begin(self, data: bytes, *, can_move: bool) -> None:
+        """The connection is this socket's: read what came behind the upgrade."""
         if can_move:
             self._first_bytes = []
         self._transport.set_protocol(self)
         self._transport.resume_reading()
-        if is_answered:
-            self._protocol.data_to_send()
-        self._flush()
         if data:
             self.data_received(data)
 
