@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from time import perf_counter, time
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from crewel.admin.audit import Audit
@@ -19,6 +20,7 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns, sorted_in_turns
+from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
 from crewel.storage.store import Store
 
@@ -44,6 +46,16 @@ class Administration:
     def node(self) -> str:
         """The server's name."""
         return self.broker.settings.node.name
+
+    @property
+    def masks(self) -> frozenset[str]:
+        """Names of fields that operators do not see, in lower case."""
+        return frozenset(name.lower() for name in self.broker.settings.admin.mask)
+
+    def messages(self, delivered: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Messages as operators see them: with masks."""
+        masks = self.masks
+        return [masked_message(fields, masks) for fields in delivered]
 
     @property
     def dispatchers(self) -> Dispatchers:

@@ -21,7 +21,7 @@ from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letters
-from crewel.storage.dead_letter_groups import KINDS, groups
+from crewel.storage.dead_letter_groups import KINDS, LIKENESS, alike, groups
 from crewel.storage.dead_letters import DeadLetterFilter, Page, StoredDeadLetter, is_dead_id
 
 _MOST_WORKED: Final = 10_000
@@ -80,6 +80,7 @@ _FILTERS: Final = (
     text_field("since", f"Only those that are not older: {EXPECTED}.", since),
     text_field("until", "Only those up to this id.", _dead_id),
     text_field("contains", "Only those with this text in data, options, reason, sender or message id."),
+    text_field("like", "Only those whose data has this likeness, as the groups name it."),
     text_field("after", "Continue after this id: the `next` of the answer before.", _dead_id),
 )
 CHOICE: Final = (
@@ -120,6 +121,7 @@ def _filter(fields: dict[str, Any], until: str = "") -> DeadLetterFilter:
         fields.get("since", 0),
         fields.get("until", until),
         fields.get("contains", ""),
+        fields.get("like", ""),
     )
 
 
@@ -146,6 +148,17 @@ async def _count(ask: Ask) -> dict[str, Any]:
 
 async def _groups(ask: Ask) -> dict[str, Any]:
     kind = ask.fields.get("by", KINDS[0])
+    if kind == LIKENESS:
+        alike_ones, is_partial = await alike(ask.admin.store)
+        return {
+            "by": kind,
+            "groups": [
+                {"value": group.value, "count": group.letters, "like": like, "example": example}
+                for group, like, example in alike_ones
+            ],
+            "values": len(alike_ones),
+            "partial": is_partial,
+        }
     found = await groups(ask.admin.store, kind)
     return {
         "by": kind,
@@ -188,7 +201,7 @@ async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, deed: Deed) 
 
 
 def _shown(ask: Ask, letter: StoredDeadLetter) -> dict[str, Any]:
-    return DeadLetter.read(letter, ask.admin.node).as_json()
+    return DeadLetter.read(letter, ask.admin.node).masked(ask.admin.masks).as_json()
 
 
 # Working
@@ -242,7 +255,13 @@ def _deed(ask: Ask, what: str, chosen: Chosen, **more: Any) -> AbstractContextMa
     """The audit's entry of a piece of work."""
     wanted = chosen.wanted
     which: dict[str, Any] = {"code": wanted.code, "receiver": wanted.receiver, "channel": wanted.channel}
-    which |= {"since": wanted.since_ms, "until": wanted.until, "contains": wanted.contains, "after": chosen.after}
+    which |= {
+        "since": wanted.since_ms,
+        "until": wanted.until,
+        "contains": wanted.contains,
+        "like": wanted.like,
+        "after": chosen.after,
+    }
     if chosen.ids is not None:
         which = {"ids": list(chosen.ids[:20]), "asked": len(chosen.ids)}
     given = {name: value for name, value in which.items() if value}
@@ -303,11 +322,14 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters/groups",
-        "Count the dead letters by code, channel or receiver.",
+        "Count the dead letters by code, channel, receiver or likeness: the shape of their data.",
         _groups,
         "`by`; `groups`, a list of `value` and `count`, the largest first, at most 1000; `values`: how many there are in all;"
-        " `partial`: whether there are more than one request reads, so that larger ones may be missing.",
-        query=(text_field("by", f"What they are grouped by: {', '.join(KINDS)}.", one_of(*KINDS)),),
+        " `partial`: whether there are more than one request reads, so that larger ones may be missing. By likeness, the newest"
+        " 20,000 dead letters are read, and a group also has `like`, for the filter, and `example`, the id of its newest.",
+        query=(
+            text_field("by", f"What they are grouped by: {', '.join((*KINDS, LIKENESS))}.", one_of(*KINDS, LIKENESS)),
+        ),
     ),
     Route(
         "GET",

@@ -200,7 +200,8 @@ async def _set_active(call: Call) -> None:
 
 async def _peek(call: Call) -> list[dict[str, Any]]:
     """The oldest so many, as their receiver would get them."""
-    return [entry.fields for entry in await call.admin.dispatchers.peek(call.session, call.value)]
+    entries = await call.admin.dispatchers.peek(call.session, call.value)
+    return call.admin.messages(entry.fields for entry in entries)
 
 
 _read = partial(Command, Level.SESSION, Access.READ)
@@ -358,7 +359,7 @@ async def _messages(ask: Ask) -> dict[str, Any]:
     return {
         "name": session.name,
         "waiting": dispatchers.waiting(session),
-        "messages": [as_delivered(entry, with_origin=True) async for entry in in_turns(entries)],
+        "messages": ask.admin.messages([as_delivered(entry, with_origin=True) async for entry in in_turns(entries)]),
     }
 
 

@@ -111,7 +111,7 @@ async def _me(ask: Ask) -> dict[str, Any]:
 
 def _view(admin: Administration, who: str, role: Role, expires: float | None) -> dict[str, Any]:
     expires_ms = None if expires is None else int(expires * 1000)
-    return {"who": who, "role": role.word, "expires": expires_ms, "node": admin.node}
+    return {"who": who, "role": role.word, "expires": expires_ms, "node": admin.node, "masked": sorted(admin.masks)}
 
 
 def _answer(body: dict[str, Any]) -> web.Response:
@@ -120,7 +120,7 @@ def _answer(body: dict[str, Any]) -> web.Response:
 
 _ME: Final = (
     "`who`, the operator's name; `role`: view, operate or destroy; `expires`: when the sign-in or the token expires, in"
-    " milliseconds since 1970, or null; `node`, the server's name."
+    " milliseconds since 1970, or null; `node`, the server's name; `masked`: names of fields that operators do not see."
 )
 
 SIGN_IN_ROUTES: Final = (

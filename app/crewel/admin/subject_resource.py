@@ -26,7 +26,7 @@ def _queued(call: Call) -> int:
 async def _peek(call: Call) -> list[dict[str, Any]]:
     """The first so many of the waiting messages, as a session would get them. Raises StoreError."""
     entries = await call.admin.broker.destinations.peek(call.subject, call.value)
-    return [as_delivered(entry, with_origin=True) for entry in entries]
+    return call.admin.messages(as_delivered(entry, with_origin=True) for entry in entries)
 
 
 def _set_blocked(call: Call) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands
 from crewel.admin.operation import MAX_PAGE, PAGE, Level, flag_text, number_text, page_fields, text_field
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
@@ -47,9 +48,9 @@ def _parsed(name: str) -> Channel:
     return channel
 
 
-async def _past(broker: Broker, name: str, count: int | None, *, newest_first: bool) -> list[dict[str, Any]]:
+async def _past(admin: Administration, name: str, count: int | None, *, newest_first: bool) -> list[dict[str, Any]]:
     """The newest so many messages of the history, or all, as a subscriber would get them. Raises StoreError."""
-    return await broker.histories.shown(_parsed(name), count, newest_first)
+    return admin.messages(await admin.broker.histories.shown(_parsed(name), count, newest_first))
 
 
 # Commands
@@ -159,7 +160,7 @@ TOPIC_COMMANDS: Final = (
     _read(
         "peekHistoryMessages",
         "The newest messages of the history, the newest first; they stay.",
-        lambda c: _past(c.admin.broker, c.name, c.value, newest_first=True),
+        lambda c: _past(c.admin, c.name, c.value, newest_first=True),
         COUNT._replace(default=1),
     ),
     _read(
@@ -277,7 +278,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
 async def _history(ask: Ask) -> dict[str, Any]:
     view = await _found(ask)
     newest_first = ask.fields.get("newestFirst", True)
-    messages = await _past(ask.admin.broker, view.name, ask.fields.get("count", PAGE), newest_first=newest_first)
+    messages = await _past(ask.admin, view.name, ask.fields.get("count", PAGE), newest_first=newest_first)
     return {"channel": view.name, "epoch": view.epoch or None, "entries": view.history, "messages": messages}
 
 

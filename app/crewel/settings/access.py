@@ -93,6 +93,11 @@ class Admin(Group):
         expected=f"a text of at least {MIN_TOKEN} characters",
         min_length=MIN_TOKEN,
     )
+    mask: Texts = setting(
+        (),
+        "Fields of message bodies that operators do not see, at any depth, in upper or lower case.",
+        expected="names of fields, such as email,iban",
+    )
     notice_webhook: HookAddress = setting(
         None,
         "Address to which notices are POSTed as a JSON list: a receiver is on hold, or a session ended while messages waited."

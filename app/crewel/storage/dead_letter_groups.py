@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from typing import Any, Final, NamedTuple
 
 from crewel.event_loop import Turns
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter
+from crewel.storage.likeness import likeness_of, shape_of
 from crewel.storage.store import Store
 
 KINDS: Final = ("code", "channel", "receiver")
+LIKENESS: Final = "likeness"
+"""The kind of groups that no index knows: letters whose data has one shape."""
 _AT_ONCE: Final = 500
 _MOST_READ: Final = 20_000
 """Values of an index that one call reads."""
@@ -31,6 +37,25 @@ class Groups(NamedTuple):
     """How many values there are in all."""
     is_partial: bool
     """Whether there are more than one call reads: then larger groups may be missing."""
+
+
+async def alike(store: Store) -> tuple[list[tuple[Group, str, str]], bool]:
+    """Return the groups of the newest dead letters whose data has one shape, the largest first, each with its likeness and the
+    dead id of its newest; and whether there are more dead letters than one call reads. Raises StoreError."""
+    turns, counts, newest = Turns(), Counter[str](), dict[str, str]()
+    after, read = "", 0
+    while read < _MOST_READ:
+        page = await dead_letters.page(store, DeadLetterFilter(), after, _AT_ONCE, newest_first=True)
+        for letter in page.letters:
+            shape = shape_of(letter.body)
+            counts[shape] += 1
+            newest.setdefault(shape, letter.dead_id)
+            await turns.rest()
+        read, after = read + len(page.letters), page.next
+        if not after:
+            break
+    found = [(Group(count, shape), likeness_of(shape), newest[shape]) for shape, count in counts.most_common(_MOST)]
+    return found, bool(after)
 
 
 async def groups(store: Store, kind: str) -> Groups:

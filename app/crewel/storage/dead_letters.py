@@ -21,6 +21,7 @@ from crewel.bayeux.codec import reread
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
 from crewel.storage.dead_letter_match import beginning, fits
 from crewel.storage.keys import Keys
+from crewel.storage.likeness import likeness_of, shape_of
 from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
@@ -98,6 +99,9 @@ class DeadLetterFilter:
     contains: str = ""
     """Text in body, options, reason, sender or message id, whatever the case of its ASCII letters."""
 
+    like: str = ""
+    """The likeness of its data, as groups of dead letters name it."""
+
     @property
     def kinds(self) -> dict[str, str]:
         """What is asked for, by the kind of index that knows."""
@@ -108,6 +112,8 @@ class DeadLetterFilter:
         """Whether code, receiver, channel and text are wanted."""
         needle, words = self.contains.encode().lower(), f"{letter.reason}\0{letter.sender}\0{letter.id}".encode()
         if needle and not any(needle in text.lower() for text in (letter.body, letter.qos, words)):
+            return False
+        if self.like and likeness_of(shape_of(letter.body)) != self.like:
             return False
         return all(fits(kind, text, getattr(letter, kind)) for kind, text in self.kinds.items())
 
@@ -320,7 +326,7 @@ async def count(store: Store, wanted: DeadLetterFilter) -> int:
     are asked for; of several indexes, all dead letters of the smallest are read. Raises as `page` does."""
     span = _range(wanted, "", newest_first=False)
     kinds = wanted.kinds
-    if len(kinds) > 1 or wanted.contains:
+    if len(kinds) > 1 or wanted.contains or wanted.like:
         return await _count_read(store, wanted)
     kind, text = next(iter(kinds.items()), ("code", ""))
     if not text and span == ("-", "+", False):

@@ -3,13 +3,15 @@ or as a message on the live channel (design, 3.6; xmlBlaster's dead messages).""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.entry import Entry
 from crewel.qos.update import Origin
+from crewel.security.masks import masked, masked_ext, masked_properties
 
 if TYPE_CHECKING:
     from crewel.storage.dead_letters import StoredDeadLetter
@@ -80,6 +82,17 @@ class DeadLetter:
             stored.returns,
             stored.to,
             stored.is_partial,
+        )
+
+    def masked(self, names: Collection[str]) -> DeadLetter:
+        """The same without what its publisher wrote in fields of these names, which are in lower case."""
+        if not names:
+            return self
+        return replace(
+            self,
+            data=masked(self.data, names),
+            ext=masked_ext(self.ext, names),
+            qos=masked_properties(self.qos, names),
         )
 
     def as_json(self) -> Fields:

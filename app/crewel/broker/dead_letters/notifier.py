@@ -184,7 +184,9 @@ class DeadLetterNotifier:
     # The live channel
 
     async def _deliver(self, letters: list[DeadLetter]) -> None:
-        for letter in letters:
+        names = frozenset(name.lower() for name in self._runtime.settings.admin.mask)
+        for each in letters:
+            letter = each.masked(names)
             fields = letter.fields()
             if not self._outbound.pipe.send(None, fields):
                 continue

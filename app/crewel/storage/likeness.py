@@ -1,0 +1,47 @@
+"""Which dead letters are alike: those whose data has the same shape, whatever its values."""
+
+from __future__ import annotations
+
+from hashlib import sha1
+from typing import Any, Final
+
+import orjson
+
+_MOST_CHARACTERS: Final = 300
+_MOST_DEPTH: Final = 8
+_EMPTY: Final = "nothing"
+
+
+def shape_of(body: bytes) -> str:
+    """The shape of the data in a stored body: `{order: number, lines: [{sku: text}]}`, with the fields in their order by name.
+    A list has the shapes that occur among its first items."""
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return _EMPTY
+    data = message.get("data") if isinstance(message, dict) else None
+    return _shape(data, 0)[:_MOST_CHARACTERS]
+
+
+def _shape(value: Any, depth: int) -> str:
+    match value:
+        case None:
+            return _EMPTY
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "text"
+        case dict() | list() if depth >= _MOST_DEPTH:
+            return "…"
+        case dict():
+            fields = (f"{name}: {_shape(value[name], depth + 1)}" for name in sorted(value))
+            return "{" + ", ".join(fields) + "}"
+        case _:
+            return "[" + " | ".join(dict.fromkeys(_shape(item, depth + 1) for item in value[:20])) + "]"
+
+
+def likeness_of(shape: str) -> str:
+    """A short name of a shape, for filters."""
+    return sha1(shape.encode(), usedforsecurity=False).hexdigest()[:12]

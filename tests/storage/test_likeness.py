@@ -1,0 +1,44 @@
+"""The shape of data, which groups dead letters that are alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewel.storage.dead_letter_groups import alike
+from crewel.storage.dead_letters import DeadLetterFilter, count
+from crewel.storage.likeness import likeness_of, shape_of
+from crewel.storage.store import Store
+from tests.storage.buried import letter
+from tests.storage.owner import JOE, started
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        (b'{"data":{"b":[1,2.5,"x"],"a":true}}', "{a: boolean, b: [number | text]}"),
+        (b'{"data":null}', "nothing"),
+        (b'{"data":[]}', "[]"),
+        (b'{"data":[{"sku":"a"},{"sku":"b"}]}', "[{sku: text}]"),
+        (b"{}", "nothing"),
+        (b"not JSON", "nothing"),
+        (b'{"data":' + b"[" * 20 + b"1" + b"]" * 20 + b"}", "[[[[[[[[…]]]]]]]]"),
+    ],
+)
+def test_shape(body: bytes, shape: str) -> None:
+    assert shape_of(body) == shape
+
+
+async def test_dead_letters_are_grouped_and_filtered_by_likeness(store: Store) -> None:
+    owner = await started(store)
+    await owner.login(JOE)
+    bodies = (b'{"data":{"n":1}}', b'{"data":"x"}', b'{"data":{"n":2}}')
+    ids = await owner.dead_letter(*(letter(body=body) for body in bodies))
+    groups, is_partial = await alike(store)
+    assert [(group.value, group.letters, newest) for group, _, newest in groups] == [
+        ("{n: number}", 2, ids[2]),
+        ("text", 1, ids[1]),
+    ]
+    assert not is_partial
+    assert groups[0][1] == likeness_of("{n: number}")
+    assert await count(store, DeadLetterFilter(like=groups[0][1])) == 2
+    assert await count(store, DeadLetterFilter(like="0")) == 0
