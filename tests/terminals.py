@@ -68,9 +68,15 @@ def blocks(page: Path) -> list[Block]:
 class Reader:
     """Somebody with a directory and some terminals, who follows a page."""
 
-    def __init__(self, directory: Path, environ: Mapping[str, str], replaced: Mapping[str, str] | None = None) -> None:
-        """`replaced` are texts of the page that differ in a test, such as addresses."""
-        self.directory, self._replaced = directory, dict(replaced or {})
+    def __init__(
+        self,
+        directory: Path,
+        environ: Mapping[str, str],
+        replaced: Mapping[str, str] | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        """`replaced` are texts of the page that differ in a test, such as addresses. `limit_s` is the time for a command."""
+        self.directory, self._replaced, self._limit_s = directory, dict(replaced or {}), limit_s
         self._environ = os.environ | {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "NO_COLOR": "1",
@@ -108,7 +114,7 @@ class Reader:
             if command:
                 if before:
                     before[-1].wait()
-                before.append(Command(self._here(command), self.directory, self._environ))
+                before.append(Command(self._here(command), self.directory, self._environ, self._limit_s))
             if output:
                 before[-1].expect([self._here(line) for line in output])
             elif command:
@@ -125,8 +131,8 @@ class Reader:
 class Command:
     """A command that runs in a terminal of its own, with the lines that it has written."""
 
-    def __init__(self, text: str, directory: Path, environ: Mapping[str, str]) -> None:
-        self.text = text
+    def __init__(self, text: str, directory: Path, environ: Mapping[str, str], limit_s: float) -> None:
+        self.text, self._limit_s = text, limit_s
         self._screen, terminal = pty.openpty()
         termios.tcsetwinsize(terminal, (50, 200))
         self._process = subprocess.Popen(
@@ -156,7 +162,7 @@ class Command:
 
     def expect(self, output: list[str]) -> None:
         """Wait until each of these lines has been written, in this order."""
-        limit = time.monotonic() + LIMIT_S
+        limit = time.monotonic() + self._limit_s
         for wanted in output:
             pattern = re.compile(".*".join(map(re.escape, wanted.split("…"))))
             while True:
@@ -171,7 +177,7 @@ class Command:
 
     def wait(self) -> None:
         """Wait until it has ended, well or by a signal."""
-        status = self._process.wait(LIMIT_S)
+        status = self._process.wait(self._limit_s)
         more = [line for line in list(self._lines.queue) if line is not None]
         assert status in {0, -signal.SIGKILL, 128 + signal.SIGKILL}, (self.text, status, [*self._written, *more])
 

@@ -6,9 +6,11 @@ import pytest
 
 from tests.functional.test_tutorials import HOW_TO, follow
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+
+DOWNLOAD_S = 600.0
+"""How long a command may take: the first one of Maven downloads all that CometD and Jetty need."""
 
 
 def test_a_server_of_cometd_java_can_be_moved(tmp_path: Path) -> None:
-    """Maven gets CometD and Jetty, the first time."""
-    follow(HOW_TO / "from-cometd-java.md", tmp_path)
+    follow(HOW_TO / "from-cometd-java.md", tmp_path, DOWNLOAD_S)

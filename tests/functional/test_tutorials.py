@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.source import ROOT
-from tests.terminals import Reader
+from tests.terminals import LIMIT_S, Reader
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -28,14 +28,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def follow(page: Path, directory: Path) -> None:
-    """Do what a page says in this directory, with the packages of npm that the pages install."""
+def follow(page: Path, directory: Path, limit_s: float = LIMIT_S) -> None:
+    """Do what a page says in this directory, with the packages of npm that the pages install. `limit_s` is how long a command
+    may take."""
     port = free_port()
     address = f"127.0.0.1:{port}"
     environ = {"CREWEL_HTTP__PORT": str(port), "CREWEL_URL": f"http://{address}/cometd"}
     (directory / ".venv").symlink_to(Path(sys.prefix))
     (directory / "node_modules").symlink_to(ROOT / "tests" / "interop" / "node_modules")
-    with Reader(directory, environ, {"127.0.0.1:8080": address, OTHER_SERVER: str(free_port())}) as reader:
+    with Reader(directory, environ, {"127.0.0.1:8080": address, OTHER_SERVER: str(free_port())}, limit_s) as reader:
         reader.follow(page)
 
 

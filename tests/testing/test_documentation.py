@@ -1,4 +1,4 @@
-"""That the examples of docs/how-to/testing.md run."""
+"""That the examples of docs/how-to/testing.md and docs/how-to/salesforce.md run."""
 
 import re
 import subprocess
@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from crewel.mock.script import FAULTS, Script
 from tests.house.source import ROOT
 
 pytestmark = pytest.mark.server
 
 PAGE = (ROOT / "docs" / "how-to" / "testing.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SALESFORCE = (ROOT / "docs" / "how-to" / "salesforce.md").read_text("utf-8")
 
 
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
@@ -32,6 +34,24 @@ def test_the_unittest_of_the_page_passes(tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
     assert "Ran 1 test" in ended.stderr
+
+
+def test_the_first_test_of_a_client_of_salesforce_passes(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", SALESFORCE, re.DOTALL)
+    (tmp_path / "test_orders.py").write_text(example)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stdout
+    assert "1 passed" in ended.stdout
+
+
+def test_the_faults_of_the_page_are_those_of_the_script() -> None:
+    (rules,) = re.findall(r"```text\n(.*?)```", SALESFORCE, re.DOTALL)
+    script = Script(rules)
+    operations = ["connect"] * 4 + ["subscribe", "connect", "connect"]
+    faults = [script.fault_of(each) for each in operations]
+    assert faults == [None, None, None, "unknown client", "invalid replay id", "half body", None]
+    assert {each for each in FAULTS if f"`{each}`" not in SALESFORCE} == set()
 
 
 def test_the_script_of_the_page_runs(tmp_path: Path) -> None:
