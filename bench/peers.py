@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 BENCH = Path(__file__).resolve().parent
 BUILD = BENCH / "build"
@@ -86,6 +87,12 @@ def output_of(*command: str) -> str:
     """The first line that a command prints, on whichever of its outputs."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return ((done.stdout + done.stderr).strip().splitlines() or ["?"])[0]
+
+
+def npm_peer(name: str, title: str, package: str, **options: Any) -> Peer:
+    """A peer whose project is in peers/, with a `server.js` and one package."""
+    directory = BENCH / "peers" / name
+    return Peer(name, title, _npm(directory), _node_command(directory), _npm_version(directory, package), **options)
 
 
 def _installed(*packages: str) -> str:
