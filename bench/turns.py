@@ -153,9 +153,13 @@ class Bench:
             session.expires_at = float("inf")
 
     async def publish(self, count: int, size: int = 40) -> None:
-        """So many stored messages side by side, as one request has them."""
-        publish = self.broker.publish_stored
-        await asyncio.gather(*(publish(CHANNEL, {"n": number, "pad": "x" * size}) for number in range(count)))
+        """So many stored messages side by side, as requests have them: a turn takes in what one request can hold."""
+        publish, most = self.broker.publish_stored, self.broker.settings.bayeux.max_message_bytes // size
+        async with asyncio.TaskGroup() as publishing:
+            for number in range(count):
+                publishing.create_task(publish(CHANNEL, {"n": number, "pad": "x" * size}))
+                if number % most == most - 1:
+                    await asyncio.sleep(0)
 
     async def told(self) -> None:
         """Wait until all is handed out, and the store has it and each dead letter."""

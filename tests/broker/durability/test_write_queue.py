@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.access import MOST_PUBLISHES, WriteQueue
+from crewel.broker.durability.access import MOST_BYTES, MOST_PUBLISHES, WriteQueue
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings import Settings
@@ -98,6 +98,17 @@ async def test_a_group_has_a_bound(queue: Queue) -> None:
     assert queue.groups == [MOST_PUBLISHES, 1]
 
 
+async def test_large_publishes_go_in_several_groups_with_turns_between(queue: Queue) -> None:
+    body = b"{%b}" % (b" " * (MOST_BYTES // 2))
+    for name in ("one", "two", "three"):
+        queue.writing.publish(Submission("/a", body), name)
+    queue.publish("four")
+    await asyncio.sleep(0)
+    assert queue.groups == [1]
+    assert await queue.until_told(4) == ["one", "two", "three", "four"]
+    assert queue.groups == [1, 1, 2]
+
+
 async def test_what_is_published_while_a_group_is_under_way_is_the_next_one(queue: Queue) -> None:
     queue.publish("one")
     await asyncio.sleep(0)
@@ -142,7 +153,7 @@ async def test_an_answer_that_cannot_be_used_hinders_nobody(queue: Queue, caplog
     queue.writing.submit(log.trim(queue.store.keys, TOKEN), refuse)
     queue.publish("one")
     assert await queue.until_told(1) == ["one"]
-    assert "could not be used" in caplog.text
+    assert "could not be processed" in caplog.text
     caplog.clear()
 
 

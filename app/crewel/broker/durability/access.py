@@ -128,6 +128,8 @@ T = TypeVar("T")
 
 MOST_PUBLISHES: Final = 256
 """Publishes that one step carries at most."""
+MOST_BYTES: Final = 2**20
+"""Bytes of the publishes that the store is asked to append in one turn of the loop: to write them takes a few milliseconds."""
 _MOST_STEPS: Final = 256
 _PAUSE: Final = 0.2  # seconds before a step is asked again that has to be answered some time
 
@@ -177,6 +179,7 @@ class _Request(Generic[T]):
     """One step, and who wants its answer."""
 
     __slots__ = ("done", "retries", "step")
+    size = 0
 
     def __init__(self, step: Step[T], done: Callable[[T | StoreError], None], *, retries: bool) -> None:
         self.step = step
@@ -193,7 +196,7 @@ class _Request(Generic[T]):
 class Publishes(Generic[T]):
     """Publishes that go into the log together, each with what its publisher wants to find again."""
 
-    __slots__ = ("append", "done", "submissions", "waiting")
+    __slots__ = ("append", "done", "size", "submissions", "waiting")
     retries = False
 
     def __init__(
@@ -203,6 +206,8 @@ class Publishes(Generic[T]):
     ) -> None:
         self.append = append
         self.done = done
+        self.size = 0
+        """Bytes of their bodies."""
         self.submissions: list[Submission] = []
         self.waiting: list[T] = []
 
@@ -245,10 +250,15 @@ class WriteQueue(Generic[T]):
 
     def publish(self, submission: Submission, waiting: T) -> None:
         """Put one more publish into the last group, or begin a new one."""
-        group = self._queue[-1] if self._queue else None
-        if not isinstance(group, Publishes) or len(group.submissions) >= MOST_PUBLISHES:
+        group, size = self._queue[-1] if self._queue else None, len(submission.body)
+        if (
+            not isinstance(group, Publishes)
+            or len(group.submissions) >= MOST_PUBLISHES
+            or (group.submissions and group.size + size > MOST_BYTES)
+        ):
             group = Publishes(self._append, self._published)
             self._queue.append(group)
+        group.size += size
         group.submissions.append(submission)
         group.waiting.append(waiting)
         self._wake()
@@ -318,11 +328,12 @@ class WriteQueue(Generic[T]):
             self._loop.call_soon(self._ask)  # and what comes in the same turn goes with it
 
     def _ask(self) -> None:
-        if len(self._queue) > _MOST_STEPS:
-            requests = [self._queue.popleft() for _ in range(_MOST_STEPS)]
-        else:
-            requests = [*self._queue]
-            self._queue.clear()
+        queue = self._queue
+        requests = [queue.popleft()]
+        size = requests[0].size
+        while queue and len(requests) < _MOST_STEPS and size + queue[0].size <= MOST_BYTES:
+            requests.append(queue.popleft())
+            size += requests[-1].size
 
         def answered(answers: list[Any]) -> None:
             self._hand_over(zip(requests, answers, strict=True))
