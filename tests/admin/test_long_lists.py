@@ -10,6 +10,7 @@ import pytest
 
 from crewel.admin.administration import Administration
 from crewel.admin.commands import run
+from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.route import Ask
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.subject_resource import SUBJECT_ROUTES
@@ -88,6 +89,12 @@ def test_others_have_turns_while_sessions_are_listed(stored: StoredWorld, admin:
     answer, turns = turns_of(stored, SESSION_ROUTES[0].handler(asked(admin)))
     assert len(answer["sessions"]) == MANY
     assert turns >= 2 * MANY  # they are chosen, and then described
+
+
+def test_others_have_turns_while_receivers_are_listed(stored: StoredWorld, admin: Administration) -> None:
+    answer, turns = turns_of(stored, RECEIVER_ROUTES[0].handler(asked(admin)))
+    assert [each["name"] for each in answer["receivers"]] == [f"client/joe{number:02}/1" for number in range(MANY)]
+    assert turns >= 2 * MANY
 
 
 def test_others_have_turns_while_subjects_are_listed(stored: StoredWorld, admin: Administration) -> None:

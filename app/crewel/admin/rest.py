@@ -27,6 +27,7 @@ from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import Field
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
+from crewel.admin.request_resource import REQUEST_ROUTES
 from crewel.admin.route import API, Ask, NotThere, Route, document, read
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
@@ -101,6 +102,7 @@ ROUTES: Final = (
     *DEAD_LETTER_ROUTES,
     *JOB_ROUTES,
     *MESSAGE_ROUTES,
+    *REQUEST_ROUTES,
     *NODE_ROUTES,
     *AUDIT_ROUTES,
     Route("GET", "/openapi.json", "Show this description.", _document, "An OpenAPI document.", is_public=True),

@@ -57,6 +57,18 @@ def scoped(key: str, channel: Channel, publisher: Session | None) -> str:
     return f"{'' if publisher is None else identity(publisher)} {channel.name} {key}" if key else ""
 
 
+@dataclass(eq=False, frozen=True, slots=True)
+class OpenCall:
+    """A remote call that waits for its result."""
+
+    channel: str
+    session: Session
+    id: str | None
+    """The id of its message."""
+    since: float
+    """Loop time, in seconds."""
+
+
 @dataclass(eq=False)
 class PublishHandler:
     """Handles what clients publish."""
@@ -76,6 +88,7 @@ class PublishHandler:
         self._settings = self._runtime.settings
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
+        self.open_calls: set[OpenCall] = set()
 
     def publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
@@ -271,10 +284,13 @@ class PublishHandler:
                 self._notify(session, message, result, successful=True)
 
     async def _call_later(self, pending: Awaitable[Any], session: Session, message: Message) -> None:
+        open_call = OpenCall(message.channel.name, session, message.id, self._runtime.loop.time())
+        self.open_calls.add(open_call)
         try:
             try:
                 result = await pending
             finally:
+                self.open_calls.discard(open_call)
                 self._limits.call_finished(session)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
             self._notify(session, message, _failure(message, error), successful=False)

@@ -24,6 +24,7 @@ from crewel.cli.reply import reply
 from crewel.cli.request import request
 from crewel.cli.serve import serve
 from crewel.cli.sub import sub
+from crewel.cli.top import top
 from crewel.errors import CrewelError
 
 app = typer.Typer(
@@ -39,6 +40,7 @@ for _command in (serve, console, doctor, backup, restore, pub, sub, request, rep
 command(app)(operations.cmd)
 command(app)(nodes)
 command(app)(message)
+command(app)(top)
 command(app, "audit-log")(audit_log)
 for _group in (
     settings.app,

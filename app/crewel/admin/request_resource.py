@@ -1,0 +1,46 @@
+"""The remote calls that wait for a result of a service of this server. A REST resource."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, Final
+
+from crewel.admin.operation import MAX_PAGE, PAGE, number_text, text_field
+from crewel.admin.route import Ask, Route
+from crewel.event_loop import in_turns
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    fields, admin = ask.fields, ask.admin
+    channel, caller = fields.get("channel", ""), fields.get("caller", "")
+    found = [
+        (call.since, call.channel, call.session.name, call.id)
+        async for call in in_turns(admin.broker.publish_handler.open_calls)
+        if call.channel.startswith(channel) and call.session.name.startswith(caller)
+    ]
+    longest = heapq.nsmallest(fields.get("count", PAGE), found, key=lambda each: each[0])
+    return {
+        "requests": [
+            {"channel": name, "caller": session, "id": message_id, "since": int(admin.clock_ms(since))}
+            for since, name, session, message_id in longest
+        ],
+        "count": len(found),
+    }
+
+
+REQUEST_ROUTES: Final = (
+    Route(
+        "GET",
+        "/requests",
+        "List the remote calls that wait for a service of this server, the longest first.",
+        _list,
+        "`requests`, a list of `channel`, `caller` (the name of the session, empty if it has none), `id` (of the message, or"
+        " null) and `since` (milliseconds since 1970); `count`: how many there are in all. Requests between clients are"
+        " answered by clients, and the server does not know which of them wait.",
+        query=(
+            text_field("channel", "Only those on channels that begin with this text."),
+            text_field("caller", "Only those of sessions whose name begins with this text: client/joe."),
+            number_text("count", "Most requests, of the longest.", 1, MAX_PAGE, PAGE),
+        ),
+    ),
+)

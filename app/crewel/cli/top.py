@@ -1,0 +1,113 @@
+"""`crewel top`: the overview of a server in a terminal."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from crewel.cli import output
+from crewel.cli.admin_client import Admin
+from crewel.cli.bayeux_client import AsJson
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_SHOWN: Final = 60
+"""Samples of a line of bars: five minutes."""
+_LINES: Final = (
+    ("published", "published /s"),
+    ("delivered", "delivered /s"),
+    ("redelivered", "sent again /s"),
+    ("deadLetters", "dead letters /s"),
+    ("refused", "refused /s"),
+    ("waiting", "waiting"),
+    ("sessions", "sessions"),
+    ("p50", "acknowledged, p50 ms"),
+    ("p99", "acknowledged, p99 ms"),
+)
+"""Columns of the samples, and what they are called here."""
+
+
+async def top(
+    admin: Admin,
+    once: Annotated[bool, typer.Option("--once", help="Print the overview once and end.")] = False,
+    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 5.0,
+    as_json: AsJson = None,
+) -> None:
+    """Show the overview of the server until interrupted: rates, backlog, sessions, the store, and what is wrong."""
+    import asyncio
+
+    if output.wants_json(as_json) or once or not sys.stdout.isatty():
+        while True:
+            overview = await admin.call("GET", "/overview")
+            if output.wants_json(as_json):
+                output.print_json(overview)
+            else:
+                _print(overview)
+            if once:
+                return
+            await asyncio.sleep(every)
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(), screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(shown(await admin.call("GET", "/overview")), refresh=True)
+            await asyncio.sleep(every)
+
+
+def _print(overview: Mapping[str, Any]) -> None:
+    from rich.console import Console
+
+    Console(soft_wrap=True).print(shown(overview))
+
+
+def shown(overview: Mapping[str, Any]) -> "RenderableType":
+    """The overview as a terminal shows it."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from crewel.admin.moments import shown as moment
+
+    store, sessions = overview["store"], overview["sessions"]
+    rates = Table("figure", "now", "the last five minutes", box=None, pad_edge=False)
+    for column, name in _LINES:
+        values = overview["samples"][column][-_SHOWN:]
+        rates.add_row(name, _figure(values[-1] if values else None), bars(values))
+    states = ", ".join(f"{count} {state}" for state, count in sessions["states"].items()) or "none"
+    used = store["usedMemory"] / 1_048_576
+    lines = [
+        Text(f"{overview['node']}   {moment(overview['at'])}   up {overview['uptimeMs'] // 1000} s", style="bold"),
+        rates,
+        Text(f"sessions: {states}; {sessions['held']} on hold"),
+        Text(f"store: {store['trouble'] or 'ready'}, {used:.0f} MiB, {store['letters']:,} dead letters"),
+        *(_finding(finding) for finding in overview["findings"]),
+    ]
+    return Group(*lines, *([] if overview["findings"] else [Text("nothing is wrong", style="green")]))
+
+
+def _finding(finding: Mapping[str, Any]) -> "RenderableType":
+    from rich.text import Text
+
+    from crewel.logs import escaped
+
+    style = "bold red" if finding["level"] == "bad" else "yellow"
+    text = f"{finding['level'].upper()} {finding['title']}: {finding['cause']}. {finding['advice']}"
+    return Text(escaped(text), style=style)
+
+
+def bars(values: Sequence[float | None]) -> str:
+    """The values as a line of bars, one a character, the highest as high as the line; a space for what is unknown."""
+    most = max((value for value in values if value is not None), default=0)
+    if not most:
+        return "".join(" " if value is None else _BARS[0] for value in values)
+    return "".join(" " if value is None else _BARS[min(int(value / most * 8), 7)] for value in values)
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"

@@ -1,0 +1,31 @@
+"""`crewel top`, as it is typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewel.cli.top import bars
+from tests.admin.desk import Receiver
+from tests.cli.operators import Post
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [([], ""), ([0, 0], "▁▁"), ([None, 8.0, 4.0, 0.0], " █▅▁"), ([None], " "), ([0.1], "█")],
+)
+def test_bars(values: list[float | None], line: str) -> None:
+    assert bars(values) == line
+
+
+def test_top_prints_what_is_wrong(post: Post, joe: Receiver) -> None:
+    assert joe.id
+    post.desk.post("/sessions/joe/1/hold", {"reason": "out of \x1b[31mpaper"})
+    ended = post.run("top", "--once", "--no-json")
+    assert ended.status == 0
+    assert "published /s" in ended.out
+    assert "BAD client/joe/1 is on hold: out of" in ended.out
+    assert "\x1b" not in ended.out
+    (overview,) = post.lines("top", "--once")
+    assert overview["node"] == "heron"
+    assert overview["sessions"]["held"] == 1
+    post.desk.post("/sessions/joe/1/activate")
