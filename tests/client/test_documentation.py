@@ -1,5 +1,6 @@
 """That the examples of the client's pages do what they say, as they stand there."""
 
+import ast
 import asyncio
 import json
 import os
@@ -15,6 +16,7 @@ from tests.client.support import LIMIT_S
 from tests.conftest import StartServer
 from tests.functional.wire import figures, until
 from tests.server_process import ROOT, Server
+from tests.terminals import blocks
 
 DEAD = 'crewel_ended_total{reason="dead"}'
 ADDRESS = "http://127.0.0.1:8080/cometd"
@@ -22,9 +24,7 @@ ADDRESS = "http://127.0.0.1:8080/cometd"
 
 def block(page: str, language: str) -> str:
     """The first code block of a page in this language."""
-    found = re.search(rf"```{language}\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL)
-    assert found
-    return found[1]
+    return next(each.text for each in blocks(ROOT / "docs" / page) if each.language == language)
 
 
 def test_the_python_example_runs(server: Server, tmp_path: Path) -> None:
@@ -133,3 +133,28 @@ def test_the_curl_script_prints_what_the_page_says(start_server: StartServer, tm
 def without_advice(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The page leaves it out, and says so."""
     return [{name: value for name, value in reply.items() if name != "advice"} for reply in answer]
+
+
+async def test_each_tab_begins_the_history(start_server: StartServer) -> None:
+    """Of docs/how-to/topics.md: in Python, in JavaScript under Node, and on the command line."""
+    url, page = start_server().url, "how-to/topics.md"
+    publish = compile(block(page, "python"), page, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    script = f"""
+        import {{adapt}} from "cometd-nodejs-client";
+        adapt();
+        const {{CometD}} = await import("cometd");
+        const cometd = new CometD();
+        cometd.configure({{url: "{url}"}});
+        cometd.addListener("/meta/publish", () => process.exit());
+        cometd.handshake(() => {{ {block(page, "js")} }});
+    """
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    async with asyncio.timeout(LIMIT_S), Client(url) as client:
+        await eval(publish, {"client": client})
+        for command in (["node", "--input-type=module", "--eval", script], ["sh", "-c", block(page, "sh")]):
+            tab = await asyncio.create_subprocess_exec(
+                *command, cwd=ROOT / "tests" / "interop", env=os.environ | {"CREWEL_URL": url, "PATH": path}
+            )
+            assert await tab.wait() == 0
+        kept = await client.remote_call("get", {"channel": "/chat/demo", "numEntries": -1})
+        assert [each["data"] for each in kept["messages"]] == ["hello"] * 3

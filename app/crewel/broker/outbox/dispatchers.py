@@ -178,7 +178,7 @@ class Dispatchers:
             self._events.died(session, waiting, why)
         log.log(
             logging.WARNING if is_kept else logging.INFO,
-            "the session %s has ended (%s): %d waiting messages %s",
+            "the session %s has ended (%s); its waiting messages (%d) %s",
             session.name or "of a client without a name",
             why,
             waiting,
