@@ -115,7 +115,7 @@ def attach(
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
     if settings.cluster.enabled:
-        app[NODES] = _share_store(broker, endpoint)
+        app[NODES] = app[ADMIN].membership = _share_store(broker, endpoint)
     app[BROKER] = broker
     app.cleanup_ctx.append(_access)
     app.cleanup_ctx.append(_life_of_broker)

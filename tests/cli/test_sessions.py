@@ -38,8 +38,9 @@ def test_sessions_are_held_and_drained_for_people(post: Post, joe: Receiver) -> 
     publish(post.server, "/a/b", 2)
     table = post.run("sessions", "list", "--no-json").out
     heading, row = table.splitlines()[:2]
-    assert heading.split() == ["session", "state", "waiting", "subscriptions", "on", "hold;", "next"]
-    assert row.split()[:4] == ["client/joe/1", "ALIVE", "2", "/a/b"]
+    assert heading.split() == ["session", "node", "state", "waiting", "subscriptions", "on", "hold;", "next"]
+    name, _, *others = row.split()[:5]
+    assert (name, others) == ("client/joe/1", ["ALIVE", "2", "/a/b"])
     assert "by admin since" in " ".join(table.split())
     assert "user.lunch, lunch; ends at" in " ".join(table.split())
     ended = post.run("sessions", "drain", "joe/1", "--no-json")

@@ -20,6 +20,7 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns, sorted_in_turns
+from crewel.nodes.membership import Membership
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
 from crewel.storage.store import Store
@@ -30,6 +31,8 @@ class Administration:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.membership: Membership | None = None
+        """The other nodes, if the server shares its store."""
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""

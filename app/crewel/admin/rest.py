@@ -26,6 +26,7 @@ from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import Field
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
+from crewel.admin.reach import Reach, RefusedElsewhere
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.request_resource import REQUEST_ROUTES
 from crewel.admin.route import API, Ask, NotThere, Route, document, read
@@ -116,6 +117,8 @@ class Rest:
         self._admin = admin
         self._origins = Origins(admin.broker.settings)
         self._static = static
+        membership = admin.membership
+        self._reach = None if membership is None else Reach(admin, membership, ROUTES, _status)
 
     def mount(self, app: web.Application) -> None:
         """Serve them in this application."""
@@ -191,7 +194,10 @@ class Rest:
         try:
             fields = read(route, query, body)
             ask = Ask(self._admin, who, request, request.match_info, fields, client, role, grants.expires_at)
-            answer = await route.handler(ask)
+            if self._reach is None:
+                answer = await route.handler(ask)
+            else:
+                answer = await self._reach.answer(route, ask, (query, body))
         except ValueError as error:  # an id that is no place in the list
             raise IllegalArgument("request", str(error)) from None
         return answer if isinstance(answer, web.StreamResponse) else _json(await encoded_in_turns(answer))
@@ -253,6 +259,8 @@ def _status(error: CrewelError, code: str) -> int:
             return error.fault.http_status
         case NotThere():
             return HTTPStatus.NOT_FOUND
+        case RefusedElsewhere():
+            return error.status
         case Limited():
             return HTTPStatus.TOO_MANY_REQUESTS
         case BadToken() if not is_below(code, "resource"):

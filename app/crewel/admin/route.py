@@ -65,7 +65,8 @@ class Ask:
 
     admin: Administration
     who: str
-    request: web.Request
+    request: web.Request | None
+    """None if another node has handed it over."""
     path: Mapping[str, str]
     fields: dict[str, Any]
     """Those of the query, or of the body, that were given."""
@@ -81,6 +82,8 @@ class Ask:
     def is_given_up(self) -> bool:
         """Whether long work had better end: the client has gone, as far as the connection tells, or the
         server is going down."""
+        if self.request is None:
+            return self.admin.broker.is_draining
         connection = self.request.protocol
         is_gone = self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
         return is_gone or self.admin.broker.is_draining
@@ -145,6 +148,7 @@ def _object(body: bytes) -> dict[str, Any]:
 async def send_lines(ask: Ask, portions: AsyncIterator[bytes]) -> web.StreamResponse:
     """Answer with lines of JSON. They are read as fast as they are taken, so that no more than one portion is in memory. An
     answer that the store breaks off has no end, so that the client knows that something is missing."""
+    assert ask.request is not None  # no node hands over what has no bound
     response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
     await response.prepare(ask.request)
     try:

@@ -36,6 +36,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
     return {
         "name": session.name,
         "id": _absolute(admin, session),
+        "node": admin.node,
         "subject": subject_of(session),
         "state": dispatchers.state(session).value,
         "active": held is None,
@@ -391,7 +392,8 @@ SESSION_ROUTES: Final = (
         "List the named sessions, a page at a time.",
         _list,
         "`sessions`, a list; `next`, the cursor of the next page, empty if this is the last; `unnamed`, how many sessions"
-        " have no name.",
+        " have no name. With `cluster.enabled` the list has the sessions of all nodes, each with its `node`; `unreached` is how"
+        " many nodes did not answer.",
         query=(
             text_field("subject", "Only this subject's: joe."),
             text_field("state", f"Only those in this state: {_STATES}.", one_of(*DispatcherState)),

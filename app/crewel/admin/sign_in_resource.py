@@ -83,6 +83,7 @@ def _enter(admin: Administration, code: str, address: str | None) -> Grants:
 
 
 async def _sign_out(ask: Ask) -> web.Response:
+    assert ask.request is not None  # no other node signs a page out
     name = cookie_name(ask.client)
     value = ask.request.cookies.get(name)
     if value is not None:

@@ -125,7 +125,7 @@ async def _list_sessions(
     """Print the sessions that have a name."""
     asked = {"subject": subject, "state": state, "active": "false" if held else None}
     query = {name: value for name, value in asked.items() if value is not None}
-    headings = ("session", "state", "waiting", "subscriptions", "on hold; next")
+    headings = ("session", "node", "state", "waiting", "subscriptions", "on hold; next")
     await output.print_entries(admin.pages("/sessions", "sessions", query), headings, _session_row, as_json)
     if not output.wants_json(as_json):
         unnamed = (await admin.call("GET", "/sessions", {"count": 1}))["unnamed"]
@@ -137,7 +137,7 @@ def _session_row(session: Mapping[str, Any]) -> tuple[Any, ...]:
     channels = ", ".join(session["subscriptions"])
     # In one column: on a narrow terminal two of them could not be read.
     last = "; ".join(filter(None, (_why(session["holdback"]), _next(session))))
-    return session["name"], session["state"], session["waiting"], channels, last
+    return session["name"], session["node"], session["state"], session["waiting"], channels, last
 
 
 def _next(session: Mapping[str, Any]) -> str:

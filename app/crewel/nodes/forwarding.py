@@ -19,6 +19,7 @@ from crewel.broker.inbound import Answering, when_answered
 from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Peer
 from crewel.broker.outbox.outbound import Outbound
 from crewel.nodes.bus import Bus
+from crewel.nodes.calls import Calls
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
 
@@ -131,6 +132,7 @@ class Departures:
 
     def __init__(self) -> None:
         self.bus: Bus
+        self.calls: Calls
         self._relays: dict[Link, dict[int, Relay]] = {}
         self.on_refused: Callable[[str, Peer, list[Any]], None]
         """Called with the token of a node, and with what it has not taken."""
@@ -168,6 +170,9 @@ class Departures:
         if frame.kind == Kind.LEAVING:
             self.on_leaving(link.token)
             return
+        if frame.kind == Kind.TOLD:
+            self.calls.told(link, frame)
+            return
         if frame.kind in (Kind.HEAR_ALL, Kind.HEAR, Kind.UNHEAR):
             self.bus.heard(link, frame)
             return
@@ -178,6 +183,7 @@ class Departures:
 
     def lost(self, link: Link) -> None:
         """What waits there is lost, but for connects."""
+        self.calls.lost(link)
         waiting = []
         for relay in list(self._relays.pop(link).values()):
             connect, peer = relay.connect, relay.lost()
@@ -311,6 +317,7 @@ class Arrivals:
         self._receive = receive
         self._guests: dict[Link, dict[int, Guest]] = {}
         self.bus: Bus
+        self.calls: Calls
         self.on_addressed: Callable[[Frame], None]
         """Called with what is for certain sessions, or waits for some."""
         self.on_leaving: Callable[[str], None]
@@ -331,6 +338,9 @@ class Arrivals:
     def take(self, link: Link, frame: Frame) -> None:
         """Do what the other node's client asks for."""
         guests, stream = self._guests[link], frame.stream
+        if frame.kind == Kind.ASK:
+            self.calls.asked(link, frame)
+            return
         if frame.kind in (Kind.ADDRESSED, Kind.QUEUES):
             self.on_addressed(frame)
             return

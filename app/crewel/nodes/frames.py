@@ -73,6 +73,10 @@ class Kind(IntEnum):
     """The same for certain sessions, less the number."""
     QUEUES = 22
     """As JSON the names of shared queues in which something waits that a session of any node may have."""
+    ASK = 23
+    """A question of an operator's request, as JSON. It opens a stream."""
+    TOLD = 24
+    """The answer, which ends it."""
 
 
 class Frame(NamedTuple):

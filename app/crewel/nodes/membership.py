@@ -17,6 +17,7 @@ from crewel.errors import SettingsError, StoreError
 from crewel.event_loop import in_turns
 from crewel.nodes.addressed import Addressed
 from crewel.nodes.bus import Bus
+from crewel.nodes.calls import Calls
 from crewel.nodes.forwarding import Arrivals, Departures
 from crewel.nodes.frames import Kind
 from crewel.nodes.link import Links, address_of, told
@@ -66,6 +67,8 @@ class Membership:
         broker.shared_queues.announce = self.addressed.announce
         broker.destinations.elsewhere = self.addressed
         self.arrivals.on_addressed = self.addressed.take
+        self.calls = Calls(broker.runtime, self.links.open_to)
+        self.departures.calls = self.arrivals.calls = self.calls
         self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.look_again)
         broker.broadcaster.spread = self.bus.spread

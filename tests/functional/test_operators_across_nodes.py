@@ -1,0 +1,109 @@
+"""Operators see the sessions of all nodes at any node, and what they do reaches the one that has the session."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.admin.desk import Desk
+from tests.cli.command import crewel
+from tests.conftest import StartServer
+from tests.functional.cluster import LONG, NODE, OPERATED, TOKEN
+from tests.functional.people import Person
+from tests.functional.test_names_across_nodes import Forgetful
+from tests.functional.test_nodes import publish, values, wait_for
+from tests.functional.wire import until
+from tests.server_process import Server
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def desks(pair: list[Server]) -> list[Desk]:
+    return [Desk(server, TOKEN) for server in pair]
+
+
+def people(pair: list[Server]) -> tuple[str, list[Person]]:
+    """Three sessions of a subject that no other test has, at both nodes; the subject."""
+    subject = f"oper{next(_numbers)}"
+    kinds = ((Person, 0), (Person, 1), (Forgetful, 1))
+    return subject, [kind(pair[at]).be(f"client/{subject}/{number}") for number, (kind, at) in enumerate(kinds, 1)]
+
+
+def test_lists_have_the_sessions_of_all_nodes(pair: list[Server], desks: list[Desk], tmp_path: Path) -> None:
+    subject, _ = people(pair)
+    names = [f"client/{subject}/{number}" for number in (1, 2, 3)]
+    for desk in desks:
+        listed = desk.get(f"/sessions?subject={subject}")
+        assert [(each["name"], each["node"]) for each in listed["sessions"]] == list(zip(names, "abb", strict=True))
+        assert (listed["next"], listed["unreached"]) == ("", 0)
+        found, after = [], ""
+        while not found or after:
+            page = desk.get(f"/sessions?subject={subject}&count=1&sort=waiting&after={after or '9999999:a'}")
+            found += [each["name"] for each in page["sessions"]]
+            after = page["next"]
+        assert found == names
+        (one,) = (each for each in desk.get("/subjects?count=1000")["subjects"] if each["subject"] == subject)
+        assert one["sessions"] == names
+        assert desk.get(f"/subjects/{subject}")["sessions"] == names
+        options = ("--url", desk.server.base, "--subject", subject)  # type: ignore[union-attr]
+        ended = crewel("sessions", "list", *options, directory=tmp_path, environ={"CREWEL_TOKEN": TOKEN})
+        assert ended.status == 0, ended.err
+        assert [json.loads(line)["node"] for line in ended.out.splitlines()] == list("abb")
+
+
+def test_an_operation_reaches_the_node_of_the_session(pair: list[Server], desks: list[Desk]) -> None:
+    subject, (here, there, plain) = people(pair)
+    channel = f"/{subject}"
+    there.subscribe(channel)
+    held = desks[0].post(f"/sessions/{subject}/2/hold", {"reason": "to look"})
+    assert (held["node"], held["active"], held["holdback"]["reason"]) == ("b", False, "to look")
+    publish(pair[0], 7, channel=channel)
+    assert there.take() == []
+    until_waiting(desks[0], f"/sessions/{subject}/2", 1)
+    messages = desks[0].get(f"/sessions/{subject}/2/messages")["messages"]
+    assert [each["data"] for each in messages] == [7]
+    assert desks[0].cmd(f"__cmd:client/{subject}/2/?dispatcherActive") is False
+    assert desks[0].cmd(f"__cmd:client/{subject}/2/?dispatcherActive=true") == "OK"
+    assert values(wait_for(there, 1)) == [7]
+    assert desks[1].get(f"/sessions/{subject}/1")["node"] == "a"
+    assert desks[0].post(f"/sessions/{subject}/3/kill")["name"] == f"client/{subject}/3"
+    assert plain.connect()[-1]["error"].startswith("402")
+    assert here.take() == []
+
+
+def until_waiting(desk: Desk, path: str, wanted: int) -> None:
+    until(lambda: desk.get(path)["waiting"] == wanted)
+
+
+def test_what_is_wrong_is_refused_as_at_the_node_itself(pair: list[Server], desks: list[Desk]) -> None:
+    subject, _ = people(pair)
+    for desk in desks:
+        missing = desk.ask("GET", f"/sessions/{subject}/9")
+        assert (missing.status, missing.json()["errorCode"]) == (404, "user.illegalArgument")
+        assert desk.ask("GET", f"/subjects/no{subject}").status == 404
+        assert desk.ask("GET", f"/sessions/{subject}/2/messages?count=x").status == 400
+        refused: Any = desk.ask("POST", f"/sessions/{subject}/2/activate", {"unknown": 1})
+        assert (refused.status, "unknown" in refused.json()["message"]) == (400, True)
+
+
+def test_all_sessions_of_a_subject_end_at_all_nodes(pair: list[Server], desks: list[Desk]) -> None:
+    subject, persons = people(pair)
+    assert desks[0].post(f"/subjects/{subject}/kill")["killed"] == 3
+    for each in persons:
+        assert each.connect(advice={"timeout": 0})[-1]["error"].startswith("402")
+
+
+def test_the_sessions_of_a_dead_node_are_listed_where_they_live_on(start_server: StartServer) -> None:
+    first = start_server(NODE, LONG, OPERATED, "node.name=a")
+    second = start_server(*first.store_sets, NODE, LONG, OPERATED, "node.name=b")
+    Person(second).be("client/away/1")
+    desk = Desk(first, TOKEN)
+    assert [each["node"] for each in desk.get("/sessions")["sessions"]] == ["b"]
+    second.kill()
+    until(lambda: [each["node"] for each in desk.get("/sessions")["sessions"]] == ["a"])
+    assert desk.get("/sessions")["unreached"] == 0
