@@ -1,6 +1,6 @@
 """The events of an org: their ids, how long they are retained, and their forms. Pure; times are seconds.
 
-Ids rise over the whole org and have gaps, as those of Salesforce: a client that counts instead of remembering is found out.
+Ids rise over the whole org and have gaps, as at Salesforce, so that a client that counts instead of remembering fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALL_CHANGES: Final = "/data/ChangeEvents"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event as it is retained."""
+    """One event, as the org retains it."""
 
     replay_id: int
     channel: str
@@ -33,7 +33,7 @@ class Event:
     fields: dict[str, Any]
     """The message."""
     user_ids: frozenset[str] = frozenset()
-    """The only users that it is for; empty: all."""
+    """Ids of the only users that get it; empty for all."""
 
     def sent_on(self, subscription: str) -> dict[str, Any]:
         """The message as a subscriber gets it. Its channel is the subscription, which clients compare, except for the wildcards
@@ -48,7 +48,7 @@ def retention(channel: str) -> float:
 
 
 def is_well_formed(channel: str) -> bool:
-    """Whether Salesforce could have a channel of this name."""
+    """Whether Salesforce could have a channel of this name, or a PushTopic with such a filter."""
     prefix, _, name = channel[1:].partition("/")
     match prefix:
         case "topic":
@@ -63,7 +63,7 @@ def is_well_formed(channel: str) -> bool:
 
 
 def matches(pattern: str, channel: str) -> bool:
-    """Whether a subscription to the first gets events of the second. Only generic streaming has wildcards."""
+    """Whether a subscription to `pattern` gets the events of `channel`. Only generic streaming has wildcards."""
     if pattern == channel:
         return True
     if pattern == ALL_CHANGES:

@@ -1,8 +1,8 @@
-"""Salesforce's Bayeux, as an extension of the server: what it checks before a message is handled, and what it replies.
+"""Salesforce's Bayeux, as an extension of the server: what it checks before it handles a message, and how it replies.
 
 The server keeps sessions, cookies, queues and held connects. This extension refuses what Salesforce refuses, writes the replies
-as Salesforce writes them, and hands out events after a replay id. What belongs to the HTTP exchange comes in a context
-variable, from `front`, and goes back there.
+as Salesforce writes them, and delivers the events after a replay id. A context variable carries the HTTP exchange between
+`front` and this extension.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERSION: Final = re.compile(r"/cometd/(\d+\.\d)(?:/.*)?")
 
 @dataclass(slots=True)
 class Exchange:
-    """One HTTP request, as this extension needs it, and what it has to say about the response."""
+    """What this extension needs of one HTTP request, and what `front` must do to the response."""
 
     path: str
     authorization: str
@@ -40,9 +40,9 @@ class Exchange:
     """User and user agent."""
     cookies: dict[str, str]
     sets_cookie: bool = False
-    """Whether the response has new cookies."""
+    """Whether the response sets the cookies."""
     before: list[Fields] = field(default_factory=list)
-    """Messages before all others in the response."""
+    """Messages that come before all others in the response."""
     events: list[tuple[str, int]] = field(default_factory=list)
     """Channel and id of the events in the response."""
     transport_fault: str = ""
@@ -52,14 +52,14 @@ EXCHANGE: ContextVar[Exchange] = ContextVar("EXCHANGE")
 
 
 class Delivery(SessionPart):
-    """Notes which events leave for a session."""
+    """Records which events are sent to a session."""
 
     def __init__(self, user_id: str) -> None:
         self.user_id = user_id
         self.stream = ""
-        """The value of the cookie that the session was given."""
+        """The value of the session's cookie."""
         self.waiting: list[Entry] = []
-        """Events that have to wait: the first connect is answered without any."""
+        """Events for later: the response to the first connect has none."""
         self.has_connected = False
         self.exchange: Exchange | None = None
         """The request of the connect that is being answered, or held."""
@@ -67,7 +67,7 @@ class Delivery(SessionPart):
         """Channel and id of what is queued, by its entry."""
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
-        """These leave."""
+        """Note the events of this response."""
         for entry in entries:
             known = self.ids.pop(id(entry), None)
             if known is not None and self.exchange is not None:
@@ -89,13 +89,13 @@ class SalesforceExtension(Extension):
         org.online = self.online
 
     def installed(self, broker: Broker) -> None:
-        """Remember whose sessions these are."""
+        """Remember the broker, which has the sessions."""
         self.broker = broker
 
     # What comes in
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
-        """Whether the message is handled as usual; if not, its reply is known."""
+        """Return True to handle the message as usual; otherwise `send_meta` sends the refusal."""
         exchange = EXCHANGE.get()
         operation = message.channel.name.rpartition("/")[2]
         record = self.org.record(operation, message.fields, exchange.client)
@@ -117,7 +117,7 @@ class SalesforceExtension(Extension):
         return True
 
     def rcv(self, session: Session | None, message: Message) -> bool:
-        """A publish: events are published over REST only."""
+        """Refuse a publish: events are published over REST only."""
         self.org.record("publish", message.fields, EXCHANGE.get().client)
         return False
 
@@ -132,7 +132,7 @@ class SalesforceExtension(Extension):
     def _scripted(
         self, session: Session | None, message: Message, operation: str, exchange: Exchange, record: Record
     ) -> Fields | None:
-        """The reply that the script or a fault that is on gives instead of the usual one."""
+        """The reply that the script, or a fault that was added, gives instead of the usual one."""
         fault = self.org.script.fault_of(operation) or next(
             (name for name in self.org.faults if _concerns(name, operation)), None
         )
@@ -177,7 +177,7 @@ class SalesforceExtension(Extension):
         return shapes.refused(client_id, fields, shapes.unknown_channel(fields.get("subscription")))
 
     def _refusal(self, session: Session | None, message: Message, operation: str, exchange: Exchange) -> Fields | None:
-        """The reply that refuses the message; None if there is nothing wrong with it."""
+        """The reply that refuses the message; None if the message is right."""
         version = _VERSION.fullmatch(exchange.path)
         client_id = message.fields.get("clientId")
         if version is None or float(version[1]) < shapes.OLDEST_VERSION:
@@ -348,7 +348,7 @@ class SalesforceExtension(Extension):
                 self._enqueue(session, event, Entry(event.sent_on(str(name))))
 
     def deliver(self, event: Event) -> None:
-        """Send a new event to all who are subscribed."""
+        """Send a new event to all its subscribers."""
         entries: dict[str, Entry] = {}
         for session in list(self.broker.sessions.values()):
             part = part_of(session)
@@ -390,7 +390,7 @@ class SalesforceExtension(Extension):
         return len(sessions)
 
     def end_unauthorized(self) -> None:
-        """Tokens were revoked: end the sessions whose token does not hold any more, also those with a held connect."""
+        """Tokens were revoked: end the sessions whose token is not valid any more, also those with a held connect."""
         for session in list(self.broker.sessions.values()):
             part = part_of(session)
             exchange = part.exchange if part is not None else None
@@ -402,7 +402,7 @@ class SalesforceExtension(Extension):
 
 
 def part_of(session: Session | None) -> Delivery | None:
-    """What this extension keeps of a session."""
+    """The part of this extension in a session; None if there is none."""
     if session is None:
         return None
     return next((part for part in session.parts if isinstance(part, Delivery)), None)
@@ -447,7 +447,7 @@ def inner(name: str) -> str:
 
 
 def outer(name: str) -> str:
-    """What `inner` was given."""
+    """The reverse of `inner`."""
     topic, mark, expression = name.partition(_FILTER)
     return f"{topic}?{bytes.fromhex(expression).decode()}" if mark else name
 

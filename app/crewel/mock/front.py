@@ -73,7 +73,7 @@ def _finish(response: web.Response, exchange: Exchange) -> None:
 
 
 def _cookies(request: web.Request) -> dict[str, str]:
-    """The cookies as they came; of quoted values what is in the quotes."""
+    """The cookies of the request, byte for byte but without quotes around a value."""
     found = {}
     for each in request.headers.get("Cookie", "").split(";"):
         name, _, value = each.strip().partition("=")
@@ -82,7 +82,7 @@ def _cookies(request: web.Request) -> dict[str, str]:
 
 
 async def _broken(request: web.Request, response: web.StreamResponse, fault: str, options: Any) -> web.StreamResponse:
-    """The response as this fault of the transport leaves it."""
+    """The response after this fault of the transport."""
     transport = request.transport
     if fault == "delay":
         await asyncio.sleep(options.get("seconds", DELAY_S))
@@ -108,7 +108,7 @@ async def _broken(request: web.Request, response: web.StreamResponse, fault: str
 
 
 def mount_logins(app: web.Application, org: Org, instance_url: Callable[[], str]) -> None:
-    """Serve OAuth and the SOAP login. `instance_url` says where the org is."""
+    """Serve OAuth and the SOAP login. `instance_url` returns the address of the org."""
 
     async def token(request: web.Request) -> web.Response:
         asked = await request.post()
@@ -190,7 +190,7 @@ _FAULT: Final = (
 
 
 def mount_rest(app: web.Application, org: Org) -> None:
-    """Serve what streaming clients need of the REST API: publishing, PushTopics, generic channels."""
+    """Serve the part of the REST API that streaming clients need: publishing, PushTopics, generic channels."""
 
     def guarded(answer: Handler) -> Handler:
         async def checked(request: web.Request) -> web.StreamResponse:

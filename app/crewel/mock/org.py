@@ -1,4 +1,4 @@
-"""What a Salesforce org knows: tokens, PushTopics, events, the script and the faults, and who did what. Knows no HTTP."""
+"""The state of a Salesforce org: tokens, PushTopics, events, the script, the faults, and what clients did. Knows no HTTP."""
 
 from __future__ import annotations
 
@@ -23,65 +23,65 @@ from crewel.mock.events import (
 from crewel.mock.script import Script
 
 CONCURRENT: Final = {"unlimited": 2000, "performance": 2000, "enterprise": 1000, "developer": 20}
-"""Clients at a time, by edition."""
+"""The most clients at a time, by edition."""
 DAILY: Final = {"unlimited": 1_000_000, "performance": 1_000_000, "enterprise": 200_000, "developer": 50_000}
-"""Events that are delivered within 24 hours, by edition."""
+"""The most events that are delivered within 24 hours, by edition."""
 LIFETIME_S: Final = 3 * 3600.0
-"""After which a session is forgotten, whatever its client does."""
+"""Seconds after which the org forgets a session, whatever its client does."""
 USERNAME: Final = "user@example.com"
 _QUERY: Final = re.compile(r"\s*SELECT\s+(.+?)\s+FROM\s+(\w+)\b.*", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(slots=True)
 class Record:
-    """One Bayeux message of a client, as the history has it."""
+    """One Bayeux message of a client, in the history."""
 
     at: float
     """Virtual time, seconds since the start."""
     operation: str
     message: dict[str, Any]
     client: str
-    """User and user agent: who it was, over all sessions."""
+    """User name and user agent: they identify a client over all its sessions."""
     fault: str = ""
-    """What happened to it, empty for nothing."""
+    """The fault that the request met; empty for none."""
     error: str = ""
-    """What it was answered, empty if it was successful."""
+    """The error of the reply; empty if it was successful."""
 
 
 @dataclass(slots=True)
 class Interest:
-    """What one client should have got of one channel, over all its sessions."""
+    """The events that one client must get for one subscription, over all its sessions."""
 
     channel: str
     user_id: str
     since: int
-    """It is to get what has a larger id than this."""
+    """It must get the events with a larger id than this."""
     delivered: dict[int, int] = field(default_factory=dict)
-    """Ids that have left for it, and how often."""
+    """Ids of the events that were sent to it, and how often."""
 
 
 @dataclass(slots=True)
 class Org:
-    """One org. `now` tells seconds since 1970, in virtual time."""
+    """One org. `now` returns seconds since 1970, in virtual time."""
 
     now: Callable[[], float]
     edition: str = "enterprise"
     accepts_bearer: bool = True
     channels: frozenset[str] | None = None
-    """The only channels that there are; None: all of a name that Salesforce could have."""
+    """The only channels of the org; None for all with a name that Salesforce could have."""
     tokens: dict[str, str] = field(default_factory=dict)
     """Valid tokens and their users."""
     refresh_tokens: dict[str, str] = field(default_factory=dict)
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     """PushTopics by name."""
     entities: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Objects with known fields. A PushTopic of another object may name any."""
+    """Objects and their fields. The PushTopic of another object may name any field."""
     generic: dict[str, str] = field(default_factory=dict)
     """Generic channels by their record ids."""
     log: EventLog = field(default_factory=EventLog)
     script: Script = field(default_factory=Script)
     faults: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Faults that are on, with their options."""
+    """Faults that are added, with their options."""
     history: list[Record] = field(default_factory=list)
     interests: dict[tuple[str, str], Interest] = field(default_factory=dict)
     delivered_today: list[float] = field(default_factory=list)
@@ -104,13 +104,13 @@ class Org:
     # Logins
 
     def new_token(self, username: str = USERNAME) -> str:
-        """A token as OAuth and SOAP give it out."""
+        """Return a new token for this user, such as OAuth and SOAP return."""
         token = f"{ORG_ID[:15]}!AQ{secrets.token_urlsafe(24).replace('-', '.')}"
         self.tokens[token] = username
         return token
 
     def revoke(self, token: str | None = None) -> None:
-        """Let this token, or all, be valid no more."""
+        """Revoke this token, or all tokens."""
         if token is None:
             self.tokens.clear()
         else:
@@ -122,7 +122,7 @@ class Org:
         return USER_ID if username == USERNAME else f"005{hash_of(username) % 10**12:012d}AAA"
 
     def user_of(self, authorization: str) -> str | None:
-        """The user of an Authorization header; None if it does not hold."""
+        """The user of an Authorization header; None if its token is not valid."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() == "oauth" or (scheme.lower() == "bearer" and self.accepts_bearer):
             return self.tokens.get(token.strip())
@@ -169,22 +169,22 @@ class Org:
             self.delivered_today = [each for each in self.delivered_today if each > since]
         return len(self.delivered_today) >= DAILY[self.edition]
 
-    # Who did what
+    # What clients did
 
     def record(self, operation: str, message: Mapping[str, Any], client: str) -> Record:
-        """Note a message of a client."""
+        """Put a message of a client into the history."""
         record = Record(self.now() - self.started_at, operation, dict(message), client)
         self.history.append(record)
         return record
 
     def subscribes(self, client: str, user_id: str, channel: str, replay_id: int) -> None:
-        """A client has subscribed. What it is to get begins with its first subscription."""
+        """A client has subscribed. The events that it must get begin with its first subscription."""
         if (client, channel) not in self.interests:
             first = {-1: self.log.newest(channel), -2: 0}.get(replay_id, replay_id)
             self.interests[client, channel] = Interest(channel, user_id, first)
 
     def delivers(self, client: str, channel: str, replay_id: int) -> None:
-        """An event has left for a client, as a message on this channel."""
+        """An event was sent to a client, as a message on this channel."""
         self.delivered_today.append(self.now())
         for (who, pattern), interest in self.interests.items():
             is_meant = pattern == channel or (pattern.startswith("/u/") and matches(pattern, channel))
@@ -192,8 +192,8 @@ class Org:
                 interest.delivered[replay_id] = interest.delivered.get(replay_id, 0) + 1
 
     def delivered(self, channel: str) -> list[int]:
-        """The ids of all events that have left for clients, of this channel or for a subscription of this name, repeats
-        included, in the order of ids."""
+        """The ids of all events of this channel, or for a subscription of this name, that were sent to clients: with repeats,
+        in the order of ids."""
         return sorted(
             replay_id
             for interest in self.interests.values()
@@ -203,7 +203,7 @@ class Org:
         )
 
     def missed(self) -> dict[str, list[int]]:
-        """By channel, the ids of retained events that a client should have got and did not."""
+        """By channel, the ids of retained events that were not sent to a client that must get them."""
         found: dict[str, list[int]] = {}
         for interest in self.interests.values():
             retained = self.log.retained(interest.channel, self.now(), interest.user_id)

@@ -118,9 +118,9 @@ class Salesforce:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        """`edition` says what the limits are: unlimited, performance, enterprise or developer. `channels` are the only ones
-        that there are; without, each of a valid name is there. `entities` are objects and their fields, which the queries of
-        PushTopics are checked against. Without `accepts_bearer` the scheme of `Authorization` has to be `OAuth`. Raises
+        """`edition` sets the limits: unlimited, performance, enterprise or developer. `channels` are the only channels of the
+        org; without them it has every channel with a valid name. `entities` are objects and their fields, by which the
+        queries of PushTopics are checked. Without `accepts_bearer` the scheme of `Authorization` must be `OAuth`. Raises
         ValueError."""
         self._settings = settings_of({**_SETTINGS, "http.host": host, "http.port": port}, gettempdir())
         self._stack = ExitStack()
@@ -180,14 +180,15 @@ class Salesforce:
         return self._thread.run(called())
 
     def publish(self, channel: str, data: Any = None, *, age: float | str = 0, **more: Any) -> int:
-        """Publish an event and return its replay id. `data` is the `sobject` of a PushTopic, else the `payload`. `age`: it was
-        published so long ago. `type` is for a PushTopic, `header` has fields of a ChangeEventHeader, `user_ids` are the only
-        users that get a generic event. Raises ValueError."""
+        """Publish an event and return its replay id. `data` is the `sobject` of a PushTopic, otherwise the `payload`. `age` is
+        how long ago it was published. `type` is for a PushTopic, `header` has fields of a ChangeEventHeader, `user_ids` are the
+        only users that get a generic event. Raises ValueError."""
         event: Event = self._call(lambda: self.org.publish(channel, data, seconds_of(age), **more))
         return event.replay_id
 
     def publish_while_away(self, channel: str, data: Any = None) -> int:
-        """Forget all sessions and publish an event at the same moment: clients get it only by a replay. Returns its id."""
+        """Forget all sessions and publish an event at the same moment, so that clients get it only by a replay. Returns its
+        replay id."""
 
         def both() -> Event:
             self._instance.extension.forget_all()
@@ -220,7 +221,7 @@ class Salesforce:
         return token
 
     def user_id(self, username: str) -> str:
-        """The id of the record of a user, as the logins tell it."""
+        """The id of a user, as in the responses of the logins."""
         return self.org.user_id(username)
 
     def reset(self) -> None:
@@ -243,7 +244,7 @@ class Salesforce:
         self._thread.run(self._instance.restart())
 
     def advance(self, duration: float | str, *, keep_up: bool = True) -> None:
-        """Let so much time pass: "110s", "3h". `crewel.testing.Server.advance` explains `keep_up`. Raises ValueError."""
+        """Let this much time pass: "110s", "3h". `crewel.testing.Server.advance` explains `keep_up`. Raises ValueError."""
         seconds = seconds_of(duration)
         # Every session of now has ended after that, so that the rest of a long time makes only events older.
         stepwise = min(seconds, _STEPWISE_S)
@@ -253,23 +254,23 @@ class Salesforce:
     # Faults
 
     def script(self, text: str) -> None:
-        """Let this happen from now on; `crewel.mock.script` explains the lines. Raises ValueError."""
+        """Replace the script of faults; `crewel.mock.script` explains its lines. Raises ValueError."""
         script = Script(text)
         self._call(lambda: setattr(self.org, "script", script))
 
     def add_fault(self, name: str, **options: Any) -> None:
-        """Let this happen to every request that it can happen to, until it is removed; `delay` takes `seconds`. Raises
+        """Let every request to which it applies meet this fault, until it is removed; `delay` takes `seconds`. Raises
         ValueError."""
         require_fault(name)
         self._call(lambda: self.org.faults.update({name: options}))
 
     def remove_fault(self, name: str) -> None:
-        """Let it happen no more."""
+        """Remove the fault."""
         self._call(lambda: self.org.faults.pop(name, None))
 
     def play(self, name: str, channel: str = "/event/Order__e") -> Scenario:
-        """Do what made clients fail in a thread of their project: `play("cometd-1142")`. Returns the scenario, whose `summary`
-        says what happens. Raises ValueError for a name that there is not."""
+        """Play the scenario of a known bug: `play("cometd-1142")`. Returns it; its `summary` says what happens. Raises
+        ValueError for an unknown name."""
         scenario = SCENARIOS.get(name)
         if scenario is None:
             raise ValueError(f"there is no scenario {name!r}; known are {', '.join(SCENARIOS)}")
@@ -286,13 +287,13 @@ class Salesforce:
         return shown
 
     def count(self, operation: str) -> int:
-        """How many messages of this kind have come: `count("subscribe")`."""
+        """How many messages of this kind clients have sent: `count("subscribe")`."""
         found: int = self._call(lambda: sum(each.operation == operation for each in self.org.history))
         return found
 
     @property
     def handshakes(self) -> int:
-        """How many handshakes have come."""
+        """How many handshakes clients have sent."""
         return self.count("handshake")
 
     @property
@@ -329,13 +330,14 @@ class Salesforce:
 
     @property
     def missed(self) -> dict[str, list[int]]:
-        """By channel, the retained events that a client has not been sent although it had subscribed to them before."""
+        """By channel, the replay ids of retained events that were not sent to a client that had subscribed before them."""
         found: dict[str, list[int]] = self._call(self.org.missed)
         return found
 
     def assert_nothing_missed(self, timeout: float = 2.0) -> None:
-        """Check that every client was sent every event that was published since its first subscription, over all its sessions.
-        Waits a little for what is on its way. A client is a user and a user agent. Raises AssertionError."""
+        """Check that every event was sent to every client that had subscribed before it, in any of the client's sessions. Waits
+        up to `timeout` seconds for events that are on their way. A user and a `User-Agent` identify a client. Raises
+        AssertionError."""
         until = time.monotonic() + timeout
         while missed := self.missed:
             if time.monotonic() >= until:

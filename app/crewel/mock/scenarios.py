@@ -1,6 +1,6 @@
-"""Named scenarios: what made clients of Salesforce's streaming API fail, each from a thread or the documentation.
+"""Named scenarios: situations in which clients of Salesforce's streaming API failed, each from a thread or the documentation.
 
-`naive` says what the client did wrong; `tests/mock` has a client with each of these habits, which fails, and one without,
+`naive` is the mistake of such a client. `tests/mock` has a client with each of these mistakes, which fails, and a right one,
 which passes.
 """
 
@@ -21,7 +21,7 @@ def _nothing(_: Salesforce, __: str) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What happens, and to which habit of a client it is a danger."""
+    """What happens, and the mistake of a client that it reveals."""
 
     name: str
     summary: str
@@ -30,7 +30,7 @@ class Scenario:
     script: str = ""
     prepare: Prepare = _nothing
     act: Prepare = _nothing
-    """What happens in the org once a client is subscribed."""
+    """What happens in the org after a client has subscribed."""
 
 
 def _while_away(org: Salesforce, channel: str) -> None:

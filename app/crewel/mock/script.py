@@ -1,7 +1,7 @@
 """The script of faults: what happens to which request, in order. Pure.
 
 A line is `WHEN: WHAT`. WHEN is `after 3 connects`, `next subscribe`, `every 5 connects` or `then`; WHAT is one of `FAULTS` or
-`ok`. Rules apply one after the other; `then` applies to all that follows, and `every` from its place to the end.
+`ok`. Rules apply one after the other; `then` applies to everything after it, and `every` from its place to the end.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 OPERATIONS: Final = ("handshake", "connect", "subscribe", "unsubscribe", "disconnect", "request")
-"""What a rule may wait for; `request` is any of them."""
+"""The operations that a rule can count; `request` is any of them."""
 
 FAULTS: Final = {
     "unknown client": "the session is forgotten; the client is advised to handshake",
     "unknown client, disconnect": "the session is forgotten; the client must stop",
-    "authentication invalid": "the token counts as revoked",
+    "authentication invalid": "the token is treated as revoked",
     "authentication missing": "as if there were no Authorization header",
     "handshake denied": "a handshake is denied",
     "invalid replay id": "a subscribe is refused because of its replay id",
@@ -56,12 +56,12 @@ class Rule:
     seen: int = 0
 
     def takes(self, operation: str) -> bool:
-        """Whether this operation is one that the rule counts."""
+        """Whether the rule counts this operation."""
         return self.operation in ("request", operation)
 
 
 class Script:
-    """A script that is under way."""
+    """A script, and how far it has come."""
 
     def __init__(self, text: str = "") -> None:
         self._rules = [_read(line) for line in _lines(text)]
@@ -73,7 +73,7 @@ class Script:
         return all(rule.kind in ("then", "every") for rule in self._rules[self._at :])
 
     def fault_of(self, operation: str) -> str | None:
-        """The fault that happens to this operation, which has come now; None: none."""
+        """The fault that this operation, which has just come, meets; None for none."""
         if self._at >= len(self._rules):
             return None
         rule = self._rules[self._at]

@@ -1,4 +1,4 @@
-"""What Salesforce's streaming API puts on the wire where it differs from other Bayeux servers: the texts and the replies.
+"""The texts and replies of Salesforce's streaming API where they differ from those of other Bayeux servers.
 
 Keys are in the order in which recorded replies have them. Sources: the Streaming API developer guide (error codes, handling
 errors, limits, events) and public threads of client projects.
@@ -36,17 +36,17 @@ NO_SLASH: Final = "400::Channel subscriptions must start with a leading '/'"
 
 
 def invalid_connection_type(kind: object) -> str:
-    """The text for a transport that there is not."""
+    """The text for an unknown transport."""
     return f"400::Invalid connection type {{{kind}}}"
 
 
 def unknown_channel(name: object) -> str:
-    """The text for a channel that there is not."""
+    """The text for an unknown channel."""
     return f"400::The channel you requested to subscribe to does not exist {{{name}}}"
 
 
 def unknown_fields(names: list[str]) -> str:
-    """The text for a PushTopic whose query names fields that its object has not."""
+    """The text for a PushTopic whose query, or filter, names unknown fields."""
     return f"400::Query fields {{{', '.join(names)}}} do not exist on the topic entity"
 
 
@@ -56,7 +56,7 @@ def cookie_missing(client_id: str, cookie: str) -> str:
 
 
 def invalid_replay_id(replay_id: object) -> str:
-    """The text for a replay id that is not, or no longer, one of an event. There are two spaces in it, which clients match."""
+    """The text for a replay id that never was one, or has expired. It has two spaces, which clients match."""
     return (
         f"400::The replayId {{{replay_id}}} you provided was invalid.  "
         "Please provide a valid ID, -2 to replay all events, or -1 to replay only new events."
@@ -77,7 +77,7 @@ def replay_id_not_found(channel: str, given: Mapping[str, Any] | None) -> str:
 
 
 def _with_id(fields: Fields, message_id: object) -> Fields:
-    """Put the id where it belongs, or take it out if the request had none."""
+    """Set the id in its place, or remove it if the request had none."""
     if message_id is None:
         fields.pop("id", None)
     else:
@@ -128,7 +128,7 @@ def unknown_client(channel: str, message_id: object) -> Fields:
 
 
 def ended(client_id: str, message_id: object, error: str) -> Fields:
-    """The reply to a connect that tells the client to stop; `DISCONNECT` goes before it."""
+    """The reply to a connect after which the client must stop; `DISCONNECT` comes before it."""
     return _with_id(
         {
             "clientId": client_id,
@@ -143,7 +143,7 @@ def ended(client_id: str, message_id: object, error: str) -> Fields:
 
 
 DISCONNECT: Final[Fields] = {"channel": "/meta/disconnect"}
-"""What comes before the connect reply that ends a session."""
+"""The message before the connect reply that ends a session."""
 
 
 def handshake_denied(message_id: object, why: str = AUTHENTICATION_INVALID) -> Fields:

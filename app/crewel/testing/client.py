@@ -13,11 +13,11 @@ from crewel.client.subscription import SubscribeOptions
 from crewel.testing.loop_thread import LoopThread
 
 WAIT_S = 10.0
-"""Seconds that a message is waited for, unless the test says otherwise."""
+"""Seconds to wait for a message, unless the test sets another limit."""
 
 
 class TestSubscription:
-    """What a test has subscribed to."""
+    """A subscription of a test."""
 
     def __init__(self, thread: LoopThread, subscription: Subscription) -> None:
         self._thread = thread
@@ -33,7 +33,7 @@ class TestSubscription:
         return self._thread.run(self._subscription.receive(timeout), timeout + WAIT_S)
 
     def take(self, count: int, timeout: float = WAIT_S) -> list[Any]:
-        """The data of the next messages, so many."""
+        """The data of the next `count` messages. Raises TimeoutError if one does not come."""
         return [self.next(timeout).data for _ in range(count)]
 
     def reject(self, message: Message, code: str, text: str = "") -> None:
@@ -47,11 +47,11 @@ class TestSubscription:
 
     @property
     def waiting(self) -> int:
-        """How many messages have arrived and were not taken."""
+        """How many messages have arrived and were not taken yet."""
         return self._subscription.queued
 
     def unsubscribe(self) -> None:
-        """End it."""
+        """End the subscription."""
         self._thread.run(self._subscription.unsubscribe())
 
 
@@ -94,7 +94,7 @@ class TestClient:
 
     @property
     def state(self) -> State:
-        """Where the session stands."""
+        """The state of the session."""
         return self.client.state
 
     def publish(self, channel: str, data: Any, **options: Unpack[PublishOptions]) -> Reply:
@@ -106,7 +106,7 @@ class TestClient:
         return TestSubscription(self._thread, self._thread.run(self.client.subscribe(channel, **options)))
 
     def listen(self, channel: str) -> TestSubscription:
-        """Receive what comes on a channel without subscribing: what is addressed to this client."""
+        """Receive the messages of a channel that are addressed to this client, without a subscription."""
 
         async def listening() -> Subscription:
             return self.client.listen(channel)
@@ -114,7 +114,7 @@ class TestClient:
         return TestSubscription(self._thread, self._thread.run(listening()))
 
     def request(self, channel: str, data: Any = None, timeout: float = WAIT_S) -> Message:
-        """Ask, and return the first answer."""
+        """Send a request and return the first reply."""
         return self._thread.run(self.client.request(channel, data, timeout), timeout + WAIT_S)
 
     def remote_call(self, target: str, data: Any = None, timeout: float = WAIT_S) -> Any:

@@ -1,4 +1,4 @@
-"""Virtual time: an event loop whose clock can be moved ahead, and durations as people write them."""
+"""Virtual time: an event loop whose clock can be moved ahead, and durations as text, such as `3h`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def seconds_of(duration: float | str) -> float:
 
 
 class _Selector(selectors.DefaultSelector):
-    """A selector that can leave some sockets unread for a while. What has arrived on them is found afterwards."""
+    """A selector that can leave some sockets unread for a while. Their data is read afterwards."""
 
     unread: frozenset[int] = frozenset()
     """Their file descriptors."""
@@ -47,7 +47,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time runs as usual and can also be moved ahead. What is due then fires in the order of its time."""
+    """An event loop whose time passes as usual and can also be moved ahead. Timers that are due then fire in order."""
 
     _skipped = 0.0
 
@@ -56,7 +56,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._sockets)
 
     def time(self) -> float:
-        """The time of the loop: seconds since some moment, with all that was skipped."""
+        """The time of the loop: seconds since some moment, with the skipped time."""
         return super().time() + self._skipped
 
     @property
@@ -76,7 +76,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def unread(self, port: int) -> Iterator[None]:
-        """Read nothing that clients send to this port, and accept no connection, for as long as this lasts."""
+        """In the `with`, read nothing that clients send to this port, and accept no connection."""
         self._sockets.unread = frozenset(key.fd for key in self._sockets.get_map().values() if _port_of(key.fd) == port)
         try:
             yield

@@ -31,7 +31,7 @@ Condition = Callable[[State], Any]
 
 
 class _Running(Generic[InstanceT]):
-    """What both facades know of the server."""
+    """What both facades share."""
 
     def __init__(self, thread: LoopThread, instance: InstanceT) -> None:
         self._thread = thread
@@ -56,7 +56,7 @@ class _Running(Generic[InstanceT]):
 
     @property
     def is_up(self) -> bool:
-        """Whether it serves; not between `kill` and `restart`."""
+        """Whether the server runs; False between `kill` and `restart`."""
         return self._instance.is_up
 
     async def _state(self) -> State:
@@ -76,7 +76,7 @@ class Server(_Running[InstanceT]):
 
     @property
     def state(self) -> State:
-        """What the server knows now."""
+        """The clients, the number of channels and the virtual time, as they are now."""
         return self._run(self._state())
 
     @property
@@ -95,16 +95,16 @@ class Server(_Running[InstanceT]):
         return state
 
     def wait_for_clients(self, count: int = 1, timeout: float = WAIT_S) -> State:
-        """Wait until so many clients are connected."""
+        """Wait until exactly `count` clients are connected."""
         return self.wait_for(lambda state: state.connected == count, timeout)
 
     def wait_for_subscribers(self, channel: str, count: int = 1, timeout: float = WAIT_S) -> State:
-        """Wait until so many sessions are subscribed to the channel or pattern."""
+        """Wait until exactly `count` sessions are subscribed to the channel or pattern."""
         return self.wait_for(lambda state: state.subscribers(channel) == count, timeout)
 
     def advance(self, duration: float | str, *, keep_up: bool = True) -> None:
-        """Let so much virtual time pass: seconds, or "110s", "3h". All that is due happens, in order. Clients that connect
-        again as usual stay connected; without `keep_up` time does not wait for them. Raises ValueError."""
+        """Let this much virtual time pass: seconds, or "110s", "3h". Everything that is due happens, in order. Clients that
+        connect again as usual stay connected; without `keep_up` time does not wait for them. Raises ValueError."""
         self._run(self._instance.advance(duration, keep_up=keep_up))
 
     def kill(self) -> None:
@@ -137,7 +137,7 @@ class AsyncServer(_Running[InstanceT]):
         return await self._thread.wrap(self._instance.publish(channel, data, options))
 
     async def state(self) -> State:
-        """What the server knows now."""
+        """The clients, the number of channels and the virtual time, as they are now."""
         return await self._thread.wrap(self._state())
 
     async def letters(self) -> list[DeadLetter]:
@@ -154,15 +154,15 @@ class AsyncServer(_Running[InstanceT]):
         return state
 
     async def wait_for_clients(self, count: int = 1) -> State:
-        """Wait until so many clients are connected."""
+        """Wait until exactly `count` clients are connected."""
         return await self.wait_for(lambda state: state.connected == count)
 
     async def wait_for_subscribers(self, channel: str, count: int = 1) -> State:
-        """Wait until so many sessions are subscribed to the channel or pattern."""
+        """Wait until exactly `count` sessions are subscribed to the channel or pattern."""
         return await self.wait_for(lambda state: state.subscribers(channel) == count)
 
     async def advance(self, duration: float | str, *, keep_up: bool = True) -> None:
-        """Let so much virtual time pass; `Server.advance` explains it."""
+        """Let this much virtual time pass; `Server.advance` explains it."""
         await self._thread.wrap(self._instance.advance(duration, keep_up=keep_up))
 
     async def kill(self) -> None:

@@ -112,7 +112,7 @@ class Instance:
 
     @property
     def is_up(self) -> bool:
-        """Whether it serves."""
+        """Whether the server runs."""
         return self._stack is not None
 
     @property
@@ -146,7 +146,7 @@ class Instance:
         return self.url
 
     async def stop(self) -> None:
-        """End it as SIGTERM does: held connects are answered, and all is stored."""
+        """End the server as SIGTERM does: held connects are answered, and everything is stored."""
         if self._stack is not None:
             await self._virtual.stop_accepting(self.port)
         stack, self._stack, self._app = self._stack, None, None
@@ -154,7 +154,7 @@ class Instance:
             await stack.aclose()
 
     async def kill(self) -> None:
-        """End it as SIGKILL does: connections are reset, and nothing more is answered or stored."""
+        """End the server as SIGKILL does: connections are reset, and nothing more is answered or stored."""
         if self._app is not None:
             access = self.broker.access
             await self._virtual.stop_accepting(self.port)
@@ -164,7 +164,7 @@ class Instance:
         await self.stop()
 
     async def restart(self) -> str:
-        """Start it again, on the same port and with the same store; one that runs is killed before."""
+        """Start the server again, on the same port and with the same store. If it runs, it is killed first."""
         await self.kill()
         return await self.start()
 
@@ -186,7 +186,7 @@ class Instance:
         return None
 
     def state(self) -> State:
-        """What there is now."""
+        """The clients, the number of channels and the virtual time."""
         broker = self.broker
         clients = tuple(_client(session) for session in broker.sessions.values())
         return State(clients, len(broker.channels), self.now())
@@ -211,9 +211,9 @@ class Instance:
         return self._loop.time() - self._started_at
 
     async def advance(self, duration: float | str, *, keep_up: bool = True) -> None:
-        """Let so much time pass: all that is due meanwhile happens, in its order. With `keep_up` the clients stay there: one
-        whose connect was answered gets a moment of real time to connect again before time continues; one that does not, is
-        away for the rest of it. Without, all clients are: what they send is read afterwards. Raises ValueError."""
+        """Let this much time pass: everything that is due meanwhile happens, in order. With `keep_up` the clients stay: one
+        whose connect was answered gets a moment of real time to connect again before time continues, and one that does not
+        is away for the rest. Without `keep_up` all clients are away: what they send is read afterwards. Raises ValueError."""
         seconds = seconds_of(duration)
         with nullcontext() if keep_up else self._virtual.unread(self.port):
             await self._pass(seconds, keep_up=keep_up)

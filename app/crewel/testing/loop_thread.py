@@ -30,7 +30,7 @@ class LoopThread:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is called in the thread of the loop, which must not wait for itself."""
+        """Whether the caller is in the thread of the loop, which must not wait for itself."""
         return threading.current_thread() is self._thread
 
     def run(self, coroutine: Coroutine[Any, Any, T], limit: float = LIMIT_S) -> T:
@@ -53,7 +53,7 @@ class LoopThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self.loop))
 
     def close(self) -> None:
-        """End what still runs in the loop, and the loop."""
+        """Cancel the tasks of the loop, and end it."""
         if self.loop.is_closed():
             return
         self.run(self._end_tasks())
