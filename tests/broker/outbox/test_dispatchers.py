@@ -734,7 +734,7 @@ class TestEnds:
         stored.sweep_after(1)
         (line,) = [record.getMessage() for record in caplog.records if "has ended" in record.getMessage()]
         assert line.startswith("the session client/joe/1 has ended (its client is away, which counts as failing")
-        assert "3 waiting messages become dead letters" in line
+        assert "its waiting messages (3) become dead letters" in line
 
     def test_the_end_of_a_session_by_a_failure_is_logged_with_its_code(
         self, stored: StoredWorld, joe: Receiver, caplog: pytest.LogCaptureFixture
