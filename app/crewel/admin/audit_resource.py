@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from aiohttp import web
@@ -67,7 +67,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
         return await send_lines(ask, _portions(ask, wanted, page))
 
 
-async def _portions(ask: Ask, wanted: AuditFilter, page: Page) -> AsyncIterator[bytes]:
+async def _portions(ask: Ask, wanted: AuditFilter, page: Page) -> AsyncGenerator[bytes, None]:
     while True:
         yield b"".join([encode(entry) + b"\n" for entry in page.entries])
         if not page.next:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -188,7 +188,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
         return await send_lines(ask, _portions(ask, wanted, page, deed))
 
 
-async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, deed: Deed) -> AsyncIterator[bytes]:
+async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, deed: Deed) -> AsyncGenerator[bytes, None]:
     deed.count = 0
     while True:
         lines = b"".join([encode(_shown(ask, letter)) + b"\n" for letter in page.letters])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, Final
@@ -145,15 +145,16 @@ def _object(body: bytes) -> dict[str, Any]:
     return value
 
 
-async def send_lines(ask: Ask, portions: AsyncIterator[bytes]) -> web.StreamResponse:
+async def send_lines(ask: Ask, portions: AsyncGenerator[bytes, None]) -> web.StreamResponse:
     """Answer with lines of JSON. They are read as fast as they are taken, so that no more than one portion is in memory. An
     answer that the store breaks off has no end, so that the client knows that something is missing."""
     assert ask.request is not None  # no node hands over what has no bound
     response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
     await response.prepare(ask.request)
     try:
-        async for portion in portions:
-            await response.write(portion)  # waits while the client reads slowly
+        async with aclosing(portions):
+            async for portion in portions:
+                await response.write(portion)  # waits while the client reads slowly
     except ConnectionError:
         pass  # the client has gone
     except StoreError as error:

@@ -7,6 +7,8 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
+from aiohttp import web
+
 from crewel.admin.administration import Administration
 from crewel.admin.census import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
@@ -14,7 +16,8 @@ from crewel.admin.moments import shown
 from crewel.admin.operation import MAX_PAGE, PAGE, Level, flag_text, number_text, page_fields, text_field
 from crewel.admin.paging import cursor, first, place_of
 from crewel.admin.receiver_resource import last_failure
-from crewel.admin.route import Ask, NotThere, Route, operation_routes
+from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
+from crewel.admin.trace import trace
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.timers import outlook
 from crewel.broker.session import Session, State
@@ -297,6 +300,8 @@ SESSION_COMMANDS: Final = (
 _UNKNOWN: Final = {404: "There is no such session."}
 _VIEW: Final = "The session: name, state, active, holdback, waiting, waitingBytes, subscriptions and more."
 _STATES: Final = ", ".join(DispatcherState)
+_TRACE_S: Final = 60
+_MOST_TRACE_S: Final = 3600
 
 
 _ORDERS: Final[Mapping[str, Callable[[Dispatchers, Session], int]]] = {
@@ -375,6 +380,12 @@ async def _timeline(ask: Ask) -> dict[str, Any]:
     return {"name": name, "since": since, "events": events[: ask.fields.get("count", PAGE)], "dropped": dropped}
 
 
+async def _trace(ask: Ask) -> web.StreamResponse:
+    session, seconds = _found(ask), ask.fields.get("seconds", _TRACE_S)
+    with ask.deed("trace session", about=session.name):
+        return await send_lines(ask, trace(session, seconds, ask.admin.masks))
+
+
 async def _call(ask: Ask) -> Call:
     session = _found(ask)
     return Call(ask.admin, ask.who, session.name, [session], fields=ask.fields)
@@ -425,6 +436,18 @@ SESSION_ROUTES: Final = (
         " (when it happened first and last), `count` (how often in a row) and what belongs to it.",
         query=(number_text("count", "Most events, of the newest.", 1, MAX_PAGE, PAGE),),
         refusals={404: "There is no such session, and nothing is known of a former one."},
+    ),
+    Route(
+        "GET",
+        f"{Level.SESSION.resource}/trace",
+        "Show the messages of a session as they pass, as lines of JSON, without its secrets and what is masked.",
+        _trace,
+        "A message a line: `at`, `way` (in: from the client; out: to it), `message`, and `lost` if the reader was too slow for"
+        " so many before it. Replies to publishes are not shown. Empty lines are sent while nothing passes.",
+        query=(number_text("seconds", "How long.", 1, _MOST_TRACE_S, _TRACE_S),),
+        media_type="application/x-ndjson",
+        refusals=_UNKNOWN,
+        deed="trace session",
     ),
     *operation_routes(Level.SESSION, _call, _after, _VIEW.removesuffix("."), _UNKNOWN),
 )

@@ -267,9 +267,15 @@ class Session(Outbox):
 
     def add_part(self, part: SessionPart) -> None:
         """Let this part of an extension see the session's messages from now on."""
-        self.parts = (*self.parts, part)
-        self.parts_out = self.parts[::-1]
-        self.plain = part if part.is_plain and len(self.parts) == 1 else None
+        self._set_parts((*self.parts, part))
+
+    def remove_part(self, part: SessionPart) -> None:
+        """Let it see them no more."""
+        self._set_parts(tuple(each for each in self.parts if each is not part))
+
+    def _set_parts(self, parts: tuple[SessionPart, ...]) -> None:
+        self.parts, self.parts_out = parts, parts[::-1]
+        self.plain = parts[0] if len(parts) == 1 and parts[0].is_plain else None
 
     def deliver(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:
         """Send a message to this session, whatever its subscriptions; False if the session has ended. Raises ValueError for

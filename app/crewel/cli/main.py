@@ -25,6 +25,7 @@ from crewel.cli.request import request
 from crewel.cli.serve import serve
 from crewel.cli.sub import sub
 from crewel.cli.top import top
+from crewel.cli.trace import trace
 from crewel.errors import CrewelError
 
 app = typer.Typer(
@@ -41,6 +42,7 @@ command(app)(operations.cmd)
 command(app)(nodes)
 command(app)(message)
 command(app)(top)
+command(app)(trace)
 command(app, "audit-log")(audit_log)
 for _group in (
     settings.app,

@@ -1,0 +1,46 @@
+"""`crewel trace`: the messages of one session as they pass."""
+
+from typing import Annotated, Any
+
+import typer
+
+from crewel.cli import output
+from crewel.cli.admin_client import Admin
+from crewel.cli.bayeux_client import AsJson
+
+
+async def trace(
+    admin: Admin,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The session: joe/1, or client/joe/1.")],
+    seconds: Annotated[int, typer.Option(min=1, max=3600, help="How long.")] = 60,
+    as_json: AsJson = None,
+) -> None:
+    """Print the messages of a session as they pass, without its secrets and what is masked. It works while the session is
+    used, and changes nothing."""
+    import json
+
+    from crewel.qos.names import parse_name
+
+    parsed = parse_name(name)
+    if parsed is None or not parsed.number:
+        raise typer.BadParameter(f"{name} is not the name of a session, such as joe/1 or client/joe/1")
+    rest = b""
+    async for chunk in admin.chunks(f"/sessions/{parsed.subject}/{parsed.number}/trace", {"seconds": seconds}):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in filter(None, lines):
+            record = json.loads(line)
+            if output.wants_json(as_json):
+                output.print_json(record)
+            else:
+                print(_line(record), flush=True)
+
+
+def _line(record: dict[str, Any]) -> str:
+    import json
+
+    from crewel.admin.moments import shown
+
+    message = dict(record["message"])
+    lost = f" ({record['lost']} before it were lost)" if record.get("lost") else ""
+    sign, channel = "<" if record["way"] == "in" else ">", output.readable(message.pop("channel", ""))
+    return f"{shown(record['at'])} {sign} {channel} {json.dumps(message)}{lost}"
