@@ -76,7 +76,7 @@ class Store:
         self._submit(step, answered)
         return future
 
-    def _submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False) -> None:
+    def _submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False, size: int = 0) -> None:
         self.asked.append((step, done, retries))
 
     def subscribe(self, *patterns: str) -> asyncio.Future[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -107,6 +107,22 @@ async def test_large_publishes_go_in_several_groups_with_turns_between(queue: Qu
     assert queue.groups == [1]
     assert await queue.until_told(4) == ["one", "two", "three", "four"]
     assert queue.groups == [1, 1, 2]
+
+
+async def test_steps_that_take_the_store_long_are_asked_one_after_another(queue: Queue) -> None:
+    asked: list[int] = []
+    submit = queue.store.submit
+
+    def count(steps: list[Step[Any]], answered: Callable[[list[Any]], None]) -> None:
+        asked.append(len(steps))
+        submit(steps, answered)
+
+    queue.store.submit = count  # type: ignore[method-assign, assignment]
+    for size in (MOST_BYTES, MOST_BYTES // 2, MOST_BYTES // 2, 2 * MOST_BYTES):
+        queue.writing.submit(log.trim(queue.store.keys, TOKEN), lambda _: queue.told.append("step"), size=size)
+    queue.publish("last")
+    assert await queue.until_told(5) == [*["step"] * 4, "last"]
+    assert asked == [1, 2, 1, 1]
 
 
 async def test_what_is_published_while_a_group_is_under_way_is_the_next_one(queue: Queue) -> None:

@@ -19,6 +19,7 @@ from crewel.broker.handler_steps import Promise, resolve
 from crewel.broker.node_tags import tag_of, tagged
 from crewel.broker.session import Session
 from crewel.delivery.log_consumer import LogConsumer
+from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
 from crewel.qos.publish import PublishQos
@@ -130,6 +131,8 @@ MOST_PUBLISHES: Final = 256
 """Publishes that one step carries at most."""
 MOST_BYTES: Final = 2**20
 """Bytes of the publishes that the store is asked to append in one turn of the loop: to write them takes a few milliseconds."""
+BYTES_A_LETTER: Final = MOST_BYTES // MAX_DEAD_LETTER_COST
+"""What a dead letter counts among them, so that the ends of many sessions at once do not look like an outage of the store."""
 _MOST_STEPS: Final = 256
 _PAUSE: Final = 0.2  # seconds before a step is asked again that has to be answered some time
 
@@ -178,13 +181,13 @@ async def _then(first: Awaitable[None], done: asyncio.Future[None]) -> None:
 class _Request(Generic[T]):
     """One step, and who wants its answer."""
 
-    __slots__ = ("done", "retries", "step")
-    size = 0
+    __slots__ = ("done", "retries", "size", "step")
 
-    def __init__(self, step: Step[T], done: Callable[[T | StoreError], None], *, retries: bool) -> None:
+    def __init__(self, step: Step[T], done: Callable[[T | StoreError], None], *, retries: bool, size: int) -> None:
         self.step = step
         self.done = done
         self.retries = retries
+        self.size = size
 
     def asked(self) -> Step[T]:
         return self.step
@@ -263,10 +266,10 @@ class WriteQueue(Generic[T]):
         group.waiting.append(waiting)
         self._wake()
 
-    def submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False) -> None:
+    def submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False, size: int = 0) -> None:
         """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, for
-        a step that may be repeated; only a refusal comes back as an error then."""
-        self._queue.append(_Request(step, done, retries=retries))
+        a step that may be repeated; only a refusal comes back as an error then. `size`: what it counts of `MOST_BYTES`."""
+        self._queue.append(_Request(step, done, retries=retries, size=size))
         self._wake()
 
     def probe(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
-from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
+from crewel.broker.durability.access import BYTES_A_LETTER, DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.handler_steps import resolve
 from crewel.broker.outbox.expiry import Expiry
@@ -240,7 +240,7 @@ class SubscriptionStore:
                 self._tell_left(durable, letters, returning, left)
                 self._requeue.ended(durable, returning, left.returned)
 
-        self._access.writing.submit(step, has_left, retries=True)
+        self._access.writing.submit(step, has_left, retries=True, size=len(letters) * BYTES_A_LETTER)
 
     def _tell_left(
         self,
