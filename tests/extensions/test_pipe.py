@@ -174,7 +174,7 @@ class TestFailure:
 
         (reply,) = make_world(extensions=[Broken()]).post({"channel": "/meta/connect", "id": "1"}).answer
         assert reply == {"channel": "/meta/connect", "id": "1", "successful": False, "error": "500::internal_error"}
-        assert "JSON cannot say" in caplog.text
+        assert "JSON cannot represent" in caplog.text
 
 
 class TestConcern:

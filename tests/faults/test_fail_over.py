@@ -131,7 +131,7 @@ async def test_all_that_a_promoted_replica_lacks_is_named(
     assert lost <= named, "a loss that is not named"
     assert fact["messages"] == len(named)
     assert figure(await metrics(server), "crewel_lost_messages_total") == len(named)
-    assert "the store has lost what it had answered" in server.stderr
+    assert "the store has lost data that it had confirmed" in server.stderr
     tell(
         f"seed {seed}: a replica promoted that lacked the end; {len(lost)} answered publishes were lost, all named in the fact,"
         f" which names {len(named)}; {load.ledger.answered_count} answered, {load.ledger.duplicates} duplicates;"

@@ -208,7 +208,7 @@ async def test_a_store_that_comes_back_empty_is_noticed(
     await load.goes_on(monotonic(), GOES_ON_S)
     await load.answers(50, GOES_ON_S)
     await load.settle(may_begin_anew=True)
-    assert "the store has lost what it had answered" in server.stderr
+    assert "the store has lost data that it had confirmed" in server.stderr
     tell(f"the store came back empty; {len(load.clients)} clients shook hands again and went on")
 
 
