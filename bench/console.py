@@ -23,6 +23,7 @@ import aiohttp
 from letters import fill, opened
 from playwright.sync_api import Page, sync_playwright
 
+from crewel.settings.storage import Storage
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter
 
@@ -33,7 +34,12 @@ from tests.browser.conftest import ARGUMENTS, CHROMIUM  # noqa: E402
 from tests.server_process import Server  # noqa: E402
 
 TOKEN = "the-admin-token-of-benches"
-SETS = (f"admin.token={TOKEN}", "bayeux.max_interval_ms=3600000", "limits.max_sessions=0")
+SETS = (
+    f"admin.token={TOKEN}",
+    "bayeux.max_interval_ms=3600000",
+    "limits.max_sessions=0",
+    "limits.max_sessions_per_address=0",
+)
 EVERY_S = 5
 AT_ONCE = 50  # handshakes on the way
 ASKED = 1000  # messages
@@ -160,14 +166,16 @@ async def _fill(directory: str, letters: int) -> list[str]:
         await fill(store, letters)
         wanted = [DeadLetterFilter(receiver=f"client/u{number}") for number in range(10)]
         pages = [await dead_letters.page(store, each, count=ASKED // 10) for each in wanted]
-        return [letter.id for page in pages for letter in page.letters]
+        return [letter.dead_id for page in pages for letter in page.letters]
 
 
 def message(letters: int = 1_000_000, sessions: int = 100_000) -> None:
     """Measure how long the answer about a message takes."""
     with tempfile.TemporaryDirectory() as directory:
         ids = asyncio.run(_fill(directory, letters))
-        server = started(directory, sessions, f"storage.data_dir={directory}", f"delivery.dead_letters_max={letters}")
+        own_store = ("storage.url=", f"storage.prefix={Storage().prefix}", f"storage.data_dir={directory}")
+        server = started(directory, sessions, *own_store, f"delivery.dead_letters_max={letters}")
+        print(f"{asked(server, '/dead-letters/count')['count']:,} dead letters", flush=True)
         times = []
         for each in random.Random(1).choices(ids, k=ASKED):
             began = time.perf_counter()

@@ -174,7 +174,7 @@ export function deadLetter({words: [id], me, again}) {
                 ["Receiver", h("a", {href: `#/receivers/${name(letter)}`}, name(letter))],
                 ["Channel", letter.channel],
                 ["To", letter.to],
-                ["Message", h("a", {href: `#/message/${encodeURIComponent(letter.message)}`}, letter.message)],
+                ["Message", h("a", {href: `#/message/${letter.persistent ? encodeURIComponent(letter.message) : letter.id}`}, letter.message)],
                 ["Published", ago(Number(letter.rcvTimestamp) / 1e6)],
                 ["Sender", letter.sender || "the server, or a back end"],
                 ["Persistent", letter.persistent ? "yes" : "no"],

@@ -132,6 +132,23 @@ def test_each_receiver_of_a_message_has_its_state(
         assert words in printed.out
 
 
+def test_dead_letter_of_a_message_that_was_not_stored_tells_its_fate(
+    desk: Desk, server: Server, receiver: Receiver, subject: str, channel: str
+) -> None:
+    Receiver(server).be().publish(channel, "soup")
+    receiver.reject(until(receiver.take), "user.update.error", "too salty")
+    (letter,) = until(lambda: desk.letters(f"receiver=client/{subject}/1"))
+    told = desk.get(f"/messages/{letter['id']}")
+    assert (told["message"], told["channel"], told["recorded"]) == (letter["message"], channel, False)
+    (fate,) = told["receivers"]
+    assert (fate["receiver"], fate["state"], fate["code"]) == (
+        f"client/{subject}/1",
+        "dead letter",
+        "user.update.error",
+    )
+    assert (fate["letter"], fate["reason"], fate["attempts"]) == (letter["id"], "too salty", 1)
+
+
 @pytest.mark.parametrize("wrong", ["1", "99999999999999999999", "x", "1795179106957-0", "%C3%A9"])
 def test_unknown_message_is_not_there(desk: Desk, wrong: str) -> None:
     assert desk.ask("GET", f"/messages/{wrong}").status == 404

@@ -14,8 +14,9 @@ from crewel.bayeux.channel import parse
 from crewel.broker.session import Session
 from crewel.delivery.records import LogId
 from crewel.event_loop import in_turns
+from crewel.qos.names import parse_name
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter, is_dead_id
+from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.message_facts import facts_of
 
 _MOST_LETTERS: Final = 20
@@ -24,20 +25,28 @@ _MAX_DIGITS: Final = 18
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
-    admin = ask.admin
-    log_id = await _log_id(admin, ask.path["message"])
-    found = await facts_of(admin.store, log_id)
-    told = history(log_id, found.facts)
-    not_for = await _add_sessions(admin, log_id, told)
-    await _add_letters(admin, log_id, told)
+    admin, text = ask.admin, ask.path["message"]
+    letter = await _letter(admin, text) if is_dead_id(text) else None
+    message = text if letter is None else letter.id
+    told, not_for, is_partial = History(), [], False
+    if message.isascii() and message.isdigit() and len(message) <= _MAX_DIGITS:
+        log_id = LogId(int(message))
+        found = await facts_of(admin.store, log_id)
+        told, is_partial = history(log_id, found.facts), found.is_partial
+        not_for = await _add_sessions(admin, log_id, told)
+        await _add_letters(admin, log_id, told)
+    elif letter is None:
+        raise NotThere(f"{text} is not the id of a stored message, such as 1795324804876345")
+    if letter is not None:
+        _add_letter(told, letter)
     if not (told.fates or not_for or told.channel):
-        raise NotThere(f"nothing is recorded of the message {log_id}, or not any more")
+        raise NotThere(f"nothing is recorded of the message {message}, or not any more")
     return {
-        "message": str(log_id),
+        "message": message,
         "channel": told.channel,
         "publishedAt": told.published_ms,
         "recorded": told.published_ms is not None,
-        "partial": found.is_partial,
+        "partial": is_partial,
         "redriveOf": told.redrive_of,
         "redrivenAs": told.redriven_as,
         "receivers": [told.fates[name].as_json() for name in sorted(told.fates)],
@@ -45,16 +54,22 @@ async def _show(ask: Ask) -> dict[str, Any]:
     }
 
 
-async def _log_id(admin: Administration, text: str) -> LogId:
-    """The message with this id, or of the dead letter with this id. Raises NotThere."""
-    if is_dead_id(text):
-        found = await dead_letters.get(admin.store, [text])
-        if not found:
-            raise NotThere(f"there is no dead letter {text}, or not any more")
-        text = found[0].id
-    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
-        raise NotThere(f"{text} is not the id of a stored message, such as 1795324804876345")
-    return LogId(int(text))
+async def _letter(admin: Administration, dead_id: str) -> StoredDeadLetter:
+    """The dead letter. Raises NotThere."""
+    found = await dead_letters.get(admin.store, [dead_id])
+    if not found:
+        raise NotThere(f"there is no dead letter {dead_id}, or not any more")
+    return found[0]
+
+
+def _add_letter(told: History, letter: StoredDeadLetter) -> None:
+    """Add what the dead letter says, where the facts no longer tell of it or never did: the message was not stored."""
+    told.channel = told.channel or letter.channel
+    name = parse_name(letter.receiver)
+    receiver = letter.receiver if name is None else name.relative
+    if receiver not in told.fates:
+        more = {"letter": letter.dead_id, "reason": letter.reason, "attempts": letter.attempts}
+        told.fates[receiver] = Fate(receiver, "dead letter", int(letter.dead_id.partition("-")[0]), letter.code, more)
 
 
 async def _add_sessions(admin: Administration, log_id: LogId, told: History) -> list[dict[str, str]]:
