@@ -1,66 +1,64 @@
 /**
- * The receivers: sessions, filtered, sorted and paged by the server; and what one of them has in its queue.
+ * The receivers: sessions, subjects and consumer groups, filtered, sorted and paged by the server; and one of them with its queue
+ * and what happened to it.
  */
 
 import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
 import {facts, filters, h, pager, select, table} from "./elements.js";
-import {ago, bytes, count, span, things} from "./format.js";
+import {ago, bytes, count, span, things, time} from "./format.js";
 
 const PAGE = 100;
+const WORDS = {
+    opened: "began", lost: "its client went away", back: "its client came back", failed: "its client rejected a message",
+    held: "put on hold", released: "released", died: "ended, with messages", closed: "ended",
+};
 const SHOWN = 20;
-const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Transport", "Cause"];
+const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause"];
+const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
 const SORTS = [["name", "Name"], ["waiting", "Messages that wait"], ["waitingBytes", "Their size"]];
 
 export function receivers({query, go}) {
     const asked = Object.fromEntries(query);
     const sort = asked.sort ?? "name";
     const form = filters([["contains", "Name contains", "search"]], asked, go,
-        select("state", "State", [["", "any"], ["ALIVE", "ALIVE"], ["POLLING", "POLLING"], ["DEAD", "DEAD"]], asked.state ?? "", go),
+        select("kind", "Kind", [["", "any"], ["session", "sessions"], ["subject", "subjects"], ["group", "groups"]], asked.kind ?? "", go),
+        select("state", "State", [["", "any"], ...STATES.map((each) => [each, each])], asked.state ?? "", go),
         select("held", "On hold", [["", "any"], ["true", "yes"], ["false", "no"]], asked.held ?? "", go),
         select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === "name" ? "" : changes.sort})));
     const list = h("div");
     const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form, list);
 
     async function refresh() {
-        const held = {true: "false", false: "true"}[asked.held];
-        const told = await get("/sessions", {
-            contains: asked.contains, state: asked.state, active: held, sort, after: asked.after, count: PAGE,
+        const told = await get("/receivers", {
+            contains: asked.contains, kind: asked.kind, state: asked.state, held: asked.held, sort, after: asked.after, count: PAGE,
         });
-        list.replaceChildren(
-            table("Receivers", HEADINGS, told.sessions.map(row), "No receiver matches."),
-            pager(asked, told.next, go,
-                told.unnamed ? h("span", {class: "hint"}, `${things(told.unnamed, "session")} without a name are not listed.`) : []));
+        list.replaceChildren(table("Receivers", HEADINGS, told.receivers.map(row), "No receiver matches."), pager(asked, told.next, go));
     }
 
     return {element, refresh, everyMs: 5000};
 }
 
-function row(session) {
+function row(each) {
     return [
-        h("a", {href: `#/receivers/${session.name.split("/").map(encodeURIComponent).join("/")}`}, session.name),
-        state(session),
-        count(session.waiting),
-        bytes(session.waitingBytes),
-        session.transport ?? "none",
-        cause(session),
+        [h("a", {href: hrefOf(each)}, each.name), each.kind === "session" ? null : h("span", {class: "hint"}, ` ${each.kind}, ${things(each.members, "session")}`)],
+        state({active: !each.held, state: each.state, waiting: each.waiting}),
+        count(each.waiting),
+        each.waitingBytes === null ? "" : bytes(each.waitingBytes),
+        each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
+        each.cause || (each.lastFailure ? `${each.lastFailure.code}: ${each.lastFailure.reason}` : ""),
     ];
 }
 
-function state(session) {
-    const held = session.active ? "" : " on hold";
-    return h("span", {class: `mark ${session.active && session.state === "ALIVE" ? "good" : "bad"}`}, session.state + held);
+/** The view of a receiver. A group, `/jobs/* workers`, is shown with its topics. */
+function hrefOf({kind, name}) {
+    return kind === "group" ? `#/topics?pattern=${encodeURIComponent(name.split(" ")[0])}` : `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`;
 }
 
-function cause(session) {
-    const {holdback, lastFailure, ends, retry} = session;
-    const parts = [
-        holdback && [`on hold by ${holdback.who}`, holdback.code, holdback.reason].filter(Boolean).join(": "),
-        !holdback && lastFailure && `${lastFailure.code}: ${lastFailure.reason}`,
-        retry && `retry ${retry.number}`,
-        ends && `ends in ${span(ends.at - Date.now())}: ${ends.why}`,
-    ];
-    return parts.filter(Boolean).join("; ");
+/** The state; red where messages are stuck. */
+function state({state: name, active, waiting: number}) {
+    const kind = !active || (name !== "ALIVE" && number > 0) ? "bad" : name === "ALIVE" ? "good" : "";
+    return h("span", {class: `mark ${kind}`}, name + (active ? "" : " on hold"));
 }
 
 /** What can be done to a receiver: the operation, the role it needs, and what it does to how many messages. */
@@ -94,17 +92,48 @@ const RESULTS = {
     killed: () => "The session has ended.",
 };
 
-export function receiver({words: [name], me, again}) {
+/** A subject, `client/joe`: its sessions, and the queue of what is addressed to it. */
+function subject({words: [name]}) {
+    const path = `/subjects/${encodeURIComponent(name.split("/")[1])}`;
+    const head = h("section", {class: "card"});
+    const queue = h("section", {class: "stack"});
+    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/receivers?kind=subject"}, "All subjects")), h("h1", {}, name), head, queue);
+
+    async function refresh() {
+        const [told, messages] = await Promise.all([get(path), get(`${path}/messages`, {count: SHOWN})]).catch((error) => {
+            notThere(error);
+            return [null, {queued: 0, messages: []}];
+        });
+        head.replaceChildren(told === null ? h("p", {class: "hint"}, "It has no session, and nothing waits for it.") : facts([
+            ["Sessions", told.sessions.length ? told.sessions.slice(0, SHOWN).map((each) => [h("a", {href: hrefOf({name: each})}, each), " "]).flat() : "none"],
+            ["Logins", told.blocked ? "refused: the subject is blocked" : "accepted"],
+            ["Waiting", `${things(told.queued, "message")}, of at most ${count(told.maxEntries)}`],
+        ]));
+        queue.replaceChildren(h("h2", {}, `Queue: ${things(messages.queued, "message")}`),
+            h("p", {class: "hint"}, `The first ${SHOWN} of those that wait for a session. Looking changes nothing.`),
+            table("Queue", ["Message", "Channel", "Data"], messages.messages.map(message), "Nothing waits."));
+    }
+
+    return {element, refresh, everyMs: 5000};
+}
+
+export function receiver(asked) {
+    return asked.words[0].split("/").length === 2 ? subject(asked) : session(asked);
+}
+
+function session({words: [name], me, again}) {
     const path = `/sessions/${name.replace(/^client\//, "").split("/").map(encodeURIComponent).join("/")}`;
     const head = h("div", {class: "stack"});
     const actions = h("div", {class: "actions"});
     const output = h("p", {class: "outcome"});
     const queue = h("section", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/receivers"}, "All receivers")), h("h1", {}, name), head, actions, output, queue);
+    const past = h("section", {class: "stack"});
+    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/receivers"}, "All receivers")), h("h1", {}, name), head, actions, output, queue, past);
     let known = "";
 
     async function refresh() {
         let told;
+        await get(`${path}/timeline`).then((happened) => past.replaceChildren(...timeline(happened)), notThere);
         try {
             told = await get(path);
         } catch (error) {
@@ -162,6 +191,29 @@ function about(session) {
         ["Subscriptions", session.subscriptions.join(", ") || "none"],
         ["Dead letters", h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(session.name)}`}, "of this receiver")],
     ]));
+}
+
+function notThere(error) {
+    if (error.status !== 404) {
+        throw error;
+    }
+}
+
+/** What happened to a receiver: events, the newest first. */
+function timeline({since, events, dropped}) {
+    const rows = events.map(({what, since: first, at, count: times, code, reason, who, id, ...more}) => [
+        times > 1 ? `${time(first)} to ${time(at)}` : time(at),
+        WORDS[what] ?? what,
+        times > 1 ? count(times) : "",
+        [[code, reason].filter(Boolean).join(": "), who && `by ${who}`, ...Object.entries(more).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", "),
+        /^[0-9]+$/.test(id ?? "") ? h("a", {href: `#/message/${id}`}, id) : id ?? "",
+    ]);
+    return [
+        h("h2", {}, "What happened"),
+        table("What happened", ["When", "What", {text: "Times", class: "number"}, "Why", "Message"], rows,
+            since === null ? "Nothing is recorded." : "No failure, hold or absence since the server has the session."),
+        dropped ? h("p", {class: "hint"}, `${things(dropped, "earlier event")} no longer recorded.`) : "",
+    ];
 }
 
 function message(each) {

@@ -129,6 +129,7 @@ def _poison(server: Server, speaker: Receiver) -> None:
 
 def take_and_accept_all(client: Receiver) -> int:
     """Let the client take its messages and accept them; return how many. What it accepts comes with the next ones."""
+    client.forget_connections()  # the server may have closed idle ones since the client was last heard of
     count, messages = 0, client.take()
     while messages:
         count += len(messages)
