@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import struct
 import time
 import zlib
@@ -15,6 +16,11 @@ from tests.functional.frames import BINARY, CLOSE, PING, PONG, TEXT, Refused, So
 from tests.functional.wire import Connection, figures, until
 from tests.server_process import Server
 
+UPGRADE = (
+    b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nContent-Length: 5\r\n\r\n"
+)
+"""With the length of a body, which never comes: aiohttp answers such a one on both lanes."""
 DEFLATE = {"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}
 RETRY = {"reconnect": "retry", "interval": 0, "timeout": 30000}
 
@@ -490,3 +496,11 @@ def test_the_cookie_of_the_upgrade_binds_the_session(server: Server) -> None:
         assert connection.post("/cometd", [message]).messages[0]["successful"] is False
         mine = connection.post("/cometd", [message], {"Cookie": "BAYEUX_BROWSER=mine"})
         assert mine.messages[0]["successful"] is True
+
+
+def test_an_upgrade_whose_peer_sends_no_more_ends(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port or 0), 15) as peer:
+        peer.sendall(UPGRADE)
+        peer.shutdown(socket.SHUT_WR)
+        while peer.recv(4096):
+            pass

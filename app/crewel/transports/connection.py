@@ -104,6 +104,8 @@ class Connection(RequestHandler):
     def carries(self, socket: Socket) -> None:
         """The connection has become this socket's; tell it when the connection is lost."""
         self._socket = socket
+        if self._is_half_closed and self._wire is not None:
+            self._wire.close()  # a socket ends with either direction, and this one came after the end of one
 
     def pause_writing(self) -> None:
         """The peer does not read."""
