@@ -254,22 +254,38 @@ class Nats(Storing):
     opcode = _BINARY
     _numbers: ClassVar[int] = 0
 
+    def __init__(self, **options: bool) -> None:
+        super().__init__(**options)
+        self._stream = b""
+
     def received(self, payload: bytes) -> None:
-        if payload.startswith(b"MSG "):
-            self.count += payload.count(_MARK)
-            if b" _I." in payload:
-                self._answered(payload)
-            elif self.acknowledges:
-                for line in payload.split(b"\r\n")[::2]:
-                    words = line.split(b" ")
-                    if len(words) == 5:
-                        self.write(b"PUB %b 4\r\n+ACK\r\n" % words[3])
-        elif payload.startswith(b"PING"):
-            self.write(b"PONG\r\n")
-        elif payload.startswith(b"PONG"):
-            self._answered(payload)
-        else:
-            assert not payload.startswith(b"-ERR"), payload
+        # The frames of NATS are pieces of a stream: a line and its message may come in two.
+        data = self._stream + payload if self._stream else payload
+        at = 0
+        while (end := data.find(b"\r\n", at)) >= 0:
+            line, following = data[at:end], end + 2
+            if line.startswith(b"MSG "):
+                words = line.split(b" ")
+                following += int(words[-1]) + 2
+                if following > len(data):
+                    break
+                self._take(words, data[end + 2 : following - 2])
+            elif line == b"PING":
+                self.write(b"PONG\r\n")
+            elif line == b"PONG":
+                self._answered(line)
+            else:
+                assert not line.startswith(b"-ERR"), line
+            at = following
+        self._stream = data[at:]
+
+    def _take(self, words: list[bytes], message: bytes) -> None:
+        if words[1].startswith(b"_I."):
+            self._answered(message)
+            return
+        self.count += 1
+        if self.acknowledges and len(words) == 5:
+            self.write(b"PUB %b 4\r\n+ACK\r\n" % words[3])
 
     async def log_in(self) -> None:
         Nats._numbers += 1
