@@ -17,7 +17,7 @@ const FIELDS = [
 const GROUPED = 8;
 
 function filled(asked) {
-    return Object.fromEntries(FIELDS.map(([name]) => name).filter((name) => asked[name]).map((name) => [name, asked[name]]));
+    return Object.fromEntries([...FIELDS.map(([name]) => name), "like"].filter((name) => asked[name]).map((name) => [name, asked[name]]));
 }
 
 export function deadLetters({query, go, me, again}) {
@@ -49,7 +49,7 @@ export function deadLetters({query, go, me, again}) {
         const [told, counted, ...kinds] = await Promise.all([
             found(wanted, asked.after),
             wanted.contains ? null : get("/dead-letters/count", wanted),
-            ...["code", "channel", "receiver"].map((by) => get("/dead-letters/groups", {by})),
+            ...["code", "channel", "receiver", "likeness"].map((by) => get("/dead-letters/groups", {by})),
         ]);
         groups.replaceChildren(...kinds.map((each) => group(each, asked, go)));
         const dropped = counted?.dropped ? ` ${count(counted.dropped)} were dropped, because there were too many.` : "";
@@ -80,10 +80,13 @@ async function found(filters, after) {
 }
 
 function group({by, groups, values}, asked, go) {
-    const rows = groups.slice(0, GROUPED).map((each) => h("li", {},
-        h("button", {type: "button", class: "plain", "aria-pressed": asked[by] === each.value ? "true" : "false",
-            onclick: () => go({[by]: asked[by] === each.value ? "" : each.value, after: ""})}, each.value),
-        h("span", {class: "number"}, count(each.count))));
+    const rows = groups.slice(0, GROUPED).map(({value, like, count: number}) => {
+        const [field, wanted] = like === undefined ? [by, value] : ["like", like]; // a likeness is shown as a shape, and filtered by its id
+        const isOn = asked[field] === wanted;
+        return h("li", {},
+            h("button", {type: "button", class: "plain", "aria-pressed": String(isOn), onclick: () => go({[field]: isOn ? "" : wanted, after: ""})}, value),
+            h("span", {class: "number"}, count(number)));
+    });
     return h("section", {class: "card"}, h("h2", {}, `By ${by}`), h("ul", {}, rows),
         values > GROUPED ? h("p", {class: "hint"}, `and ${count(values - GROUPED)} more`) : null);
 }

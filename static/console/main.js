@@ -12,6 +12,7 @@ import {deadLetter, deadLetters} from "./letters.js";
 import {findMessage, message} from "./message.js";
 import {overview} from "./overview.js";
 import {receiver, receivers} from "./receivers.js";
+import {requests} from "./requests.js";
 import {showSaved} from "./saved.js";
 import {topic, topics} from "./topics.js";
 
@@ -26,6 +27,7 @@ const VIEWS = [
     {address: /^\/message\/([^/]+)$/, name: "Message", show: message},
     {address: /^\/topics$/, key: "t", name: "Topics", href: "#/topics", show: topics},
     {address: /^\/topics\/(.+)$/, name: "Topic", show: topic},
+    {address: /^\/requests$/, key: "q", name: "Requests", href: "#/requests", show: requests},
     {address: /^\/jobs$/, key: "j", name: "Jobs", href: "#/jobs", show: jobs},
     {address: /^\/jobs\/([0-9]+-[0-9]+)$/, name: "Job", show: job},
     {address: /^\/audit$/, key: "a", name: "Audit", href: "#/audit", show: audit},

@@ -164,6 +164,7 @@ def test_views_look_well(browser: Browser, mess: Server, look: str) -> None:
         ("receiver", "#/receivers/client/joe/1", "out of paper"),
         ("topics", "#/topics", "/kitchen/menu"),
         ("topic", "#/topics/kitchen/menu", HOSTILE),
+        ("requests", "#/requests", "No call waits"),
         ("audit", "#/audit", "sign in"),
         ("commands", "#/commands", "commands that you may run"),
         ("letters", "#/dead-letters", "user.update.error"),
