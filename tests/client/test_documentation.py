@@ -149,7 +149,7 @@ async def test_each_tab_begins_the_history(start_server: StartServer) -> None:
         cometd.handshake(() => {{ {block(page, "js")} }});
     """
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    async with asyncio.timeout(LIMIT_S), Client(url) as client:
+    async with asyncio.timeout(6 * LIMIT_S), Client(url) as client:
         await eval(publish, {"client": client})
         for command in (["node", "--input-type=module", "--eval", script], ["sh", "-c", block(page, "sh")]):
             tab = await asyncio.create_subprocess_exec(

@@ -98,7 +98,7 @@ async def test_a_member_of_each_tab_gets_orders(start_server: StartServer, tmp_p
         for command in members(url)
     ]
     try:
-        async with asyncio.timeout(LIMIT_S), Client(url) as shop:
+        async with asyncio.timeout(6 * LIMIT_S), Client(url) as shop:
             lines = [asyncio.create_task(cook.stdout.readline()) for cook in cooks if cook.stdout is not None]
             while not all(line.done() for line in lines):  # until all have subscribed
                 await shop.publish("/orders/pizza", {"pizzas": 1})
