@@ -30,10 +30,6 @@ _CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 _CONNECTED_WITH: Final = _CONNECTED[:-1] + b',"ext":{%b}}'
 """The same, of a session with a part that has something to tell."""
 
-Replies = list[tuple[Reply, Message | None]]
-"""The replies of one exchange, each with the message that it answers; None: the server alone has asked."""
-
-
 Take = Callable[[Any, bytes, bool], None]
 """Gets the transport of a connection, which is closed when it returns; all bytes from the first one of the request on; and
 whether the request was an upgrade, which has been answered."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from crewel.broker.outbox.open_messages import OpenMessages
     from crewel.broker.outbox.outbound import Outbound
 
-ENTRIES: Final = "resource.overflow.queue.entries"
 SIZE: Final = "resource.overflow.queue.bytes"
 
 OVERHEAD: Final = 400
