@@ -77,7 +77,13 @@ async def fill(store: Store, count: int) -> float:
     names = [RARE, *(f"client/u{number % 500}/{number // 500 + 1}" for number in range(SESSIONS))]
     await done(store, leases.claim(k, TOKEN, "bench", leases.this_process("bench", has_directory=False), 0))
     for start in range(0, len(names), 200):
-        await done(store, *(sessions.login(k, TOKEN, name, {}, -1, FACTS_MAX) for name in names[start : start + 200]))
+        await done(
+            store,
+            *(
+                sessions.login(k, TOKEN, name, {"id": f"bench-{name}"}, -1, FACTS_MAX)
+                for name in names[start : start + 200]
+            ),
+        )
     codes, weights = list(CODES), list(CODES.values())
     body = b'{"channel":"/bench/c0","data":{"text":"' + b"x" * 160 + b'"}}'
 
