@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from crewel.broker import inbound
+from crewel.delivery.durable_session import DurableSession
 from crewel.security.grants import OPERATOR
+from tests.broker.stored_world import Receiver, StoredWorld, store
 from tests.broker.world import Client, Request, World, data_of
 
 
@@ -71,3 +73,26 @@ def test_a_short_batch_does_not_look_at_the_clock(world: World, monkeypatch: pyt
     publisher = Client(world).joined()
     assert not send(world, publisher, 8).is_held
     assert looks == []
+
+
+@pytest.mark.usefixtures("turns")
+def test_others_have_their_turn_while_many_sessions_end(stored: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them leave the store after one commit, each with the dead letters of what it has open."""
+    monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
+    receivers = [Receiver(stored).started("/a", name=f"joe/{number}") for number in range(1, 6)]
+    store(stored, "/a", 1, 2)
+    events: list[str] = []
+    subscriptions = stored.durability.subscriptions
+    end_stored = subscriptions.end_stored
+
+    def noted(durable: DurableSession) -> None:
+        stored.loop.call_soon(events.append, "others")
+        events.append("end")
+        end_stored(durable)
+
+    monkeypatch.setattr(subscriptions, "end_stored", noted)
+    for receiver in receivers:
+        stored.broker.disconnect(receiver.session)
+    assert len(stored.letters()) == 10
+    assert events[:4] == ["end", "others", "end", "others"]
+    assert events.count("end") == 5

@@ -424,7 +424,7 @@ class Durability:
             self._dead_letters.made(commit.dead_letters)
             self._dead_letters.stored([dead_id for answer in answers for dead_id in answer.letters])
             if self._access.node is node:  # and not another, with what was read again meanwhile
-                self._committed(commit, [name for answer in answers for name in answer.fenced])
+                await self._committed(commit, [name for answer in answers for name in answer.fenced])
                 return node.has_more
         return False
 
@@ -435,18 +435,21 @@ class Durability:
             for _ in node.apply_in_steps():
                 await asyncio.sleep(0)  # others have their turn
 
-    def _committed(self, commit: Commit, fenced: list[SessionName]) -> None:
+    async def _committed(self, commit: Commit, fenced: list[SessionName]) -> None:
+        node = self._access.node
         self._under_way = None
         self._access.low = commit.low
         self.count(commit.ended)
         for alike in commit.settled:
             self._runtime.metrics.ended[EndReason.SETTLED] += len(alike.ids) * len(alike.sessions)
         for name in fenced:
-            durable = self._access.node.sessions.get(name)
+            durable = node.sessions.get(name)
             if durable is not None:
                 log.warning("a session now belongs to another server")
                 self._forget(durable)
-        for durable in self._access.node.committed(commit):
+        async for durable in in_turns(node.committed(commit)):
+            if self._access.node is not node:
+                return  # all was read again meanwhile, and these ends are looked for again
             self.subscriptions.end_stored(durable)
 
     def count(self, ended: Iterable[Disposition]) -> None:
