@@ -17,7 +17,7 @@ from typing import Any, Final
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.errors import CrewelError
-from crewel.errors.codes import is_below
+from crewel.errors.codes import SECURITY, is_below
 from crewel.security.grants import Role
 from crewel.storage import audit
 
@@ -79,7 +79,7 @@ class Audit:
             yield deed
         except CrewelError as error:
             code = getattr(error, "code", "") or "internal.unknown"
-            self._write(deed, Outcome.REFUSED if is_below(code, "user.security") else Outcome.FAILED, code)
+            self._write(deed, Outcome.REFUSED if is_below(code, SECURITY) else Outcome.FAILED, code)
             raise
         except BaseException:  # a cancelled request too: what it did meanwhile stays done
             self._write(deed, Outcome.FAILED, "")

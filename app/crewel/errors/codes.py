@@ -52,6 +52,10 @@ class ErrorCode(NamedTuple):
         return Category(self.code.partition(".")[0])
 
 
+SECURITY: Final = "user.security"
+"""What the codes of refusals for security reasons begin with."""
+
+
 def is_below(code: str, prefix: str) -> bool:
     """Whether this is the code `prefix`, or one below it."""
     return code == prefix or code.startswith(f"{prefix}.")
@@ -59,7 +63,7 @@ def is_below(code: str, prefix: str) -> bool:
 
 _STATUS_OF: Final = (
     ("user.ptp", 404),
-    ("user.security", 403),
+    (SECURITY, 403),
     ("user.publish.readonly", 409),
     ("user", 400),
     ("resource.overflow", 413),
@@ -84,7 +88,7 @@ def coded(code: str, argument: str = "", status: int | None = None) -> str:
 
 CLASSES: Final = (
     "user.update",
-    "user.security",
+    SECURITY,
     "user.ptp",
     "user",
     "communication.noConnection",
@@ -282,7 +286,7 @@ _USER: Final = (
         _FINAL,
         "Another client uses the session, or has just taken it over.",
     ),
-    ErrorCode("user.security", "Refused for security reasons.", _FINAL),
+    ErrorCode(SECURITY, "Refused for security reasons.", _FINAL),
     ErrorCode("user.security.authentication", "The login failed.", _FINAL),
     ErrorCode(
         "user.security.authentication.accessDenied",
