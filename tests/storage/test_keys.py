@@ -51,6 +51,7 @@ def all_names(keys: Keys) -> dict[str, str]:
         "met:<generation>": keys.met("abc"),
         "lease:<token>": keys.lease("abc"),
         "own:<token>": keys.own("abc"),
+        "unstored:<token>": keys.unstored("abc"),
         "job:<id>": keys.job("1-1"),
         "s:<session>": keys.session("client/joe/1"),
         "inbox:<session>": keys.inbox("client/joe/1"),
