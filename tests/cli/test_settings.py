@@ -59,7 +59,7 @@ def test_a_setting_changes_while_the_server_runs(start_server: StartServer, tmp_
     assert client.connect()[-1]["successful"] is True  # a connect of a minute would not be answered in time
     asked = crewel("settings", "get", "bayeux.timeout_ms", "--json", directory=tmp_path, environ=environ)
     assert json.loads(asked.out) == row
-    (noted,) = [line for line in server.stderr.splitlines() if "changed a setting" in line]
+    (noted,) = [line for line in server.stderr.splitlines() if "change setting" in line]
     assert "bayeux.timeout_ms" in noted
 
 
