@@ -1,4 +1,4 @@
-"""The audit in the store: each deed of an operator has one entry, with who, what, on what, how many, why and how it ended."""
+"""The audit in the store: each action of an operator has one entry, with who, what, on what, how many, why and how it ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.server
 
 
 def entries(desk: Desk, query: str, count: int = 1) -> list[dict[str, Any]]:
-    """The entries, the newest first, once there are so many: they are written when the deed has ended."""
+    """The entries, the newest first, once there are so many: they are written when the action has ended."""
 
     def found() -> list[dict[str, Any]] | None:
         listed = desk.get(f"/audit?{query}")["entries"]

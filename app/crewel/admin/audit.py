@@ -1,7 +1,7 @@
 """The audit: who did what, to what, to how many, why, and how it ended; also what was refused.
 
-The log says at once what begins (`crewel.audit`); the store keeps one entry a deed, written when it has ended, in a bounded
-stream. While the store is unavailable entries wait, up to a bound; the log has them in any case.
+The log says at once what begins (`crewel.audit`); the store keeps one entry for each action, written when it has ended, in a
+bounded stream. While the store is unavailable entries wait, up to a bound; the log has them in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from crewel.security.grants import Role
 from crewel.storage import audit
 
 log = getLogger("crewel.audit")
-"""What operators do, one line a deed. Never a secret."""
+"""What operators do, one line for each action. Never a secret."""
 
 _MOST_WAITING: Final = 1000
 """Entries that wait for the store at most."""
@@ -33,7 +33,7 @@ _MOST_REFUSED: Final = 1000
 
 
 class Outcome(StrEnum):
-    """How a deed ended."""
+    """How an action ended."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 
 
 @dataclass
-class Deed:
+class Action:
     """One thing that an operator does. What is known at its end only is set while it lasts."""
 
     who: str
@@ -68,31 +68,31 @@ class Audit:
         """By who and what: until when it is not written again, and how often it was refused meanwhile."""
 
     @contextmanager
-    def deed(
+    def action(
         self, who: str, role: Role | None, what: str, *, about: str = "", reason: str = "", **details: Any
-    ) -> Iterator[Deed]:
-        """Log a deed that begins, and write its entry when it has ended."""
-        deed = Deed(who, role, what, about, reason, details=details)
+    ) -> Iterator[Action]:
+        """Log an action that begins, and write its entry when it has ended."""
+        action = Action(who, role, what, about, reason, details=details)
         named = {name: value for name, value in (("about", about), ("reason", reason)) if value}
         log.info("operator: %s", what, extra=_in_one_line({"who": who, **named, **details}))
         try:
-            yield deed
+            yield action
         except CrewelError as error:
             code = getattr(error, "code", "") or "internal.unknown"
-            self._write(deed, Outcome.REFUSED if is_below(code, SECURITY) else Outcome.FAILED, code)
+            self._write(action, Outcome.REFUSED if is_below(code, SECURITY) else Outcome.FAILED, code)
             raise
         except BaseException:  # a cancelled request too: what it did meanwhile stays done
-            self._write(deed, Outcome.FAILED, "")
+            self._write(action, Outcome.FAILED, "")
             raise
-        self._write(deed, Outcome.DONE)
+        self._write(action, Outcome.DONE)
 
     def done(self, who: str, role: Role | None, what: str, **details: Any) -> None:
-        """Log and write a deed that has ended."""
-        with self.deed(who, role, what, **details):
+        """Log and write an action that has ended."""
+        with self.action(who, role, what, **details):
             pass
 
     def refused(self, who: str, role: Role | None, what: str, code: str, **details: Any) -> None:
-        """Write that something was refused: once a minute for each operator and deed, with how often it was, so that refusals
+        """Write that something was refused: once a minute for each operator and action, with how often it was, so that refusals
         do not push everything else out."""
         now, key = self._runtime.loop.time(), (who, what)
         quiet_until, left_out = self._refused.get(key, (0.0, 0))
@@ -104,24 +104,24 @@ class Audit:
             del self._refused[next(iter(self._refused))]
         self._refused[key] = (now + _QUIET_S, 0)
         log.info("refused to an operator: %s", what, extra=_in_one_line({"who": who, "errorCode": code, **details}))
-        self._write(Deed(who, role, what, count=left_out + 1, details=details), Outcome.REFUSED, code)
+        self._write(Action(who, role, what, count=left_out + 1, details=details), Outcome.REFUSED, code)
 
-    def _write(self, deed: Deed, outcome: Outcome, code: str = "") -> None:
+    def _write(self, action: Action, outcome: Outcome, code: str = "") -> None:
         access, settings = self._access, self._runtime.settings
         if not access.has_store or self._waiting >= _MOST_WAITING:
             return
         entry = {
             "at": int(time() * 1000),
             "node": settings.node.name,
-            "who": deed.who,
-            "role": "" if deed.role is None else deed.role.word,
-            "what": deed.what,
-            "about": deed.about,
-            "count": deed.count,
-            "reason": deed.reason,
+            "who": action.who,
+            "role": "" if action.role is None else action.role.word,
+            "what": action.what,
+            "about": action.about,
+            "count": action.count,
+            "reason": action.reason,
             "outcome": outcome.value,
             "errorCode": code,
-            "details": deed.details,
+            "details": action.details,
         }
         self._waiting += 1
         access.writing.submit(

@@ -63,7 +63,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 async def _export(ask: Ask) -> web.StreamResponse:
     wanted = _filter(ask.fields)
     page = await audit.page(ask.admin.store, wanted, "", _EXPORTED, newest_first=False)
-    with ask.deed("export audit", **{f"only_{name}": value for name, value in ask.fields.items()}):
+    with ask.action("export audit", **{f"only_{name}": value for name, value in ask.fields.items()}):
         return await send_lines(ask, _portions(ask, wanted, page))
 
 

@@ -49,9 +49,9 @@ async def run(admin: Administration, text: object, who: str, role: Role) -> dict
     call = await _addressed(admin, order, who, _value(row, order))
     if not (writes or row.access is Access.OPERATE):
         return {"command": absolute, "result": await _waited(row.answer(call))}
-    with admin.audit.deed(who, role, "command", about=order.name, command=absolute) as deed:
+    with admin.audit.action(who, role, "command", about=order.name, command=absolute) as action:
         result = await _waited((row.write if writes and row.write is not None else row.answer)(call))
-        deed.count = result if type(result) is int else None
+        action.count = result if type(result) is int else None
     return {"command": absolute, "result": "OK" if writes else result}
 
 

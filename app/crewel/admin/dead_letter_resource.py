@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from crewel.admin.audit import Deed
+from crewel.admin.audit import Action
 from crewel.admin.moments import EXPECTED, since
 from crewel.admin.operation import MAX_PAGE, PAGE, Field, flag_field, flag_text, number_text, text_field
 from crewel.admin.route import Ask, NotThere, Route, send_lines
@@ -184,16 +184,16 @@ async def _export(ask: Ask) -> web.StreamResponse:
     # Up to the newest of now: an export ends although new dead letters arrive.
     wanted = _filter(ask.fields, await dead_letters.newest(store))
     page = await dead_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
-    with ask.deed("export dead letters", **ask.fields) as deed:
-        return await send_lines(ask, _portions(ask, wanted, page, deed))
+    with ask.action("export dead letters", **ask.fields) as action:
+        return await send_lines(ask, _portions(ask, wanted, page, action))
 
 
-async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, deed: Deed) -> AsyncGenerator[bytes, None]:
-    deed.count = 0
+async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, action: Action) -> AsyncGenerator[bytes, None]:
+    action.count = 0
     while True:
         lines = b"".join([encode(_shown(ask, letter)) + b"\n" for letter in page.letters])
         yield lines
-        deed.count += len(page.letters)
+        action.count += len(page.letters)
         if not page.next:
             return
         count = _EXPORTED if len(lines) > _LARGE else 10 * _EXPORTED
@@ -214,9 +214,9 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
         return await _counted(ask, chosen)
     to_channel = fields.get("toChannel", False)
     limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
-    with _deed(ask, "redrive dead letters", chosen, toChannel=to_channel) as deed:
+    with _action(ask, "redrive dead letters", chosen, toChannel=to_channel) as action:
         report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
-        _count_deed(deed, report)
+        _count_action(action, report)
     return {"redriven": report.done} | _outcome(report, chosen)
 
 
@@ -225,9 +225,9 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     if ask.fields.get("dryRun", False):
         return await _counted(ask, chosen)
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
-    with _deed(ask, "discard dead letters", chosen) as deed:
+    with _action(ask, "discard dead letters", chosen) as action:
         report = await ask.admin.redriving.discard(chosen, limits, ask.who)
-        _count_deed(deed, report)
+        _count_action(action, report)
     return {"discarded": report.done} | _outcome(report, chosen)
 
 
@@ -251,7 +251,7 @@ async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
     return {"count": await ask.admin.redriving.count(chosen), "until": chosen.wanted.until, "dryRun": True}
 
 
-def _deed(ask: Ask, what: str, chosen: Chosen, **more: Any) -> AbstractContextManager[Deed]:
+def _action(ask: Ask, what: str, chosen: Chosen, **more: Any) -> AbstractContextManager[Action]:
     """The audit's entry of a piece of work."""
     wanted = chosen.wanted
     which: dict[str, Any] = {"code": wanted.code, "receiver": wanted.receiver, "channel": wanted.channel}
@@ -265,13 +265,13 @@ def _deed(ask: Ask, what: str, chosen: Chosen, **more: Any) -> AbstractContextMa
     if chosen.ids is not None:
         which = {"ids": list(chosen.ids[:20]), "asked": len(chosen.ids)}
     given = {name: value for name, value in which.items() if value}
-    return ask.deed(what, reason=ask.fields.get("reason", ""), **given, **more)
+    return ask.action(what, reason=ask.fields.get("reason", ""), **given, **more)
 
 
-def _count_deed(deed: Deed, report: Report) -> None:
-    deed.count = report.done
+def _count_action(action: Action, report: Report) -> None:
+    action.count = report.done
     if report.undone:
-        deed.details["undone"] = len(report.undone)
+        action.details["undone"] = len(report.undone)
 
 
 def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:

@@ -82,9 +82,9 @@ async def _begin(ask: Ask) -> dict[str, Any]:
         "to_channel": fields.get("toChannel", False),
         "rate": fields.get("rate"),
     }
-    with ask.deed(f"begin job: {work}", reason=more["reason"]) as deed:
+    with ask.action(f"begin job: {work}", reason=more["reason"]) as action:
         job = await ask.admin.jobs.begin(work, ask.who, ask.role, choice, total, **more)
-        deed.about, deed.count, deed.details = job.id, total, _choice_view(job.choice)
+        action.about, action.count, action.details = job.id, total, _choice_view(job.choice)
     return job_view(job)
 
 
@@ -144,7 +144,7 @@ def _steering(verb: str) -> Callable[[Ask], Awaitable[dict[str, Any]]]:
         job = await _found(ask)
         if verb == "resume":
             demand(ask.role, Work(job.what).role)
-        with ask.deed(f"{verb} job", about=job.id, reason=ask.fields.get("reason", "")):
+        with ask.action(f"{verb} job", about=job.id, reason=ask.fields.get("reason", "")):
             if not await ask.admin.jobs.steer(job.id, verb, ask.who):
                 allowed = " or ".join(each.value for each in STEERINGS[verb].allowed)
                 raise IllegalArgument("job", f"must be {allowed}, and is {(await _found(ask)).state.value}")
@@ -194,7 +194,7 @@ JOB_ROUTES: Final = (
             text_field("subject", "Instead of `sessions`: all sessions of this subject.", _subject),
         ),
         role=Role.OPERATE,
-        deed="begin job",
+        action="begin job",
     ),
     Route(
         "GET",
@@ -217,7 +217,7 @@ JOB_ROUTES: Final = (
             "The job, as above.",
             body=(text_field("reason", "Reason, for the audit."),),
             role=Role.OPERATE,
-            deed=f"{verb} job",
+            action=f"{verb} job",
             refusals=_UNKNOWN,
         )
         for verb in STEERINGS

@@ -208,8 +208,8 @@ class Jobs:
     async def _ended(self, job_id: str) -> None:
         job = await self.get(job_id)
         if job is not None:
-            with self._admin.audit.deed(job.who, None, f"end of job: {job.what}", about=job.id) as deed:
-                deed.count, deed.details = job.done, {"state": job.state.value, "undone": job.undone}
+            with self._admin.audit.action(job.who, None, f"end of job: {job.what}", about=job.id) as action:
+                action.count, action.details = job.done, {"state": job.state.value, "undone": job.undone}
             self._changed(job_id)
 
     # What jobs do: each works on a slice, and notes how far it is

@@ -195,7 +195,7 @@ async def _change_settings(ask: Ask) -> dict[str, Any]:
     except SettingsError as error:
         raise IllegalArgument("settings", str(error)) from None
     for name, (before, after) in changed.items():
-        with ask.deed("change setting", about=name, before=before, after=after):
+        with ask.action("change setting", about=name, before=before, after=after):
             pass  # it is done
     return {"settings": [row for row in rows(settings) if row["name"] in ask.fields]}
 

@@ -183,7 +183,7 @@ class Rest:
         try:
             demand(role, route.needs)
         except Refused as error:
-            what = route.deed or f"{route.method} {route.path}"
+            what = route.action or f"{route.method} {route.path}"
             self._admin.audit.refused(who, role, what, error.code, **request.match_info)
             raise
         body = await read_body(request, self._admin.broker.settings)

@@ -18,7 +18,7 @@ import orjson
 from aiohttp import web
 
 from crewel.admin.administration import Administration
-from crewel.admin.audit import Deed
+from crewel.admin.audit import Action
 from crewel.admin.command import Call
 from crewel.admin.operation import OPERATIONS, Field, Level, Operation
 from crewel.errors import IllegalArgument, Refused, StoreError
@@ -75,9 +75,9 @@ class Ask:
     expires: float | None
     """When what the operator has shown expires, in seconds since 1970; None: never."""
 
-    def deed(self, what: str, *, about: str = "", reason: str = "", **details: Any) -> AbstractContextManager[Deed]:
+    def action(self, what: str, *, about: str = "", reason: str = "", **details: Any) -> AbstractContextManager[Action]:
         """The entry of the audit of what is done meanwhile."""
-        return self.admin.audit.deed(self.who, self.role, what, about=about, reason=reason, **details)
+        return self.admin.audit.action(self.who, self.role, what, about=about, reason=reason, **details)
 
     def is_given_up(self) -> bool:
         """Whether long work had better end: the client has gone, as far as the connection tells, or the
@@ -112,7 +112,7 @@ class Route:
     """Further answers, by status."""
     role: Role | None = None
     """The role that it needs; None: VIEW for GET, else DESTROY, so that a row that says nothing opens nothing."""
-    deed: str = ""
+    action: str = ""
     """What the audit calls it, `hold session`; empty: it changes nothing, or has several names."""
 
     @property
@@ -183,11 +183,11 @@ def _of_operation(
     answer: str,
     unknown: Mapping[int, str],
 ) -> Route:
-    deed = f"{operation.verb} {operation.level}"
+    action = f"{operation.verb} {operation.level}"
 
     async def handle(ask: Ask) -> dict[str, Any]:
         call = await found(ask)
-        with ask.deed(deed, about=call.name, **ask.fields) as done:
+        with ask.action(action, about=call.name, **ask.fields) as done:
             result = operation.effect(call)
             if isawaitable(result):
                 result = await result
@@ -206,7 +206,7 @@ def _of_operation(
         query=() if has_body else operation.asked,
         body=operation.asked if has_body else (),
         role=operation.role,
-        deed=deed,
+        action=action,
     )
 
 

@@ -382,7 +382,7 @@ async def _timeline(ask: Ask) -> dict[str, Any]:
 
 async def _trace(ask: Ask) -> web.StreamResponse:
     session, seconds = _found(ask), ask.fields.get("seconds", _TRACE_S)
-    with ask.deed("trace session", about=session.name):
+    with ask.action("trace session", about=session.name):
         return await send_lines(ask, trace(session, seconds, ask.admin.masks))
 
 
@@ -447,7 +447,7 @@ SESSION_ROUTES: Final = (
         query=(number_text("seconds", "How long.", 1, _MOST_TRACE_S, _TRACE_S),),
         media_type="application/x-ndjson",
         refusals=_UNKNOWN,
-        deed="trace session",
+        action="trace session",
     ),
     *operation_routes(Level.SESSION, _call, _after, _VIEW.removesuffix("."), _UNKNOWN),
 )
