@@ -55,7 +55,9 @@ async def test_the_example_of_several_at_once_ends_well(
     start_server: StartServer, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     server = start_server()
-    script = example("SIGTERM").replace(ADDRESS, server.url)
+    # A shell that starts the tests in the background has them, and what they start, ignore SIGINT.
+    heeding = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    script = heeding + example("SIGTERM").replace(ADDRESS, server.url)
     environ = {"STATE_DIRECTORY": str(tmp_path), "PYTHONPATH": str(ROOT / "app")}
     worker = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -125,19 +125,33 @@ async def _list_sessions(
     """Print the sessions that have a name."""
     asked = {"subject": subject, "state": state, "active": "false" if held else None}
     query = {name: value for name, value in asked.items() if value is not None}
-    headings = ("session", "node", "state", "waiting", "subscriptions", "on hold; next")
-    await output.print_entries(admin.pages("/sessions", "sessions", query), headings, _session_row, as_json)
-    if not output.wants_json(as_json):
-        unnamed = (await admin.call("GET", "/sessions", {"count": 1}))["unnamed"]
-        if unnamed:
-            print(f"and {unnamed} without a name")
+    everything = admin.pages("/sessions", "sessions", query)
+    if output.wants_json(as_json):
+        await output.print_entries(everything, (), _session_row, as_json)
+        return
+    first = await admin.call("GET", "/sessions", {"count": 1})
+    if "unreached" in first:  # several nodes share the store
+        headings: tuple[str, ...] = ("session", "node", *_SESSION[1:])
+        await output.print_entries(everything, headings, _session_row_of_node, as_json)
+    else:
+        await output.print_entries(everything, _SESSION, _session_row, as_json)
+    if first["unnamed"]:
+        print(f"and {first['unnamed']} without a name")
+
+
+_SESSION: Final = ("session", "state", "waiting", "subscriptions", "on hold; next")
 
 
 def _session_row(session: Mapping[str, Any]) -> tuple[Any, ...]:
     channels = ", ".join(session["subscriptions"])
     # In one column: on a narrow terminal two of them could not be read.
     last = "; ".join(filter(None, (_why(session["holdback"]), _next(session))))
-    return session["name"], session["node"], session["state"], session["waiting"], channels, last
+    return session["name"], session["state"], session["waiting"], channels, last
+
+
+def _session_row_of_node(session: Mapping[str, Any]) -> tuple[Any, ...]:
+    name, *others = _session_row(session)
+    return name, session["node"], *others
 
 
 def _next(session: Mapping[str, Any]) -> str:
