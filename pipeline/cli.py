@@ -251,6 +251,10 @@ def redrive(
 
 @app.command()
 def compact(
+    keep: Annotated[
+        int,
+        typer.Option(min=0, metavar="HOURS", help="Keep files that were replaced for this time, for their readers."),
+    ] = 7 * 24,
     directory: Directory = _DIRECTORY,
     master: Master = None,
     spark: Settings = None,
@@ -260,10 +264,10 @@ def compact(
 ) -> None:
     """Merge small files of the tables.
 
-    The resident job may run meanwhile.
+    Removes those that were replaced. The resident job may run meanwhile.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
-    show(run_job("compact", common), common)
+    show(run_job("compact", common, keep_hours=keep), common)
 
 
 @app.command()

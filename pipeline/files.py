@@ -28,14 +28,6 @@ class Files:
         """Return the names of what is in a directory; of one that does not exist, none."""
         return [path.rpartition("/")[2] for path in self.matching(f"{directory}/{pattern}")]
 
-    def rename(self, before: str, after: str) -> None:
-        """Give a directory another name in one step. Raises OSError."""
-        source, target = self._path(before), self._path(after)
-        system = source.getFileSystem(self._hadoop)
-        system.mkdirs(target.getParent())
-        if not system.rename(source, target):
-            raise OSError(f"{before} cannot be renamed to {after}")
-
     def delete(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it; if there is none, nothing happens."""
         found = self._path(path)
@@ -45,13 +37,6 @@ class Files:
         """Make an empty file."""
         found = self._path(path)
         found.getFileSystem(self._hadoop).create(found, True).close()
-
-    def changed_ms(self, path: str) -> int:
-        """Return when a file or directory changed last, in milliseconds since 1970."""
-        found = self._path(path)
-        status = found.getFileSystem(self._hadoop).getFileStatus(found)
-        changed: int = status.getModificationTime()
-        return changed
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 INSTALL_EXTRA: Final = "pip install 'crewel[pipeline]'"
 INSTALL_JAVA: Final = "apt-get install openjdk-17-jre-headless (or any Java from 17 on; JAVA_HOME says where it is)"
 LEAST_JAVA: Final = 17
-_EXTRA: Final = ("pyspark", "pyarrow", "pandas")
+_EXTRA: Final = ("pyspark", "pyarrow", "pandas", "deltalake")
 
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -36,7 +36,8 @@ _SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    # The log of a table names its files one by one; to look at each takes less than a job of Spark.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Rows need not be sorted by day before they are written: a part has a few days at most.
     "spark.sql.maxConcurrentOutputFileWriters": "16",

@@ -1,9 +1,9 @@
 """Where the tables lie, how they are read, and how a step of a job adds to them so that it may be done twice.
 
-    <root>/<layer>/<name>/v<version>/date=2026-11-20/part=live.1.17/*.parquet     what jobs add to
-    <root>/<layer>/<name>/v<version>/generation=1790000000000/*.parquet           what is rewritten as a whole
+    <root>/<layer>/<name>/v<version>/_delta_log                                   which files count, by Delta Lake's protocol
+    <root>/<layer>/<name>/v<version>/<batch>-<random>/date=2026-11-20/*.parquet   what a batch has added
     <root>/checkpoints/<job>/v<version>                                           where a stream continues
-    <root>/unfinished/<part>                                                      a backfill that is not done
+    <root>/unfinished/<batch>                                                     a batch that is not in all its tables yet
 
 Tables are always read by the schema that they are documented with, never by what a file contains: so a column that was
 added is null in older files, and an empty day is a table all the same.
@@ -14,33 +14,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructField, StructType
 
+from crewel.pipeline.delta import KEEP_HOURS, Batch, DeltaLog
+from crewel.pipeline.earlier import convert
 from crewel.pipeline.files import Files
 from crewel.pipeline.lazily import Lazily
-from crewel.pipeline.parts import Live, visible
 from crewel.pipeline.schemas import RAW, TABLES, Layer, Table
-from crewel.pipeline.transformations import minutes
+from crewel.pipeline.schemas.table import BATCH
 
-ROWS_A_FILE = 4_000_000
-"""At most about as many rows come into one file when parts are put together."""
+_DAYS = {"minutes": "minute"}
+"""The column whose day is the date of a row, where that is not `at`. The date itself is no column of the files."""
 
-_UNITED = {"minutes": minutes.united}
-"""Tables whose rows of different parts belong together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Day:
-    """What a table has of one day."""
-
-    date: date
-    parts: tuple[str, ...]
-    """The names of all parts, also of those that others hide."""
+_TRIES = 50
+_PAUSE_S = 0.05
 
 
 def empty(spark: SparkSession, table: Table) -> DataFrame:
@@ -49,32 +43,50 @@ def empty(spark: SparkSession, table: Table) -> DataFrame:
     return spark.range(0).where(f.lit(False)).select(*columns)
 
 
-class Tables:
-    """All tables below one directory, which `spark` can reach: a path here, or an address such as `hdfs://...`."""
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """The tables as they were at one moment."""
 
-    def __init__(self, spark: SparkSession, root: Path | str) -> None:
+    logs: Mapping[str, DeltaLog]
+    hidden: set[str]
+
+
+class Tables:
+    """All tables below one directory, which `spark` can reach: a path here, or an address such as `hdfs://...`. Tables of
+    earlier versions are converted."""
+
+    def __init__(self, spark: SparkSession, root: Path | str, moment: _Moment | None = None) -> None:
         self.root = str(root).rstrip("/")
         self._spark = spark
         self._files = Files(spark)
+        self._moment = moment
+        self._logs = (
+            {table.name: DeltaLog(table, f"{self.root}/{table.path}") for table in TABLES.values()}
+            if moment is None
+            else moment.logs
+        )
+        if moment is None:
+            convert(self._files, self.root, TABLES.values())
 
-    def read(
-        self, table: Table, since: date | None = None, until: date | None = None, without: str | None = None
-    ) -> DataFrame:
-        """Return a table with the columns of its schema, if asked of some days only, both inclusive, and less one part."""
-        if table.is_derived:
-            paths = [path] if (path := self._newest(table)) else []
-        else:
-            hidden = {*self.unfinished(), without}
-            paths = [
-                self._part(table, day.date, part)
-                for day in self.days(table)
-                if (since is None or day.date >= since) and (until is None or day.date <= until)
-                for part in visible(day.parts)
-                if part not in hidden
-            ]
-        united = _UNITED.get(table.name)
-        frame = self._load(table, paths)
-        return united(frame) if united else frame
+    # Reading
+
+    def read(self, table: Table, since: date | None = None, until: date | None = None) -> DataFrame:
+        """Return a table with the columns of its schema, if asked of some days only, both inclusive. Batches that are not in
+        all their tables yet are left out."""
+        bounds = [
+            *([] if since is None else [f"date >= '{since.isoformat()}'"]),
+            *([] if until is None else [f"date <= '{until.isoformat()}'"]),
+        ]
+        files = self._logs[table.name].files(" AND ".join(bounds) or None)
+        hidden = () if table.is_derived else self.unfinished()
+        if not hidden:
+            return self._load(table, files)
+        is_shown = f.col(BATCH).isNull() | ~f.col(BATCH).isin(*hidden)
+        return self._load(table, files, is_shown)
+
+    def part(self, table: Table, batch: Batch) -> DataFrame:
+        """Return what one batch has added to a table, whether it is finished or not."""
+        return self._load(table, self._logs[table.name].files(), f.col(BATCH) == str(batch))
 
     def silver(self) -> Mapping[str, DataFrame]:
         """Return all tables of silver by name, each read when it is asked for."""
@@ -82,99 +94,74 @@ class Tables:
             {name: partial(self.read, table) for name, table in TABLES.items() if table.layer is Layer.SILVER}
         )
 
-    def write(self, table: Table, frame: DataFrame, part: str) -> None:
-        """Add rows as a part. Rows that this part had of the same days are replaced; each day of it appears at once."""
-        (
-            frame.select(*table.names)
-            .withColumn("part", f.lit(part))
-            .write.mode("overwrite")
-            .option("partitionOverwriteMode", "dynamic")
-            .partitionBy("date", "part")
-            .parquet(self._path(table))
-        )
+    def pinned(self) -> Tables:
+        """Return the tables as they are at one moment, for reading: each batch is in all of them, or in none.
+
+        A batch is noted before it comes to bronze, and until it is in all its tables. So there was such a moment if bronze and
+        the notes were the same before and after all others were looked at.
+        """
+        for _ in range(_TRIES):
+            hidden, version = self.unfinished(), self._logs[RAW.name].version
+            moment = _Moment({name: log.pinned() for name, log in self._logs.items()}, hidden)
+            if (hidden, version) == (self.unfinished(), self._logs[RAW.name].version):
+                break
+            time.sleep(_PAUSE_S)
+        return Tables(self._spark, self.root, moment)
+
+    def days(self, table: Table) -> list[date]:
+        """Return the days that a table has something of, the oldest first."""
+        return self._logs[table.name].days()
+
+    def has(self, table: Table, batch: Batch) -> bool:
+        """Whether a table has a batch."""
+        return self._logs[table.name].has(batch)
+
+    def newest(self, job: str) -> int | None:
+        """Return the number of the newest batch of a job that bronze has; None if there is none."""
+        return self._logs[RAW.name].newest(job)
+
+    def written(self, table: Table) -> datetime | None:
+        """Return when rows of a table were written last; None if they never were."""
+        return self._logs[table.name].written()
+
+    # Writing
+
+    def write(self, table: Table, frame: DataFrame, batch: Batch) -> DataFrame:
+        """Add rows as a batch, and return them as the table has them. If it has the batch already, nothing is written, and the
+        frame itself is returned."""
+        if self.has(table, batch):
+            return frame.select(*table.names)
+        log, folder = self._logs[table.name], f"{batch}-{token_hex(4)}"
+        self._save(frame.select(*table.names).withColumn(BATCH, f.lit(str(batch))), table, folder)
+        return self._load(table, log.add(folder, batch))
 
     def replace(self, table: Table, frame: DataFrame) -> None:
         """Write a table again as a whole. Readers see what was there before, or all of what is there now."""
-        before = self._generations(table)
-        number = max(time.time_ns() // 1_000_000, (before[-1] + 1) if before else 0)
-        path = self._path(table)
-        staged = f"{path}/.new-{number}"
-        frame.select(*table.names).write.mode("overwrite").parquet(staged)
-        self._files.rename(staged, f"{path}/generation={number}")
-        for old in before[:-1]:  # who reads the one before may continue
-            self._files.delete(f"{path}/generation={old}")
+        folder = f"whole-{token_hex(4)}"
+        self._save(frame.select(*table.names), table, folder)
+        self._logs[table.name].replace(folder)
 
-    def written(self, table: Table) -> datetime | None:
-        """Return when a table that is rewritten as a whole was written last; None if it never was."""
-        found = self._generations(table)
-        return datetime.fromtimestamp(found[-1] / 1000, UTC) if found else None
+    def compact(self, table: Table, today: date, fewest: int) -> tuple[int, int]:
+        """Merge small files of a table, while others may read and add. Return how many files there were and are."""
+        return self._logs[table.name].compact(today, fewest)
 
-    def part(self, table: Table, part: str) -> DataFrame:
-        """Return what one part has of a table, whether it is finished or not."""
-        return self._load(table, self._files.matching(f"{self._path(table)}/date=*/part={part}"))
+    def vacuum(self, table: Table, keep_hours: int = KEEP_HOURS) -> int:
+        """Remove the files that have not counted for so long. Return how many it were."""
+        return self._logs[table.name].vacuum(keep_hours)
 
-    def days(self, table: Table) -> list[Day]:
-        """Return the days that a table has something of, the oldest first."""
-        found: dict[date, list[str]] = {}
-        for path in self._files.matching(f"{self._path(table)}/date=*/part=*"):
-            *_, day, part = path.split("/")
-            found.setdefault(date.fromisoformat(day.removeprefix("date=")), []).append(part.removeprefix("part="))
-        return [Day(day, tuple(parts)) for day, parts in sorted(found.items())]
+    # Batches and streams
 
-    def newest_batch(self) -> Live | None:
-        """Return the newest batch of the live job that has begun to write."""
-        found = (Live.parse(part) for day in self.days(RAW) for part in day.parts)
-        return max((part for part in found if part and part.first == part.last), default=None)
+    def begin(self, batch: Batch) -> None:
+        """Note that a batch is being written to several tables: no one reads it until it is finished."""
+        self._files.create(f"{self.root}/unfinished/{batch}")
 
-    def merge(self, table: Table, day: date, parts: Iterable[Live], order: Iterable[Column | str] = ()) -> int:
-        """Put parts of the live job together in one, which hides them from then on until they are swept. Return its rows."""
-        found = sorted(parts)
-        merged = Live(found[0].version, found[0].first, max(part.last for part in found))
-        frame = self._load(table, [self._part(table, day, str(part)) for part in found])
-        united = _UNITED.get(table.name)
-        frame = united(frame) if united else frame
-        rows = frame.count()
-        frame = frame.coalesce(max(rows // ROWS_A_FILE, 1))
-        self.write(table, frame.sortWithinPartitions(*order) if order else frame, str(merged))
-        return rows
-
-    def sweep(self, table: Table, day: Day) -> int:
-        """Remove the parts of a day that others hide, and return how many there were."""
-        hidden = set(day.parts) - set(visible(day.parts))
-        for part in hidden:
-            self._files.delete(self._part(table, day.date, part))
-        return len(hidden)
-
-    def sweep_debris(self, table: Table, older_than_ms: int) -> int:
-        """Remove what steps that were killed have left behind, if it is older than that moment; return how much it was."""
-        found = [
-            path
-            for pattern in (".spark-staging-*", ".new-*")
-            for path in self._files.matching(f"{self._path(table)}/{pattern}")
-            if self._files.changed_ms(path) < older_than_ms
-        ]
-        for path in found:
-            self._files.delete(path)
-        return len(found)
-
-    def begin(self, part: str) -> None:
-        """Note that a part is being written to several tables: no one reads it until it is finished."""
-        self._files.create(f"{self.root}/unfinished/{part}")
-
-    def finish(self, part: str) -> None:
-        """Note that a part is in all its tables."""
-        self._files.delete(f"{self.root}/unfinished/{part}")
+    def finish(self, batch: Batch | str) -> None:
+        """Note that a batch is in all its tables."""
+        self._files.delete(f"{self.root}/unfinished/{batch}")
 
     def unfinished(self) -> set[str]:
-        """Return the parts that were begun and not finished."""
-        return set(self._files.names(f"{self.root}/unfinished"))
-
-    def forget(self, part: str, tables: Iterable[Table]) -> None:
-        """Remove a part that was not finished from all its tables."""
-        for table in tables:
-            for path in self._files.matching(f"{self._path(table)}/date=*/part={part}"):
-                self._files.delete(path)
-        self.finish(part)
+        """Return the names of the batches that were begun and not finished."""
+        return set(self._files.names(f"{self.root}/unfinished")) if self._moment is None else self._moment.hidden
 
     def checkpoint(self, job: str, version: int = 1) -> str:
         """Return where a stream notes how far it is. Another version begins again: the old notes do not fit what it does."""
@@ -189,22 +176,24 @@ class Tables:
         """Note where a stream begins, in the name of a file: it is there whole or not at all."""
         self._files.create(f"{self.root}/checkpoints/{job}/v{version}.begin.{begin}")
 
-    def _load(self, table: Table, paths: list[str]) -> DataFrame:
-        if not paths:
+    # Files
+
+    def _load(self, table: Table, paths: Iterable[str], where: Column | None = None) -> DataFrame:
+        found = list(paths)
+        if not found:
             return empty(self._spark, table)
-        reader = self._spark.read.schema(table.struct()).option("basePath", self._path(table))
-        return reader.parquet(*paths).select(*table.names)
+        within = [field for field in table.struct() if field.name not in table.partitions]
+        if not table.is_derived:
+            within.append(StructField(BATCH, StringType()))
+        frame = self._spark.read.schema(StructType(within)).parquet(*found)
+        if where is not None:
+            frame = frame.where(where)
+        if table.partitions:
+            frame = frame.withColumn("date", f.to_date(_DAYS.get(table.name, "at")))
+        return frame.select(*table.names)
 
-    def _path(self, table: Table) -> str:
-        return f"{self.root}/{table.path}"
-
-    def _part(self, table: Table, day: date, part: str) -> str:
-        return f"{self._path(table)}/date={day.isoformat()}/part={part}"
-
-    def _generations(self, table: Table) -> list[int]:
-        names = self._files.names(self._path(table), "generation=*")
-        return sorted(int(name.removeprefix("generation=")) for name in names)
-
-    def _newest(self, table: Table) -> str | None:
-        found = self._generations(table)
-        return f"{self._path(table)}/generation={found[-1]}" if found else None
+    def _save(self, frame: DataFrame, table: Table, folder: str) -> None:
+        writer = frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        if table.partitions:
+            writer = writer.partitionBy(*table.partitions)
+        writer.parquet(f"{self.root}/{table.path}/{folder}")

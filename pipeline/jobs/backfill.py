@@ -6,11 +6,12 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
-from crewel.pipeline import parts
 from crewel.pipeline.connection import Address
+from crewel.pipeline.delta import Batch
 from crewel.pipeline.jobs import batches, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.lock import writing
@@ -18,6 +19,8 @@ from crewel.pipeline.schemas import RAW
 from crewel.pipeline.source import NAME
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze
+
+_JOB: Final = "fill"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,29 +51,28 @@ class Result:
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
-    """Do the job. Killed on its way it leaves nothing that a reader sees, and begins again the next time.
+    """Do the job. Killed on its way it shows nothing to readers, and what had come to bronze is completed by the next job.
 
     Raises CrewelError; TablesBusy while the live job runs.
     """
     begin = time.monotonic()
     tables = Tables(spark, options.directory)
     with writing(options.directory, "a backfill"):
-        for part in tables.unfinished():
-            progress(f"removing {part}, which did not come to its end")
-            tables.forget(part, (*batches.MADE, RAW))
-        part = parts.fill(time.time_ns() // 1_000_000)
-        tables.begin(part)
-        has, corrupt = _fill(spark, tables, options, part, progress)
-        tables.finish(part)
+        batches.complete(tables, progress)
+        # Numbers grow, also when the clock is set back: otherwise it would be taken for a batch that is there.
+        batch = Batch(_JOB, max(time.time_ns() // 1_000_000, (tables.newest(_JOB) or 0) + 1))
+        tables.begin(batch)
+        has, corrupt = _fill(spark, tables, options, batch, progress)
+        tables.finish(batch)
     if has.entries and options.gold:
         gold.write(tables, progress)
     return Result(has.entries, corrupt, time.monotonic() - begin)
 
 
 def _fill(
-    spark: SparkSession, tables: Tables, options: Options, part: str, progress: Progress
+    spark: SparkSession, tables: Tables, options: Options, batch: Batch, progress: Progress
 ) -> tuple[batches.Found, int]:
-    """Write bronze, silver and minutes as one part."""
+    """Write bronze, silver and minutes as one batch."""
     progress("reading the store")
     source = (
         spark.read.format(NAME)
@@ -84,11 +86,10 @@ def _fill(
     known = tables.read(RAW, since, until)
     if not known.isEmpty():
         source = bronze.missing(source, known)
-    batches.write_raw(tables, source, part)
-    raw = tables.part(RAW, part)
+    raw = batches.write_raw(tables, source, batch)
     has = batches.found(raw)
     progress(f"read: {has.entries:,} entries")
-    return has, batches.write(tables, raw, has, part, progress).corrupt
+    return has, batches.write(tables, raw, has, batch, progress).corrupt
 
 
 def _moment(moment: datetime | None, otherwise: str) -> str:

@@ -1,4 +1,4 @@
-"""What the live job and a backfill have in common: entries that were read become a part of each table."""
+"""What the live job and a backfill have in common: entries that were read become a batch of each table."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
+from crewel.pipeline.delta import Batch
 from crewel.pipeline.schemas import GAP, RAW, TABLES, Table
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze, minutes, silver
-from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS
+from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS, Fact
 
 Progress = Callable[[str], None]
 """Takes a line of words: how far a job is."""
@@ -56,9 +57,9 @@ class Found:
 
 @dataclass(slots=True)
 class Written:
-    """What was written: the tables that have something of the part, and how many entries could not be understood."""
+    """What was written: the rows by table, and how many entries could not be understood."""
 
-    tables: list[Table] = field(default_factory=list)
+    rows: dict[str, DataFrame] = field(default_factory=dict)
     corrupt: int = 0
 
 
@@ -72,13 +73,14 @@ def found(raw: DataFrame) -> Found:
     return Found({(row["key"], row["t"]): row["number"] for row in rows})
 
 
-def write_raw(tables: Tables, raw: DataFrame, part: str, entries: int | None = None) -> None:
-    """Write bronze. If it is said how many entries there are, they come into as few files as is good for them."""
-    tables.write(RAW, bronze.arranged(raw if entries is None else raw.coalesce(_tasks(entries))), part)
+def write_raw(tables: Tables, raw: DataFrame, batch: Batch, entries: int | None = None) -> DataFrame:
+    """Write bronze, and return what it has of the batch. If it is said how many entries there are, they come into as few files
+    as is good for them."""
+    return tables.write(RAW, bronze.arranged(raw if entries is None else raw.coalesce(_tasks(entries))), batch)
 
 
-def write(tables: Tables, raw: DataFrame, has: Found, part: str, progress: Progress = quiet) -> Written:
-    """Write silver and minutes of some entries, which are read several times. The same part again changes nothing."""
+def write(tables: Tables, raw: DataFrame, has: Found, batch: Batch, progress: Progress = quiet) -> Written:
+    """Write silver and minutes of the entries of a batch, which are read several times. Repeated, it changes nothing."""
     written = Written()
     strange: list[DataFrame] = []
     for shape in FACTS:
@@ -86,35 +88,57 @@ def write(tables: Tables, raw: DataFrame, has: Found, part: str, progress: Progr
         if not entries:
             continue
         progress(f"{shape.table.name}: {entries:,} facts")
-        seen = Observation()
         parsed = silver.parsed_fact(raw.coalesce(_tasks(entries)), shape)
-        watched = parsed.observe(seen, f.count_if(f.col("why").isNotNull()).alias("corrupt"))
-        tables.write(shape.table, silver.fact_rows(watched, shape), part)
-        written.tables.append(shape.table)
-        if seen.get["corrupt"]:
+        corrupt = _write_facts(tables, parsed, shape, batch, written)
+        if corrupt:
             strange.append(silver.corrupt_of(parsed))
-            written.corrupt += seen.get["corrupt"]
+            written.corrupt += corrupt
     if has.strange:
         strange.append(silver.strange(raw))
         written.corrupt += has.strange
     if groups := has.of("events"):
         progress(f"events: {groups:,} groups")
-        strange += _write_events(tables, raw.coalesce(_tasks(groups)), part, written)
+        strange += _write_events(tables, raw.coalesce(_tasks(groups)), batch, written)
     if any(key.endswith(GAP) for key, _ in has.counts):
-        tables.write(TABLES["gaps"], silver.gaps(raw).coalesce(1), part)
-        written.tables.append(TABLES["gaps"])
+        _write(tables, TABLES["gaps"], silver.gaps(raw).coalesce(1), batch, written)
     if strange:
-        tables.write(TABLES["corrupt"], reduce(DataFrame.unionByName, strange).coalesce(1), part)
-        written.tables.append(TABLES["corrupt"])
+        _write(tables, TABLES["corrupt"], reduce(DataFrame.unionByName, strange).coalesce(1), batch, written)
     progress("minutes")
-    counted = minutes.minutes({table.name: tables.part(table, part) for table in written.tables})
+    counted = minutes.minutes(written.rows)
     if counted is not None:
-        tables.write(TABLES["minutes"], counted.coalesce(1), part)
-        written.tables.append(TABLES["minutes"])
+        _write(tables, TABLES["minutes"], counted.coalesce(1), batch, written)
     return written
 
 
-def _write_events(tables: Tables, raw: DataFrame, part: str, written: Written) -> list[DataFrame]:
+def complete(tables: Tables, progress: Progress = quiet) -> None:
+    """Bring batches that were killed on their way to all their tables, by what bronze has of them. One that had not come to
+    bronze is forgotten: it is read again, or was a backfill that has done nothing."""
+    for name in sorted(tables.unfinished()):
+        batch = Batch.parse(name)
+        if batch is not None and tables.has(RAW, batch):
+            progress(f"completing {name}")
+            raw = tables.part(RAW, batch)
+            write(tables, raw, found(raw), batch, progress)
+        tables.finish(name)
+
+
+def _write(tables: Tables, table: Table, frame: DataFrame, batch: Batch, written: Written) -> None:
+    written.rows[table.name] = tables.write(table, frame, batch)
+
+
+def _write_facts(tables: Tables, parsed: DataFrame, shape: Fact, batch: Batch, written: Written) -> int:
+    """Write the table of some facts, and return how many of them could not be understood."""
+    if tables.has(shape.table, batch):
+        written.rows[shape.table.name] = silver.fact_rows(parsed, shape)
+        return silver.corrupt_of(parsed).count()
+    seen = Observation()
+    watched = parsed.observe(seen, f.count_if(f.col("why").isNotNull()).alias("corrupt"))
+    _write(tables, shape.table, silver.fact_rows(watched, shape), batch, written)
+    found: int = seen.get["corrupt"]
+    return found
+
+
+def _write_events(tables: Tables, raw: DataFrame, batch: Batch, written: Written) -> list[DataFrame]:
     """Write the tables of events that there is something of, and return the groups that could not be understood, if any."""
     parsed = silver.parsed_groups(raw).persist(StorageLevel.MEMORY_AND_DISK)
     try:
@@ -126,8 +150,7 @@ def _write_events(tables: Tables, raw: DataFrame, part: str, written: Written) -
         made = silver.group_rows(lambda: parsed)
         for name in made:
             if name in present:
-                tables.write(TABLES[name], made[name], part)
-                written.tables.append(TABLES[name])
+                _write(tables, TABLES[name], made[name], batch, written)
     finally:
         parsed.unpersist()
     if not any(row["is_corrupt"] for row in rows):

@@ -20,7 +20,7 @@ from crewel.pipeline.connection import Address, patiently
 from crewel.pipeline.failures import in_one_line
 from crewel.pipeline.session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version
 
-_PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "numpy")
+_PACKAGES: Final = ("pyspark", "deltalake", "pyarrow", "pandas", "numpy")
 _PATIENCE_S: Final = 5.0
 _STREAMS: Final = ("facts", "events", "dead")
 _BOUNDS: Final = {"facts": "storage.facts_max_entries", "events": "events.max_bytes"}

@@ -53,6 +53,7 @@ def gather(
     """Return what there is of these streams, as far as they went `until` someone looked, and the letters that are there
     now. Without `until` it is looked now. Raises StoreUnavailable."""
     until = _looked(address, streams) if until is None else until
+    tables = tables.pinned()
     known = tables.read(RAW).where(f.col("key").isin(*streams))
     fresh, has = _unknown(spark, address, known if tables.days(RAW) else None, until)
     # Who knows what there is none of spares Spark the search for it, in a dozen plans.

@@ -1,8 +1,8 @@
 """The resident job: what the store's streams bring becomes bronze, silver and minutes, and the newest figures go to the store.
 
-One query does all of it, so that one checkpoint tells how far everything is. A batch writes parts that bear its number; after a
-crash it is done again, and its parts take the place of those that were there. So each table holds each entry once, whenever the
-job ends. On an idle machine the store is asked every `trigger_s` whether there is anything new, and nothing else happens.
+One query does all of it, so that one checkpoint tells how far everything is. A batch adds to the tables under its number; after
+a crash it is done again, and adds only what is not there yet. So each table holds each entry once, whenever the job ends. On an
+idle machine the store is asked every `trigger_s` whether there is anything new, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -25,17 +26,17 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from crewel.errors import CrewelError
-from crewel.pipeline import parts
 from crewel.pipeline.connection import Address
+from crewel.pipeline.delta import KEEP_HOURS, Batch
 from crewel.pipeline.failures import in_one_line
 from crewel.pipeline.jobs import batches, compact, gold, watching
 from crewel.pipeline.jobs.batches import Progress, quiet
-from crewel.pipeline.jobs.lock import TablesBusy, merging, writing
+from crewel.pipeline.jobs.lock import writing
 from crewel.pipeline.schemas import RAW, TABLES
 from crewel.pipeline.sink import Command, Sink
 from crewel.pipeline.source import NAME
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import bronze
+from crewel.pipeline.transformations import bronze, minutes
 
 VERSION: Final = 1
 """Version of the checkpoint. With another one the job continues after what bronze holds."""
@@ -47,6 +48,9 @@ _FIGURES_S: Final = 24 * 3600
 _LOOK_S: Final = 0.5
 _PAUSE_S: Final = 5.0
 """Seconds before the next attempt when the store has been away for too long."""
+
+_VACUUM_S: Final = 24 * 3600.0
+"""Seconds between two times at which files are removed that have not counted for long."""
 
 _AWAY: Final = "StoreUnavailable"
 
@@ -117,13 +121,14 @@ class _Job:
         self._progress = progress
         self._tables = Tables(spark, options.directory)
         self._sink: Sink | None = None
+        self._has_started = threading.Event()
         self._kept_up = time.monotonic()
+        self._vacuumed: float | None = None
         self._is_changed = False
 
     def prepare(self) -> None:
-        """Remove what a backfill has left behind that did not come to its end."""
-        for part in self._tables.unfinished():
-            self._tables.forget(part, (*batches.MADE, RAW))
+        """Complete what a job that was killed has left behind."""
+        batches.complete(self._tables, self._progress)
 
     def start(self) -> list[StreamingQuery]:
         """Start the query that does all, and with it the watch, which needs none of the tables."""
@@ -155,7 +160,10 @@ class _Job:
         else:
             writer = writer.trigger(processingTime=f"{max(round(options.trigger_s * 1000), 1)} milliseconds")
         query = writer.start()
-        self._sink = Sink(options.address, f"live.{query.id}")
+        # A new checkpoint counts its batches from 0 again, and has another id: so they are not taken for those of before.
+        self._job = f"live.{query.id}"
+        self._sink = Sink(options.address, self._job)
+        self._has_started.set()
         return query
 
     def keep_up(self, *, is_due: bool = False) -> None:
@@ -166,10 +174,11 @@ class _Job:
         if is_due or time.monotonic() - self._kept_up >= options.upkeep_s:
             self._kept_up = time.monotonic()
             try:
-                with suppress(TablesBusy), merging(options.directory, "the live job"):
-                    compact.tidy(self._tables, self._progress)
+                is_old = self._vacuumed is None or time.monotonic() - self._vacuumed >= _VACUUM_S
+                compact.tidy(self._tables, self._progress, keep_hours=KEEP_HOURS if is_old else None)
+                self._vacuumed = time.monotonic() if is_old else self._vacuumed
                 gold.write(self._tables, self._progress)
-            except (PySparkException, Py4JJavaError) as error:
+            except (PySparkException, Py4JJavaError, DeltaError, CrewelError, OSError) as error:
                 # Nothing is lost by it: bronze and silver have all, and gold is made of them again.
                 self._progress(
                     f"the upkeep has failed and is tried again in {options.upkeep_s:.0f} s: {in_one_line(error)}"
@@ -183,24 +192,27 @@ class _Job:
         begun = self._tables.begin_of("live", VERSION)
         if begun is None:
             days = self._tables.days(RAW)
-            newest = self._tables.read(RAW, since=days[-1].date).agg(f.max("ms")).collect()[0][0] if days else None
+            newest = self._tables.read(RAW, since=days[-1]).agg(f.max("ms")).collect()[0][0] if days else None
             begun = "earliest" if newest is None else str(newest)
             self._tables.note_begin("live", VERSION, begun)
         return begun
 
     def _take(self, frame: DataFrame, number: int) -> None:
         """Write one batch. Spark may ask for the same one again."""
-        tables, part = self._tables, parts.live(VERSION, number)
+        self._has_started.wait()
+        tables, batch = self._tables, Batch(self._job, number)
         raw = frame.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            new = raw if number else self._unknown(raw, part)
+            new = self._new(raw, batch)
             has = batches.found(new)
             if not has.entries:
                 return
-            batches.write_raw(tables, new, part, has.entries)
-            written = batches.write(tables, new, has, part)
+            tables.begin(batch)
+            batches.write_raw(tables, new, batch, has.entries)
+            written = batches.write(tables, new, has, batch)
+            tables.finish(batch)
             assert self._sink is not None
-            self._sink.write(number, (*self._figures(part), *self._releases(part)))
+            self._sink.write(number, (*self._figures(written), *self._releases(written)))
         finally:
             raw.unpersist()
         self.result.batches += 1
@@ -212,22 +224,28 @@ class _Job:
         )
         self.keep_up()
 
-    def _unknown(self, raw: DataFrame, part: str) -> DataFrame:
-        """Return what bronze does not have yet but from this part: a new checkpoint begins a little before its end."""
+    def _new(self, raw: DataFrame, batch: Batch) -> DataFrame:
+        """Return what a batch adds. What bronze has of it already it had from the same entries, of which some may be trimmed by
+        now; and a new checkpoint begins a little before the end of bronze."""
+        if self._tables.has(RAW, batch):
+            return self._tables.part(RAW, batch)
         days = self._tables.days(RAW)
-        if not days:
+        if batch.number or not days:
             return raw
-        known = self._tables.read(RAW, since=days[-1].date, without=part)
-        return bronze.missing(raw, known)
+        return bronze.missing(raw, self._tables.read(RAW, since=days[-1]))
 
-    def _figures(self, part: str) -> Iterator[Command]:
+    def _figures(self, written: batches.Written) -> Iterator[Command]:
         """Yield what the store gets: how often each thing has happened by now in the minutes of a batch."""
-        touched = self._tables.part(_MINUTES, part).select("minute").distinct()
+        if _MINUTES.name not in written.rows:
+            return
+        touched = written.rows[_MINUTES.name].select("minute").distinct()
         bounds = touched.agg(f.min("minute"), f.max("minute")).collect()[0]
         if bounds[0] is None:
             return
         now = datetime.now(UTC)
-        counts = self._tables.read(_MINUTES, since=bounds[0].date(), until=bounds[1].date()).join(touched, "minute")
+        counts = minutes.united(
+            self._tables.read(_MINUTES, since=bounds[0].date(), until=bounds[1].date()).join(touched, "minute")
+        )
         keys = self._options.address.keys
         words: dict[str, list[Any]] = {}
         is_recent = f.col("minute") >= f.lit(now - timedelta(seconds=_FIGURES_S))
@@ -237,11 +255,13 @@ class _Job:
             yield ("HSET", key, *fields)
             yield ("EXPIRE", key, _FIGURES_S)
 
-    def _releases(self, part: str) -> Iterator[Command]:
+    def _releases(self, written: batches.Written) -> Iterator[Command]:
         """Yield what takes the alerts away of those that are held no more."""
-        released = self._tables.part(TABLES["fact_released"], part).select("session")
-        closed = self._tables.part(TABLES["fact_sessions"], part).where("what = 'closed'").select("session")
-        sessions = [row["session"] for row in released.union(closed).distinct().collect()]
+        ended = {"fact_released": "true", "fact_sessions": "what = 'closed'"}
+        over = [
+            written.rows[name].where(each).select("session") for name, each in ended.items() if name in written.rows
+        ]
+        sessions = [row["session"] for rows in over for row in rows.distinct().collect()]
         if sessions:
             yield ("HDEL", self._options.address.keys.alerts, *sessions)
 

@@ -1,50 +1,44 @@
-"""Who may add to the tables, and who may put parts together: one job at a time. A lock goes with its process."""
+"""Who may add to the tables: one job at a time. A lock goes with its process.
+
+Delta's log finds out that a batch is there already, but not that another batch has the same entries: a backfill and the live
+job would each add what the other is about to.
+"""
 
 from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from crewel.errors import CrewelError
 
-_WRITING: Final = "lock"
-_MERGING: Final = "lock-parts"
+_NAME: Final = "lock"
 
 
 class TablesBusy(CrewelError):
-    """Another job does to the tables what one only may do at a time."""
+    """Another job adds to the tables."""
 
 
-def writing(root: Path | str, job: str) -> AbstractContextManager[None]:
+@contextmanager
+def writing(root: Path | str, job: str) -> Iterator[None]:
     """Be the one who adds to the tables. Raises TablesBusy.
 
     A directory that is not of this machine, `hdfs://...`, has no such lock: there its owner starts one job at a time.
     """
-    return _holding(root, _WRITING, job, "adds to these tables, and only one job may at a time")
-
-
-def merging(root: Path | str, job: str) -> AbstractContextManager[None]:
-    """Be the one who puts parts of the tables together. Raises TablesBusy. As `writing`, but another lock."""
-    return _holding(root, _MERGING, job, "puts the parts of these tables together already")
-
-
-@contextmanager
-def _holding(root: Path | str, name: str, job: str, what: str) -> Iterator[None]:
     if "://" in str(root):
         yield
         return
     directory = Path(root)
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / name).open("a+") as lock:
+    with (directory / _NAME).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
             other = lock.read().strip() or "another job"
-            raise TablesBusy(f"{directory}: {other} {what}") from None
+            raise TablesBusy(f"{directory}: {other} adds to these tables, and only one job may at a time") from None
         lock.truncate(0)
         lock.write(job)
         lock.flush()

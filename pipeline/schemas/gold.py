@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crewel.pipeline.schemas.table import Column, Layer, Table
+from crewel.pipeline.schemas.table import BATCH, Column, Layer, Table
 
 FINDINGS: Final = {
     "lost": "It was to be delivered, and has neither ended nor waits anywhere.",
@@ -178,14 +178,14 @@ HOLDBACKS: Final = _gold(
 MINUTES: Final = Table(
     Layer.GOLD,
     "minutes",
-    "Counts by minute: the live figures.",
+    "Counts by minute: the live figures. A row has what one batch adds to a count.",
     (
         _MINUTE,
         _DATE,
         Column("what", "string", "Type of a fact or event; for ends `ended:<reason>`."),
         Column("count", "bigint", "Number of facts, events or ends."),
     ),
-    key=("minute", "what"),
+    key=("minute", "what", BATCH),
 )
 
 GOLD: Final = (TRIAGE, POISON, RECEIVERS, LATENCY, BACKLOG, CAPACITY, AUDIT, HOLDBACKS, MINUTES)

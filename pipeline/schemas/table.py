@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
+
+
+BATCH: Final = "batch"
+"""Name of the column that jobs add to the tables that they append to: which batch the row came with."""
 
 
 class Layer(StrEnum):
@@ -45,7 +49,7 @@ class Table:
     meaning: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
-    """The columns that no two rows share."""
+    """The columns that no two rows share; `batch` may be among them."""
     partitions: tuple[str, ...] = ("date",)
     """The columns that name the directories; of a table that is rewritten as a whole, none."""
     is_derived: bool = False
@@ -110,7 +114,7 @@ def unique(tables: Iterable[Table]) -> dict[str, Table]:
     """Return the tables by their names. Raises ValueError if two have the same, or a key names no column."""
     found: dict[str, Table] = {}
     for table in tables:
-        if table.name in found or not {*table.key, *table.partitions} <= {*table.names}:
+        if table.name in found or not {*table.key, *table.partitions} <= {*table.names, BATCH}:
             raise ValueError(table.name)
         found[table.name] = table
     return found

@@ -54,5 +54,5 @@ def minutes(tables: Mapping[str, DataFrame]) -> DataFrame | None:
 
 
 def united(counts: DataFrame) -> DataFrame:
-    """Return counts of the same in one row each: parts of a table may report the same minute."""
+    """Return counts of the same in one row each: several batches may report the same minute."""
     return counts.groupBy("minute", "date", "what").agg(f.sum("count").alias("count")).select(*_MINUTES.names)

@@ -15,9 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
-from crewel.pipeline.parts import visible
 from crewel.pipeline.schemas import Table
 from tests.server_process import ROOT
 
@@ -90,19 +89,9 @@ class PipelineJob(Job):
 
 
 def rows_of(tables: Path, table: Table, *columns: str) -> list[dict[str, Any]]:
-    """Return what a reader would see of a table that jobs add to."""
-    found: list[dict[str, Any]] = []
-    for day in sorted((tables / table.path).glob("date=*")):
-        for part in visible(each.name.removeprefix("part=") for each in day.glob("part=*")):
-            for file in sorted((day / f"part={part}").glob("*.parquet")):
-                found += pq.ParquetFile(file).read(columns=list(columns)).to_pylist()
-    return found
-
-
-def whole_of(tables: Path, table: Table) -> list[dict[str, Any]]:
-    """Return what a reader would see of a table that is written anew as a whole."""
-    newest = max((tables / table.path).glob("generation=*"), key=lambda each: int(each.name.partition("=")[2]))
-    return [row for file in newest.glob("*.parquet") for row in pq.ParquetFile(file).read().to_pylist()]
+    """Return what another program reads of a table."""
+    rows: list[dict[str, Any]] = DeltaTable(tables / table.path).to_pyarrow_table(list(columns) or None).to_pylist()
+    return rows
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -20,7 +20,7 @@ from crewel.storage.keys import Keys
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.faults.conftest import IS_FULL, Tell
-from tests.faults.pipeline_job import Job, PipelineJob, rows_of, whole_of
+from tests.faults.pipeline_job import Job, PipelineJob, rows_of
 from tests.functional.bayeux import Message
 from tests.store_process import StoreProcess, until
 
@@ -182,6 +182,9 @@ def test_each_event_is_there_once_however_often_the_job_is_killed(
                 done += 1
             finally:
                 job.close()
+            for table, key in ((RAW, ("key", "id")), (TABLES["fact_published"], ("log_id",))):
+                read = [tuple(row.values()) for row in rows_of(tables, table, *key)]
+                assert len(read) == len({*read}), f"another program reads rows of {table.name} twice"
     finally:
         writer.stop()
     job = PipelineJob(store.url, PREFIX, tables, "once")
@@ -215,14 +218,14 @@ def test_each_event_is_there_once_however_often_the_job_is_killed(
 
 def _check_gold(tables: Path, writer: Writer) -> None:
     """Compare what is written anew as a whole with what was really published."""
-    settled = {_minute(row["minute"]): row for row in whole_of(tables, TABLES["latency"])}
+    settled = {_minute(row["minute"]): row for row in rows_of(tables, TABLES["latency"])}
     assert {minute: row["count"] for minute, row in settled.items()} == writer.settled
     for row in settled.values():
         assert (row["mean_ms"], row["p50_ms"], row["p99_ms"]) == (1.5, 2.0, 2.0)
         assert row["buckets"] == [0, row["count"]] + [0] * 16
     backlog = {
         _minute(row["minute"]): (row["owed"], row["ended"], row["waiting"])
-        for row in whole_of(tables, TABLES["backlog"])
+        for row in rows_of(tables, TABLES["backlog"])
     }
     waiting = 0
     for minute in sorted(writer.owed | writer.ended):
@@ -231,7 +234,7 @@ def _check_gold(tables: Path, writer: Writer) -> None:
     assert backlog == {}
     messages, ends = writer.counts["published"], writer.counts["ended:settled"]
     found: dict[str, Counter[str]] = {channel: Counter() for channel in CHANNELS}
-    for row in whole_of(tables, TABLES["capacity"]):
+    for row in rows_of(tables, TABLES["capacity"]):
         found[row["channel"]].update({name: row[name] for name in ("persistent", "transient", "deliveries")})
         assert row["sessions"] <= 1
     for channel in CHANNELS:

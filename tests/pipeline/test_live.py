@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
+from crewel.errors import CrewelError
+from crewel.pipeline.delta import Batch
 from crewel.pipeline.jobs import backfill, compact, live
 from crewel.pipeline.jobs.lock import TablesBusy, writing
-from crewel.pipeline.schemas import RAW, TABLES
+from crewel.pipeline.schemas import RAW, TABLES, Table
 from crewel.pipeline.tables import Tables
 from tests.pipeline.conftest import Streams
 
@@ -35,6 +40,38 @@ def read_all(
 ) -> live.Result:
     options = live.Options(address=streams.address, directory=root, once=True, rows=rows, upkeep_s=upkeep_s)
     return live.run(spark, options)
+
+
+class Killed(Exception):
+    """Stands for kill -9: what comes after it does not happen."""
+
+
+def killed_in(name: str) -> Callable[..., DataFrame]:
+    """Return a way to write tables that ends after this one."""
+    write = Tables.write
+
+    def writes(self: Tables, table: Table, frame: DataFrame, batch: Batch) -> DataFrame:
+        rows = write(self, table, frame, batch)
+        if table.name == name:
+            raise Killed
+        return rows
+
+    return writes
+
+
+def files_of(root: Path, name: str) -> list[str]:
+    return DeltaTable(root / TABLES[name].path).file_uris()
+
+
+def by_others(root: Path, names: Iterable[str]) -> dict[str, int]:
+    """Return how many rows tables have by DuckDB, and hold pandas to the same."""
+    found: dict[str, int] = {}
+    for name in names:
+        table = DeltaTable(root / TABLES[name].path)
+        rows = duckdb.from_arrow(table.to_pyarrow_dataset()).count("*").fetchall()
+        found[name] = rows[0][0]
+        assert len(table.to_pandas()) == found[name]
+    return found
 
 
 def logs(frame: DataFrame) -> list[int]:
@@ -145,17 +182,82 @@ def test_a_backfill_takes_what_is_not_there_yet(spark: SparkSession, streams: St
     assert tables.read(RAW).count() == 60
 
 
-def test_a_backfill_that_was_killed_leaves_nothing(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+def test_a_backfill_that_was_killed_is_completed_by_the_next_job(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
     publish(streams, 20)
-    tables = Tables(spark, tmp_path)
     options = backfill.Options(address=streams.address, directory=tmp_path, partitions=2, gold=False)
+    tables = Tables(spark, tmp_path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Tables, "write", killed_in("fact_published"))
+        with pytest.raises(Killed):
+            backfill.run(spark, options)
+    assert tables.read(RAW).isEmpty()
+    assert tables.read(TABLES["fact_published"]).isEmpty()
+    publish(streams, 5, first=21)
+    streams.client.xtrim(streams.keys.facts, maxlen=10, approximate=False)  # the first ones are in bronze only
+    assert backfill.run(spark, options).entries == 10
+    assert logs(tables.read(TABLES["fact_published"])) == [*range(1, 26)]
+    assert logs(tables.read(TABLES["fact_ended"])) == [*range(1, 26)]
+    assert counts(tables) == {"published": 25, "ended:settled": 25}
+    assert tables.read(RAW).count() == 50
+    assert tables.unfinished() == set()
+
+
+def test_a_clock_that_was_set_back_does_not_make_a_backfill_a_repeated_one(
+    spark: SparkSession, streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = backfill.Options(address=streams.address, directory=tmp_path, gold=False)
+    publish(streams, 2)
     backfill.run(spark, options)
-    part = next(day.parts[0] for day in tables.days(RAW))
-    tables.begin(part)  # as if it had been killed at the end
-    assert tables.read(RAW).count() == 0
-    backfill.run(spark, options)
-    assert logs(tables.read(TABLES["fact_published"])) == [*range(1, 21)]
-    assert tables.read(RAW).count() == 40
+    publish(streams, 2, first=3)
+    monkeypatch.setattr("crewel.pipeline.jobs.backfill.time.time_ns", lambda: 1)
+    assert backfill.run(spark, options).entries == 4
+    assert logs(Tables(spark, tmp_path).read(TABLES["fact_published"])) == [1, 2, 3, 4]
+
+
+def test_a_batch_that_was_killed_anywhere_is_there_once(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+    publish(streams, 10)
+    tables = Tables(spark, tmp_path)
+    for step in ("raw", "fact_published", "minutes"):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Tables, "write", killed_in(step))
+            with pytest.raises((Killed, CrewelError)):
+                read_all(spark, streams, tmp_path)
+        assert len(tables.unfinished()) == 1
+        assert tables.read(RAW).isEmpty()
+    assert read_all(spark, streams, tmp_path).entries == 20
+    assert logs(tables.read(TABLES["fact_published"])) == logs(tables.read(TABLES["fact_ended"])) == [*range(1, 11)]
+    assert counts(tables) == {"published": 10, "ended:settled": 10}
+    assert tables.read(RAW).count() == 20
+    found = [streams.client.hgetall(key) for key in streams.client.scan_iter(f"{streams.keys.base}pipeline:ledger*")]
+    assert found
+
+
+def test_a_reader_sees_a_batch_in_all_tables_or_in_none(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+    publish(streams, 10)
+    read_all(spark, streams, tmp_path)
+    tables = Tables(spark, tmp_path)
+    before = tables.pinned()
+    publish(streams, 10, first=11)
+    seen: list[tuple[list[int], list[int], int]] = []
+    write = Tables.write
+
+    def looked_at(self: Tables, table: Table, frame: DataFrame, batch: Batch) -> DataFrame:
+        rows = write(self, table, frame, batch)
+        now = tables.pinned()
+        names = ("fact_published", "fact_ended")
+        published, ended = (logs(now.read(TABLES[name])) for name in names)
+        seen.append((published, ended, now.read(RAW).count()))
+        return rows
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Tables, "write", looked_at)
+        read_all(spark, streams, tmp_path)
+    assert len(seen) == 4
+    assert all(each == ([*range(1, 11)], [*range(1, 11)], 20) for each in seen)
+    assert logs(before.read(TABLES["fact_published"])) == [*range(1, 11)]
+    assert logs(tables.pinned().read(TABLES["fact_published"])) == [*range(1, 21)]
 
 
 def test_one_job_at_a_time_adds_to_the_tables(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
@@ -164,19 +266,34 @@ def test_one_job_at_a_time_adds_to_the_tables(spark: SparkSession, streams: Stre
         backfill.run(spark, options)
 
 
-def test_parts_are_put_together_and_hold_the_same(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+def test_files_are_merged_and_hold_the_same_for_every_program(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
     publish(streams, 60)  # on a day that is over
     read_all(spark, streams, tmp_path, rows=30, upkeep_s=0)
     tables = Tables(spark, tmp_path)
-    before = {name: tables.read(TABLES[name]).count() for name in ("raw", "fact_published", "fact_ended", "minutes")}
-    assert before == {"raw": 120, "fact_published": 60, "fact_ended": 60, "minutes": 2}
-    batches = len(tables.days(RAW)[0].parts)
-    assert batches >= 4
+    names = ("raw", "fact_published", "fact_ended", "minutes")
+    before = {name: tables.read(TABLES[name]).count() for name in names}
+    assert before == {"raw": 120, "fact_published": 60, "fact_ended": 60, "minutes": before["minutes"]}
+    assert counts(tables) == {"published": 60, "ended:settled": 60}
+    assert by_others(tmp_path, names) == before
+    files = len(files_of(tmp_path, "raw"))
+    assert files >= 4
+    stale = tmp_path / RAW.path / "live.x.1-00000000" / "date=2026-09-21" / "part-0.parquet"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"of a write that was killed")
+    held = tables.pinned().read(RAW)
     first = compact.run(spark, compact.Options(directory=tmp_path))
-    assert first.merged >= 4 * (batches - 1)
-    assert {name: tables.read(TABLES[name]).count() for name in before} == before
-    second = compact.run(spark, compact.Options(directory=tmp_path))
-    assert second.swept == first.merged
-    assert {name: tables.read(TABLES[name]).count() for name in before} == before
-    assert len(tables.days(RAW)[0].parts) == 2  # what was put together, and the newest batch
+    assert (first.merged, first.into) == (4 * files, 4)
+    assert (first.removed, held.count()) == (0, 120)  # for those who read them
+    assert len(files_of(tmp_path, "raw")) == 1
+    assert by_others(tmp_path, names) == before
+    second = compact.run(spark, compact.Options(directory=tmp_path, keep_hours=0))
+    assert (second.merged, second.removed) == (0, 2 * 4 * files + 1)  # each with its checksum
+    assert [each.name for each in (tmp_path / RAW.path).iterdir() if each.is_dir() and "live" in each.name] == []
+    assert {name: tables.read(TABLES[name]).count() for name in names} == before
+    assert by_others(tmp_path, names) == before
     assert logs(tables.read(TABLES["fact_ended"])) == [*range(1, 61)]
+    publish(streams, 5, first=61)
+    read_all(spark, streams, tmp_path)
+    assert logs(tables.read(TABLES["fact_ended"])) == [*range(1, 66)]

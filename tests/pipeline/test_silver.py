@@ -312,10 +312,10 @@ def test_what_a_server_wrote_before_there_were_groups_stays_readable(spark: Spar
 
 
 def test_files_of_before_a_column_was_added_stay_readable(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(spark, tmp_path)
     table = TABLES["fact_subscribed"]
     path = tmp_path / table.path
     row = {"place": "1-0", "session": JOE, "pattern": "/a", "from_id": 5}
     older = frame(spark, table.name, [row]).drop("options", "groups", "begins")
     older.selectExpr("*", "'live.1.0' AS part").write.partitionBy("date", "part").parquet(str(path))
+    tables = Tables(spark, tmp_path)
     assert told(tables.read(table), "session", "from_id", "options") == [(JOE, 5, None)]

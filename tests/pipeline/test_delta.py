@@ -1,0 +1,166 @@
+"""The log of a table, without Spark: what counts, each batch once, and what other programs read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from crewel.errors import CrewelError
+from crewel.pipeline.delta import Batch, DeltaLog
+from crewel.pipeline.schemas import TABLES, Column
+from crewel.pipeline.schemas.table import BATCH
+
+DISCARDED, LATENCY = TABLES["fact_discarded"], TABLES["latency"]
+DAY = date(2026, 11, 20)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    return DeltaLog(DISCARDED, str(tmp_path / "a tablé" / "v1"))
+
+
+def folder(log: DeltaLog, name: str, *seqs: int, day: date = DAY) -> str:
+    """Write a file as Spark does."""
+    path = Path(log.path) / name / f"date={day.isoformat()}"
+    path.mkdir(parents=True)
+    rows = {
+        "place": [f"1-{seq}" for seq in seqs],
+        "seq": [*seqs],
+        "letter": ["x"] * len(seqs),
+        BATCH: [name] * len(seqs),
+    }
+    pq.write_table(pa.table(rows), path / "part-0.parquet")
+    return name
+
+
+def seqs(log: DeltaLog) -> list[int]:
+    """Return what DuckDB reads."""
+    rows = duckdb.from_arrow(DeltaTable(log.path).to_pyarrow_dataset()).select("seq").fetchall()
+    return sorted(row[0] for row in rows)
+
+
+def test_what_is_added_counts_for_every_program(log: DeltaLog) -> None:
+    assert (log.version, log.files(), log.days(), log.written()) == (-1, [], [], None)
+    begin = datetime.now(UTC).replace(microsecond=0)
+    folder(log, "never added", 9)
+    added = log.add(folder(log, "a", 1, 2), Batch("live.x", 0))
+    log.add(folder(log, "b", 3, day=date(2026, 11, 21)), Batch("live.x", 1))
+    assert seqs(log) == [1, 2, 3]
+    assert len(log.files()) == 2
+    assert set(added) < set(log.files())
+    assert log.files("date >= '2026-11-21'") == log.files("seq > 2") == sorted(set(log.files()) - set(added))
+    assert log.days() == [DAY, date(2026, 11, 21)]
+    written = log.written()
+    assert written is not None
+    assert written >= begin
+    table = DeltaTable(log.path)
+    assert table.metadata().description == DISCARDED.meaning
+    comments = {field.name: field.metadata.get("comment") for field in table.schema().fields}
+    assert comments["letter"] == "Id of the dead letter."
+
+
+def test_a_batch_is_known_by_its_job_and_number(log: DeltaLog) -> None:
+    assert not log.has(Batch("live.x", 0))
+    log.add(folder(log, "a", 1), Batch("live.x", 3))
+    other = DeltaLog(DISCARDED, log.path)
+    assert [other.has(Batch("live.x", number)) for number in (2, 3, 4)] == [True, True, False]
+    assert not other.has(Batch("live.y", 0))
+    assert (other.newest("live.x"), other.newest("live.y")) == (3, None)
+    log.add(folder(log, "b", 2), Batch("live.y", 0))
+    assert other.has(Batch("live.y", 0))
+
+
+def test_two_that_write_the_same_batch_do_not_both_succeed(log: DeltaLog) -> None:
+    log.add(folder(log, "a", 1), Batch("live.x", 0))
+    late = log.pinned()  # has looked before the other one wrote
+    log.add(folder(log, "b", 2), Batch("live.x", 1))
+    with pytest.raises(CommitFailedError, match="Concurrent transaction"):
+        late.add(folder(log, "c", 2), Batch("live.x", 1))
+    late.add(folder(log, "d", 3), Batch("fill", 7))  # other jobs are not in the way
+    assert seqs(log) == [1, 2, 3]
+
+
+def test_a_folder_without_files_adds_nothing(log: DeltaLog) -> None:
+    assert log.add("none", Batch("live.x", 0)) == []
+    assert not log.has(Batch("live.x", 0))
+
+
+def test_a_table_as_it_was_at_one_moment(log: DeltaLog) -> None:
+    before = log.pinned()
+    log.add(folder(log, "a", 1), Batch("live.x", 0))
+    then = log.pinned()
+    log.add(folder(log, "b", 2), Batch("live.x", 1))
+    assert [len(each.files()) for each in (before, then, log)] == [0, 1, 2]
+    assert (then.has(Batch("live.x", 1)), log.has(Batch("live.x", 1))) == (False, True)
+
+
+def test_a_whole_table_is_replaced_in_one_step_by_the_last_who_writes(tmp_path: Path) -> None:
+    def whole(name: str, count: int) -> str:
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"count": [count]}), tmp_path / name / "part-0.parquet")
+        return name
+
+    log, other = DeltaLog(LATENCY, str(tmp_path)), DeltaLog(LATENCY, str(tmp_path))
+    log.replace(whole("a", 1))
+    assert other.version == log.version == 1
+    log.replace(whole("b", 2))
+    other.replace(whole("c", 3))
+    assert DeltaTable(tmp_path).to_pyarrow_table()["count"].to_pylist() == [3]
+    assert log.vacuum(0) == 2
+    assert DeltaTable(tmp_path).to_pyarrow_table()["count"].to_pylist() == [3]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["_delta_log", "c"]
+
+
+def test_small_files_of_a_day_are_merged(log: DeltaLog) -> None:
+    for number in range(4):
+        log.add(folder(log, f"f{number}", number), Batch("live.x", number))
+    log.add(folder(log, "late", 4, day=date(2026, 11, 21)), Batch("live.x", 4))
+    assert log.compact(DAY, fewest=5) == (0, 0)
+    assert log.compact(DAY, fewest=4) == (4, 1)
+    assert log.compact(date(2026, 11, 22), fewest=4) == (0, 0)
+    log.add(folder(log, "later", 5, day=date(2026, 11, 21)), Batch("live.x", 5))
+    assert log.compact(date(2026, 11, 22), fewest=4) == (2, 1)
+    assert seqs(log) == [*range(6)]
+    assert log.has(Batch("live.x", 5))
+    assert log.vacuum(24) == 0
+    assert log.vacuum(0) == 6
+    assert seqs(log) == [*range(6)]
+
+
+def test_a_column_that_was_added_is_null_in_older_rows(log: DeltaLog) -> None:
+    log.add(folder(log, "a", 1), Batch("live.x", 0))
+    more = replace(DISCARDED, columns=(*DISCARDED.columns, Column("why", "string", "A reason.", nullable=True)))
+    newer = DeltaLog(more, log.path)
+    newer.add(folder(log, "b", 2), Batch("live.x", 1))
+    table = DeltaTable(log.path)
+    assert [field.name for field in table.schema().fields][-1] == "why"
+    assert table.to_pyarrow_table()["why"].to_pylist() == [None, None]
+    log.add(folder(log, "c", 3), Batch("live.x", 2))  # one of an earlier version leaves it alone
+    assert seqs(log) == [1, 2, 3]
+
+
+def test_a_table_whose_files_cannot_be_read_alone_is_refused(log: DeltaLog) -> None:
+    log.add(folder(log, "a", 1), Batch("live.x", 0))
+    newer = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": []}}
+    (Path(log.path) / "_delta_log" / f"{log.version + 1:020}.json").write_text(json.dumps(newer))
+    with pytest.raises(CrewelError, match="features that are not known here"):
+        log.files()
+
+
+@pytest.mark.parametrize("name", ["live.5f2c.17", "fill.1790000000000"])
+def test_a_batch_has_a_name(name: str) -> None:
+    assert str(Batch.parse(name)) == name
+
+
+@pytest.mark.parametrize("name", ["", "live", "live.", ".5", "live.x"])
+def test_what_is_no_name_of_a_batch(name: str) -> None:
+    assert Batch.parse(name) is None
