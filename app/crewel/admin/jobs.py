@@ -163,7 +163,11 @@ class Jobs:
 
     async def _work_off(self, job: Job, token: str) -> None:
         place = _Place(job.after, job.undone, job.errors)
+        if job.rate and job.after:
+            place.wait_s = 1 / job.rate  # else each resumption would send one at once
         while not self._broker.is_draining:
+            if not await self._has_waited(job, token, place):
+                return
             ended = None
             place.error, place.wait_s = "", 0.0
             try:
@@ -177,12 +181,16 @@ class Jobs:
                 ended = JobState.DONE
             if not await self._save(job, token, place, ended):
                 return
-            while place.wait_s > 0:
-                pause = min(place.wait_s, _PAUSE_S)
-                place.wait_s -= pause
-                await asyncio.sleep(pause)
-                if not await self._save(job, token, place, None):
-                    return
+
+    async def _has_waited(self, job: Job, token: str, place: _Place) -> bool:
+        """Wait as long as the work asks for; False if the job does not run any more. Raises Fenced."""
+        while place.wait_s > 0:
+            pause = min(place.wait_s, _PAUSE_S)
+            place.wait_s -= pause
+            await asyncio.sleep(pause)
+            if not await self._save(job, token, place, None):
+                return False
+        return True
 
     async def _save(self, job: Job, token: str, place: _Place, ended: JobState | None) -> bool:
         """Note how far the job is; whether it still runs. Raises Fenced."""
