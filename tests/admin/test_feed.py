@@ -1,4 +1,4 @@
-"""The live feed: operators hear what happens, over Bayeux and by a webhook, and nothing is worked out if nobody listens."""
+"""The live feed: operators hear what happens, over Bayeux and by a webhook, and nothing is worked out without listeners."""
 
 from __future__ import annotations
 

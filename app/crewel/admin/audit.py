@@ -29,7 +29,7 @@ _MOST_WAITING: Final = 1000
 _QUIET_S: Final = 60.0
 """Seconds between two entries of the same refusal."""
 _MOST_REFUSED: Final = 1000
-"""Refusals that are told apart."""
+"""Distinct refusals that are remembered."""
 
 
 class Outcome(StrEnum):

@@ -1,6 +1,6 @@
 """The live feed: what pages of operators, and programs, receive on the server's own channels instead of asking again and again.
 
-Nothing is worked out for a channel that nobody listens to. Notices also go to the webhook `admin.notice_webhook`.
+Nothing is worked out for a channel without listeners. Notices also go to the webhook `admin.notice_webhook`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from crewel.security.masks import masked, masked_message
 MOST_WAITING: Final = 1000
 """Records that wait for a reader at most; what is beyond is counted."""
 _SECRETS: Final = frozenset(("clientid", "resume", "token", "secret", "cookie", "authentication", "replyid"))
-"""Fields that nobody sees, at any depth: whoever has them has the session."""
+"""Fields that are left out at any depth: they are enough to take over the session."""
 _SILENCE_S: Final = 5.0
 """After so long without a record an empty line is sent, so that all between see that the answer lives."""
 
