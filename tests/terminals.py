@@ -28,17 +28,19 @@ _BLOCK = re.compile(
     r'^(?P<indent> *)```(?P<language>[\w-]+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^(?P=indent)``` *$',
     re.DOTALL | re.MULTILINE,
 )
+_TAB = re.compile(r'^=== "(?P<label>[^"]+)"$', re.MULTILINE)
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _KILL = re.compile(r"\bpkill ")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A code block of a page."""
+    """A code block of a page, and the label of its tab, empty outside of tabs."""
 
     language: str
     title: str
     text: str
+    tab: str = ""
 
     @property
     def is_file(self) -> bool:
@@ -58,10 +60,12 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     """Return the code blocks of a page, those in tabs too, without the indentation of the tab."""
-    found = []
-    for each in _BLOCK.finditer(page.read_text("utf-8")):
+    text, found = page.read_text("utf-8"), []
+    tabs = list(_TAB.finditer(text))
+    for each in _BLOCK.finditer(text):
         lines = (line.removeprefix(each["indent"]) for line in each["text"].splitlines(keepends=True))
-        found.append(Block(each["language"], each["title"] or "", "".join(lines)))
+        tab = next((tab["label"] for tab in reversed(tabs) if tab.start() < each.start()), "") if each["indent"] else ""
+        found.append(Block(each["language"], each["title"] or "", "".join(lines), tab))
     return found
 
 
@@ -96,10 +100,12 @@ class Reader:
                 for command in commands:
                     ends.callback(command.end)
 
-    def follow(self, page: Path) -> None:
-        """Save the files of the page and type its commands, in order."""
+    def follow(self, page: Path, tab: str = "") -> None:
+        """Save the files of the page and type its commands, in order; of its tabs those with this label, or all."""
         terminal = ""
         for block in blocks(page):
+            if tab and block.tab not in {"", tab}:
+                continue
             if block.is_file:
                 file = self.directory / block.title
                 file.parent.mkdir(parents=True, exist_ok=True)

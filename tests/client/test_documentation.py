@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -16,7 +18,7 @@ from tests.client.support import LIMIT_S
 from tests.conftest import StartServer
 from tests.functional.wire import figures, until
 from tests.server_process import ROOT, Server
-from tests.terminals import blocks
+from tests.terminals import Reader, blocks
 
 DEAD = 'crewel_ended_total{reason="dead"}'
 ADDRESS = "http://127.0.0.1:8080/cometd"
@@ -42,8 +44,9 @@ def test_the_python_example_runs(server: Server, tmp_path: Path) -> None:
     ]
 
 
-def test_the_example_of_acknowledging_runs(start_server: StartServer, tmp_path: Path) -> None:
-    server = start_server()
+def test_the_examples_of_acknowledging_run(start_server: StartServer, tmp_path: Path) -> None:
+    """In Python; then on the command line, whose operator finds the admin token in the server's data."""
+    server = start_server(f"storage.data_dir={tmp_path / 'data'}")
     script = block("how-to/acknowledging.md", "python")
     assert ADDRESS in script
     command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
@@ -51,6 +54,8 @@ def test_the_example_of_acknowledging_runs(start_server: StartServer, tmp_path: 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == ["baked 2", "baked 4"]
     until(lambda: figures(server).get(DEAD) == 1)
+    with Reader(tmp_path, {"CREWEL_URL": server.url}) as reader:
+        reader.follow(ROOT / "docs" / "how-to" / "acknowledging.md", "Command line")
 
 
 async def test_the_example_of_acknowledging_runs_in_a_browser(start_server: StartServer) -> None:
@@ -139,22 +144,57 @@ async def test_each_tab_begins_the_history(start_server: StartServer) -> None:
     """Of docs/how-to/topics.md: in Python, in JavaScript under Node, and on the command line."""
     url, page = start_server().url, "how-to/topics.md"
     publish = compile(block(page, "python"), page, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    script = f"""
+    script = in_node(url, page, 'cometd.addListener("/meta/publish", () => process.exit());')
+    async with asyncio.timeout(6 * LIMIT_S), Client(url) as client:
+        await eval(publish, {"client": client})
+        for command in (["node", "--input-type=module", "--eval", script], ["sh", "-c", block(page, "sh")]):
+            async with started(url, command) as tab:
+                assert await tab.wait() == 0
+        kept = await client.remote_call("get", {"channel": "/chat/demo", "numEntries": -1})
+        assert [each["data"] for each in kept["messages"]] == ["hello"] * 3
+
+
+async def test_each_tab_filters_a_history(server: Server) -> None:
+    """Of docs/how-to/subscribing.md."""
+    page = "how-to/subscribing.md"
+    async with asyncio.timeout(6 * LIMIT_S), Client(server.url) as client:
+        for price in (20, 5):
+            await client.publish("/stocks/acme", {"price": price}, history_max=10)
+        names: dict[str, Any] = {"client": client}
+        await eval(compile(block(page, "python"), page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        assert (await anext(names["stocks"])).data == {"price": 5}
+        for command, printed in (
+            (["node", "--input-type=module", "--eval", in_node(server.url, page)], "{ price: 5 }\n"),
+            (["sh", "-c", f"exec {block(page, 'sh')}"], '{"channel":"/stocks/acme","data":{"price":5},'),
+        ):
+            async with started(server.url, command) as tab:
+                assert tab.stdout is not None
+                assert (await tab.stdout.readline()).decode().startswith(printed)
+
+
+def in_node(url: str, page: str, more: str = "") -> str:
+    """A script that logs in with the stock client, and then does what the first example in JavaScript says."""
+    return f"""
         import {{adapt}} from "cometd-nodejs-client";
         adapt();
         const {{CometD}} = await import("cometd");
         const cometd = new CometD();
         cometd.configure({{url: "{url}"}});
-        cometd.addListener("/meta/publish", () => process.exit());
+        {more}
         cometd.handshake(() => {{ {block(page, "js")} }});
     """
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    async with asyncio.timeout(6 * LIMIT_S), Client(url) as client:
-        await eval(publish, {"client": client})
-        for command in (["node", "--input-type=module", "--eval", script], ["sh", "-c", block(page, "sh")]):
-            tab = await asyncio.create_subprocess_exec(
-                *command, cwd=ROOT / "tests" / "interop", env=os.environ | {"CREWEL_URL": url, "PATH": path}
-            )
-            assert await tab.wait() == 0
-        kept = await client.remote_call("get", {"channel": "/chat/demo", "numEntries": -1})
-        assert [each["data"] for each in kept["messages"]] == ["hello"] * 3
+
+
+@asynccontextmanager
+async def started(url: str, command: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run what a tab says against the server; end it, unless it has ended."""
+    environ = os.environ | {"CREWEL_URL": url, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT / "tests" / "interop", env=environ, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

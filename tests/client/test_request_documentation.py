@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,17 +10,19 @@ from typing import Any
 import pytest
 
 from crewel.client import Client, ErrorAnswer, create_response
+from tests import terminals
 from tests.client.support import LIMIT_S
 from tests.client.test_documentation import ADDRESS
 from tests.conftest import StartServer
 from tests.server_process import ROOT
 
-PAGE = (ROOT / "docs" / "how-to" / "request-reply.md").read_text("utf-8")
+FILE = ROOT / "docs" / "how-to" / "request-reply.md"
+PAGE = FILE.read_text("utf-8")
 
 
 def blocks(language: str) -> list[str]:
     """The code blocks of the page in this language."""
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return [block.text for block in terminals.blocks(FILE) if block.language == language]
 
 
 def test_the_example_of_xmsg_runs(start_server: StartServer, tmp_path: Path) -> None:
@@ -32,6 +33,11 @@ def test_the_example_of_xmsg_runs(start_server: StartServer, tmp_path: Path) -> 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == "[0, 1, 4, 9, 16]\n"
     assert f"`{ended.stdout.strip()}`" in PAGE
+
+
+def test_the_commands_ask_and_answer(start_server: StartServer, tmp_path: Path) -> None:
+    with terminals.Reader(tmp_path, {"CREWEL_URL": start_server().url}) as reader:
+        reader.follow(FILE)
 
 
 async def test_the_shorter_callback_answers_failures_too(start_server: StartServer) -> None:

@@ -58,7 +58,7 @@ def data(messages: list[Message]) -> list[Any]:
 
 
 def test_the_example_of_the_page(serve: Serve, tmp_path: Path) -> None:
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    found = re.search(r"^```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert found is not None
     script = found[1].replace("http://127.0.0.1:8080/cometd", serve().url)
     command = [sys.executable, "-W", "error", "-c", script]

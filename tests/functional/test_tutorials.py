@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.house.source import ROOT
-from tests.terminals import LIMIT_S, Reader
+from tests.terminals import LIMIT_S, Reader, blocks
 
 pytestmark = pytest.mark.timeout(600)
 
 DOCS = ROOT / "docs"
 HOW_TO = DOCS / "how-to"
 PAGES = [
-    *sorted((DOCS / "tutorial").glob("*.md")),
-    *(HOW_TO / f"{name}.md" for name in ("from-faye", "from-socket-io", "jwt")),
+    *((DOCS / "tutorial" / f"{name}.md", "") for name in ("chat", "worker")),
+    *((DOCS / "tutorial" / "dead-letters.md", tab) for tab in ("Python", "JavaScript")),
+    *((DOCS / "tutorial" / "held-receiver.md", tab) for tab in ("Command line", "Python", "JavaScript")),
+    *((HOW_TO / f"{name}.md", "") for name in ("from-faye", "from-socket-io", "jwt")),
 ]
+"""Each page with the tab that its reader chooses; where it is empty, the reader does what all tabs say."""
 OTHER_SERVER = "8000"
 """The port of the servers beside Crewel, such as the one that an application moves from."""
 
@@ -28,18 +31,27 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def follow(page: Path, directory: Path, limit_s: float = LIMIT_S) -> None:
+def follow(page: Path, directory: Path, limit_s: float = LIMIT_S, tab: str = "") -> None:
     """Do what a page says in this directory, with the packages of npm that the pages install. `limit_s` is how long a command
-    may take."""
+    may take, `tab` what the reader chooses."""
     port = free_port()
     address = f"127.0.0.1:{port}"
     environ = {"CREWEL_HTTP__PORT": str(port), "CREWEL_URL": f"http://{address}/cometd"}
     (directory / ".venv").symlink_to(Path(sys.prefix))
+    (directory / "extensions").symlink_to(ROOT / "extensions")
     (directory / "node_modules").symlink_to(ROOT / "tests" / "interop" / "node_modules")
     with Reader(directory, environ, {"127.0.0.1:8080": address, OTHER_SERVER: str(free_port())}, limit_s) as reader:
-        reader.follow(page)
+        reader.follow(page, tab)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
-    follow(page, tmp_path)
+@pytest.mark.parametrize(
+    ("page", "tab"), [pytest.param(*each, id="-".join(filter(None, (each[0].stem, each[1])))) for each in PAGES]
+)
+def test_a_page_can_be_followed(page: Path, tab: str, tmp_path: Path) -> None:
+    follow(page, tmp_path, tab=tab)
+
+
+def test_each_tutorial_is_followed_in_each_of_its_tabs() -> None:
+    for page in (DOCS / "tutorial").glob("*.md"):
+        tabs = {block.tab for block in blocks(page)} - {""}
+        assert {tab for each, tab in PAGES if each == page} in ({""}, tabs)
