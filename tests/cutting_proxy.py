@@ -27,6 +27,13 @@ from typing import Self
 BURST_BYTES = 65536
 
 
+class Way(enum.Enum):
+    """A direction."""
+
+    TO = "to the server"
+    BACK = "back to the client"
+
+
 class How(enum.Enum):
     """What happens to a connection once the kept bytes of its burst have passed."""
 
@@ -125,6 +132,14 @@ class CuttingProxy:
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.sleep(0)  # what was closed is gone with the next turn
+
+    def targets(self) -> Sequence[int | None]:
+        """The ports of servers that a new connection is for: the first one that accepts it gets it."""
+        return [self.server_port]
+
+    async def passes(self, way: Way) -> None:
+        """Wait until the next burst may pass in this direction: at once, unless a subclass knows better."""
 
     def arm(self, plan: Plan) -> None:
         """Ask this plan from the next burst on, on connections that exist and on new ones."""
@@ -149,13 +164,14 @@ class CuttingProxy:
         connection = asyncio.create_task(self._forward(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
+        connection.add_done_callback(lambda _: writer.close())  # also if it was cancelled before it began
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer):
-            try:
-                server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.server_port)
-            except OSError:
+            server = await self._open()
+            if server is None:
                 return  # the server is down: the client sees its connection closed
+            server_reader, server_writer = server
             with contextlib.closing(server_writer):
                 up = asyncio.create_task(self._carry_requests(reader, server_writer))
                 down = asyncio.create_task(self._carry_bursts(server_reader, writer, server_writer))
@@ -166,9 +182,16 @@ class CuttingProxy:
                     down.cancel()
                     await asyncio.gather(up, down, return_exceptions=True)
 
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        for port in self.targets():
+            with contextlib.suppress(OSError):
+                return await asyncio.open_connection("127.0.0.1", port)
+        return None
+
     async def _carry_requests(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(BURST_BYTES):
+                await self.passes(Way.TO)
                 server.write(chunk)
                 await server.drain()
 
@@ -177,6 +200,7 @@ class CuttingProxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while burst := await server.read(BURST_BYTES):
+                await self.passes(Way.BACK)
                 cut = self._plan()
                 kept = len(burst) if cut is None else cut.length(burst)
                 client.write(burst[:kept])

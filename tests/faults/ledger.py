@@ -21,6 +21,8 @@ class Publication:
     is_keyed: bool
     handful: int
     """Those with one number were sent together; the next ones when all of these were answered successful."""
+    to: str = ""
+    """The one subscriber that may get it; empty: all."""
     was_refused: bool = False
     id: str | None = None
     """The id that a successful answer told."""
@@ -58,9 +60,9 @@ class Ledger:
 
     # Publishers
 
-    def begin(self, item: Item, *, is_keyed: bool, handful: int) -> None:
+    def begin(self, item: Item, *, is_keyed: bool, handful: int, to: str = "") -> None:
         """The item is about to be sent for the first time."""
-        self.published[item] = Publication(monotonic(), is_keyed, handful)
+        self.published[item] = Publication(monotonic(), is_keyed, handful, to)
 
     def answered(self, item: Item, log_id: str) -> None:
         """The publisher was told that it is safe."""
@@ -110,6 +112,7 @@ class Ledger:
             if publication.id is not None
             and not publication.is_excused
             and publication.begun > received.since
+            and publication.to in ("", name)
             and publication.id not in ids
         ]
 
@@ -133,6 +136,7 @@ class Ledger:
         keyed: dict[Item, str] = {}
         for log_id, item in received.messages:
             assert item in self.published, f"{name} got {item}, which nobody published"
+            assert self.published[item].to in ("", name), f"{name} got {item}, which is for {self.published[item].to}"
             assert ids.setdefault(log_id, item) == item, f"{name} got {item} as {log_id}, which is {ids[log_id]}"
             if self.published[item].is_keyed:
                 first = keyed.setdefault(item, log_id)

@@ -21,6 +21,8 @@ from tests.interop.peers import DRIVERS, Event, Kind, Peer
 LONG_POLLING = Kind("cometd", "9", "long-polling", ("node", str(DRIVERS / "cometd.mjs"), "9"), frozenset())
 WEBSOCKET = Kind("cometd", "9", "websocket", ("node", str(DRIVERS / "cometd.mjs"), "9"), frozenset())
 PATTERN = "/load/*"
+_OWN = "/own/"
+_OWN_CHANCE = 0.1  # that a message is for one subscriber alone
 Outcome = tuple[str | None, str | None]
 """Of a publish: its id if the answer was successful, else the error, if there was an answer at all."""
 _PAUSE_S = 0.1  # before a refused publish is sent again
@@ -31,14 +33,32 @@ def channel_of(publisher: str) -> str:
     return f"/load/{publisher}"
 
 
-class Stock(Peer):
+def own_channel(subscriber: str) -> str:
+    """Each subscriber has a channel that no other one subscribes to."""
+    return f"{_OWN}{subscriber}"
+
+
+class _Seen:
+    """When a client was last seen to be served, and how long it was not."""
+
+    went_on_at = 0.0
+    longest_gap = 0.0
+    """The longest time without an answered connect, in seconds, since it was set to 0."""
+
+    def goes_on(self) -> None:
+        """A connect was answered."""
+        now = monotonic()
+        self.longest_gap = max(self.longest_gap, now - self.went_on_at)
+        self.went_on_at = now
+
+
+class Stock(Peer, _Seen):
     """The official client with the acknowledge extension and nothing else, as it is configured by itself."""
 
     def __init__(self, name: str, kind: Kind, ledger: Ledger) -> None:
         super().__init__(kind)
         self.name = name
         self.handshakes = self.subscribes = 0
-        self.went_on_at = 0.0
         self.complaints: list[Event] = []
         self._ledger = ledger
 
@@ -48,7 +68,7 @@ class Stock(Peer):
         backoff = {"backoffIncrement": 1000, "maxBackoff": 60000}  # as the library has them
         await self.open(f"http://localhost:{port}/cometd", extensions=["ack"], **backoff)
         if subscribes:
-            await self.subscribe(PATTERN)
+            await self.subscribe(own_channel(self.name), PATTERN)
 
     def note(self, event: Event) -> None:
         """Keep what matters; a run has many thousand events."""
@@ -58,18 +78,22 @@ class Stock(Peer):
             case "handshaken":
                 self.handshakes += 1
                 self.events.append(event)
-            case "subscribed":
+            case "subscribed" if event["channel"] == PATTERN:
                 self.subscribes += 1
                 self._ledger.subscribed(self.name)
             case "connected":
-                self.went_on_at = monotonic()
+                self.goes_on()
             case "unsuccessful":
                 self.complaints.append(event)
 
     async def publish_all(self, items: list[Item], *, is_keyed: bool) -> list[Outcome]:
         """Publish these together and return what became of each."""
         messages = [
-            {"channel": channel_of(name), "data": {"p": name, "n": number}, "props": _props((name, number), is_keyed)}
+            {
+                "channel": own_channel(to) if (to := self._ledger.published[name, number].to) else channel_of(name),
+                "data": {"p": name, "n": number},
+                "props": _props((name, number), is_keyed),
+            }
             for name, number in items
         ]
         answer = await self.do("batch", messages=messages)
@@ -78,13 +102,12 @@ class Stock(Peer):
         ]
 
 
-class Plain:
+class Plain(_Seen):
     """A reliable subscriber over plain sockets, on a thread of its own: it comes back at once, and again and again."""
 
     def __init__(self, name: str, ledger: Ledger) -> None:
         self.name = name
         self.handshakes = self.subscribes = 0
-        self.went_on_at = 0.0
         self._ledger = ledger
         self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -97,6 +120,12 @@ class Plain:
         await asyncio.to_thread(self._subscribe)
         self._thread.start()
 
+    @property
+    def client_id(self) -> str:
+        """That of its session."""
+        assert self._client.id is not None
+        return self._client.id
+
     async def stop(self) -> None:
         """End the thread."""
         self._is_ending.set()
@@ -105,6 +134,7 @@ class Plain:
     def _subscribe(self) -> None:
         self._client.handshake(ext={"ack": True})
         self.handshakes += 1
+        self._client.subscribe(own_channel(self.name))
         self._client.subscribe(PATTERN)
         self.subscribes += 1
         self._ledger.subscribed(self.name)
@@ -130,7 +160,7 @@ class Plain:
         for message in messages:
             self._ledger.came(self.name, message["id"], _item(message["data"]))
         self._batch = reply["ext"]["ack"]
-        self.went_on_at = monotonic()
+        self.goes_on()
 
 
 class _Address:
@@ -141,8 +171,12 @@ class _Address:
 class Publisher:
     """Publishes through a stock client until it is told to end, one handful after the other."""
 
-    def __init__(self, client: Stock, ledger: Ledger, rng: random.Random, *, is_keyed: bool) -> None:
+    def __init__(
+        self, client: Stock, ledger: Ledger, rng: random.Random, receivers: list[str], *, is_keyed: bool
+    ) -> None:
+        """`receivers` are those that it sends something that is for one of them alone."""
         self.client = client
+        self._receivers = receivers
         self.longest_wait = 0.0
         """Longest time in which nothing was answered successful."""
         self._ledger = ledger
@@ -165,7 +199,8 @@ class Publisher:
             for _ in range(self._rng.randint(1, 8)):
                 self._number += 1
                 items.append((self.client.name, self._number))
-                self._ledger.begin(items[-1], is_keyed=self._is_keyed, handful=handful)
+                to = self._rng.choice(self._receivers) if self._rng.random() < _OWN_CHANCE else ""
+                self._ledger.begin(items[-1], is_keyed=self._is_keyed, handful=handful, to=to)
             await self._insist(items)
             await asyncio.sleep(self._rng.uniform(0, 0.05))
 
@@ -203,10 +238,11 @@ class Load:
             plain = Plain(f"plain-{number}", self.ledger)
             await plain.begin(port)
             self.clients.append(plain)
+        receivers = [each.name for each in self.clients]
         for number in range(publishers):
             client = await self._stock(f"p{number}", (WEBSOCKET, LONG_POLLING)[number % 2], port, subscribes=False)
             rng = random.Random(self._rng.random())
-            self.publishers.append(Publisher(client, self.ledger, rng, is_keyed=number % 4 < 2))
+            self.publishers.append(Publisher(client, self.ledger, rng, receivers, is_keyed=number % 4 < 2))
 
     async def join(self, port: int, *, subscribes: bool = True) -> Stock:
         """One more subscriber, which is owed what is published from now on, or from when it subscribes."""
@@ -223,6 +259,11 @@ class Load:
         """Wait until a connect of each client has been answered after `since`, and return how long that took."""
         await wait_for(lambda: all(each.went_on_at > since for each in self.clients), limit_s, self.report)
         return max(each.went_on_at for each in self.clients) - since
+
+    def watch_gaps(self) -> None:
+        """Measure the gaps of all clients from here on."""
+        for each in self.clients:
+            each.longest_gap = 0.0
 
     async def answers(self, count: int, limit_s: float) -> None:
         """Wait until so many more publishes were answered successful."""

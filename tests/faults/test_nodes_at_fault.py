@@ -1,0 +1,288 @@
+"""Several nodes behind a balancer without stickiness, each of which may die, hang, or lose its lines: what was answered reaches
+its receivers and no others, and no client has to shake hands or subscribe again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import quantiles
+from time import monotonic
+from typing import Final
+
+import pytest
+import redis
+
+from tests.conftest import StartServer
+from tests.cutting_proxy import Way
+from tests.faults.conftest import IS_FULL, Tell
+from tests.faults.load import Load, wait_for
+from tests.faults.nodes import BASE, LEASE_S, Node, Nodes, own, owner, token_of
+from tests.functional.bayeux import Client
+from tests.functional.people import Person
+from tests.functional.wire import figures
+from tests.store_group import free_ports
+from tests.store_process import StoreProcess
+
+GOES_ON_S: Final = 60.0
+HERD: Final = 2000 if IS_FULL else 250
+STOPPED_S: Final = 20.0 if IS_FULL else LEASE_S + 1
+CUT_S: Final = 8.0
+"""Longer than a lease lasts, and than a link may be silent."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StoreProcess]:
+    """A store of our own with a port, which syncs before it answers."""
+    directory = tmp_path / "store"
+    directory.mkdir()
+    (port,) = free_ports(1)
+    store = StoreProcess(directory, port=str(port), appendfsync="always")
+    yield store
+    store.close()
+
+
+@dataclass(frozen=True)
+class World:
+    """What a fault may do something to."""
+
+    nodes: Nodes
+    store: StoreProcess
+    rng: random.Random
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A fault that has been injected: when, and which nodes it made clients wait for."""
+
+    at: float
+    hit: frozenset[str]
+
+
+Fault = Callable[[World], Awaitable[Shot]]
+
+
+async def killed(world: World) -> Shot:
+    """`kill -9` of a node; another one comes in its place."""
+    node = world.nodes.any()
+    at = world.nodes.kill(node)
+    await asyncio.sleep(world.rng.uniform(0, 2))
+    await world.nodes.start(node)
+    return Shot(at, frozenset({node.name}))
+
+
+async def stopped(world: World) -> Shot:
+    """SIGSTOP for longer than the lease lasts, and SIGCONT: what has come meanwhile is read by a node that is none any more."""
+    node, at = world.nodes.any(), monotonic()
+    await world.nodes.stop(node, STOPPED_S)
+    return Shot(at, frozenset({node.name}))
+
+
+async def store_killed(world: World) -> Shot:
+    """`kill -9` of the store, which comes back."""
+    at = monotonic()
+    world.store.kill()
+    await asyncio.sleep(world.rng.uniform(0, 2))
+    await asyncio.to_thread(world.store.start)
+    return Shot(at, frozenset(each.name for each in world.nodes.all))
+
+
+async def cut_from_store(world: World) -> Shot:
+    """A node cannot reach the store, or does not get its answers, and its clients still reach the node."""
+    node, at = world.nodes.any(), monotonic()
+    assert node.to_store is not None
+    node.to_store.silence(*world.rng.choice(((), (Way.BACK,), (Way.TO,))))
+    await asyncio.sleep(CUT_S)
+    node.to_store.heal()
+    return Shot(at, frozenset({node.name}))
+
+
+async def cut_from_each_other(world: World) -> Shot:
+    """All reach the store and their clients, and none another one."""
+    at = monotonic()
+    for node in world.nodes.all:
+        node.to_it.silence()
+    await asyncio.sleep(CUT_S)
+    for node in world.nodes.all:
+        node.to_it.heal()
+    return Shot(at, frozenset(each.name for each in world.nodes.all))
+
+
+async def cut_one_way(world: World) -> Shot:
+    """The others do not reach a node, or do not get its answers; it reaches them."""
+    node, at = world.nodes.any(), monotonic()
+    node.to_it.silence(world.rng.choice((Way.TO, Way.BACK)))
+    await asyncio.sleep(CUT_S)
+    node.to_it.heal()
+    return Shot(at, frozenset({node.name}))
+
+
+async def slow_lines(world: World) -> Shot:
+    """30 % of all that nodes and store send each other is lost and sent again, and takes 200 ms."""
+    at = monotonic()
+    lines = [line for node in world.nodes.all for line in (node.to_it, node.to_store) if line is not None]
+    for line in lines:
+        line.degrade(0.2, 0.3)
+    await asyncio.sleep(CUT_S)
+    for line in lines:
+        line.heal()
+    return Shot(at, frozenset(each.name for each in world.nodes.all))
+
+
+async def restarted(world: World) -> Shot:
+    """All end by SIGTERM and come back, one after another."""
+    at = monotonic()
+    for node in world.nodes.all:
+        assert await asyncio.to_thread(node.server.terminate) == 0
+        await world.nodes.start(node)
+    return Shot(at, frozenset(each.name for each in world.nodes.all))
+
+
+@dataclass(frozen=True)
+class Row:
+    """How often a fault is injected into how many nodes: by `make test`, and by `make faults`."""
+
+    fault: Fault
+    nodes: int
+    shots: int
+    of_full: int
+
+    def __str__(self) -> str:
+        return f"{self.fault.__name__}-{self.nodes}"
+
+
+ROWS: Final = (
+    Row(killed, 2, 0, 50),
+    Row(killed, 3, 3, 100),
+    Row(stopped, 2, 0, 5),
+    Row(stopped, 3, 0, 5),
+    Row(store_killed, 2, 0, 20),
+    Row(cut_from_store, 2, 0, 10),
+    Row(cut_from_store, 3, 0, 10),
+    Row(cut_from_each_other, 2, 0, 10),
+    Row(cut_from_each_other, 3, 0, 5),
+    Row(cut_one_way, 2, 0, 10),
+    Row(cut_one_way, 3, 0, 5),
+    Row(slow_lines, 2, 0, 5),
+    Row(restarted, 2, 0, 2),
+    Row(restarted, 3, 0, 2),
+)
+
+
+@pytest.mark.parametrize("row", [each for each in ROWS if IS_FULL or each.shots], ids=str)
+async def test_what_was_answered_survives(
+    row: Row, store: StoreProcess, start_server: StartServer, load: Load, tell: Tell
+) -> None:
+    rng = random.Random(str(row))
+    shots = row.of_full if IS_FULL else row.shots
+    of_hit: list[float] = []
+    of_others: list[float] = []
+    async with Nodes(start_server, row.nodes, rng) as nodes:
+        await nodes.begin(store)
+        load.log = nodes.logs
+        await load.begin(nodes.port, subscribers=2 if IS_FULL else 1, publishers=3)
+        world = World(nodes, store, rng)
+        for _ in range(shots):
+            await load.answers(20, GOES_ON_S)
+            await asyncio.sleep(rng.uniform(0, 0.5))
+            with store.client() as client:
+                at_node = {each.name: owner(client, each.client_id) for each in load.clients}
+            load.watch_gaps()
+            shot = await row.fault(world)
+            await load.goes_on(monotonic(), GOES_ON_S)
+            await load.answers(20, GOES_ON_S)
+            for each in load.clients:
+                (of_hit if at_node[each.name] in shot.hit else of_others).append(each.longest_gap)
+        await load.settle(GOES_ON_S)
+        unexpected = {error for error in load.ledger.refusals if error and "resource." not in error}
+        assert not unexpected, unexpected
+    ledger = load.ledger
+    tell(
+        f"{shots} x {row.fault.__name__} of {row.nodes} nodes; {ledger.answered_count} publishes answered,"
+        f" {ledger.refusals.total()} refused, {len(ledger.received)} subscribers, {ledger.duplicates} duplicates; without an"
+        f" answered connect: clients of the nodes that were hit {spread(of_hit)}, others {spread(of_others)}"
+    )
+
+
+@pytest.mark.parametrize("fault", ["killed", "stopped"] if IS_FULL else ["killed"])
+async def test_an_heir_fails_between_two_slices(
+    fault: str, store: StoreProcess, start_server: StartServer, tmp_path: Path, tell: Tell
+) -> None:
+    """The third node continues, and each session is there once, with its own messages only."""
+    rng = random.Random(fault)
+    async with Nodes(start_server, 3, rng, "bayeux.max_interval_ms=600000") as nodes:
+        await nodes.begin(store)
+        first, *others = nodes.all
+        people = await asyncio.to_thread(herd, first, others[0])
+        for each in others:
+            assert each.to_store is not None
+            each.to_store.degrade(0.05, 0)  # so that there is time between two slices
+        with store.client() as client:
+            token = token_of(client, first)
+            nodes.kill(first)
+            heir = await between_slices(client, nodes, token)
+            left = client.scard(own(token))
+        at = monotonic()
+        if fault == "killed":
+            nodes.kill(heir)
+        else:
+            await nodes.stop(heir, LEASE_S + 1)
+        for each in others:
+            assert each.to_store is not None
+            each.to_store.heal()
+        last = next(each for each in others if each is not heir)
+        await wait_for(lambda: figures(last.server)["crewel_inherited_sessions_total"] >= HERD, GOES_ON_S, nodes.logs)
+        took = monotonic() - at
+        if fault == "killed":
+            await nodes.start(heir)
+        await nodes.start(first)
+        await asyncio.to_thread(all_have_theirs, people, nodes)
+    tell(
+        f"the heir {fault} with {left} of {HERD} sessions to come; all were at the third node {took:.1f} s later, with"
+        " their own messages"
+    )
+
+
+def herd(first: Node, second: Node) -> list[Person]:
+    """Sessions of the first node, half of which have a message."""
+    people = [Person(first.server).be() for _ in range(HERD)]
+    publisher = Client(second.server).start()
+    for number, person in enumerate(people):
+        person.subscribe(f"/herd/{number}")
+        person.forget_connections()
+        if number % 2:
+            publisher.publish(f"/herd/{number}", number, ext={"publish": {"persistent": True}})
+    return people
+
+
+def all_have_theirs(people: list[Person], nodes: Nodes) -> None:
+    """Each gets what it has not acknowledged, and then nothing, wherever it asks."""
+    for number, person in enumerate(people):
+        person.server = nodes.any().server
+        person.forget_connections()
+        expected = [number] if number % 2 else []
+        assert [each["data"] for each in person.take(timeout=5000 if expected else 0)] == expected
+        assert not person.take()
+        person.forget_connections()
+
+
+async def between_slices(client: redis.Redis, nodes: Nodes, token: str) -> Node:
+    """Wait until some sessions of the node with this token have come to an heir, and others have not; return the heir."""
+    heirs = {token_of(client, each): each for each in nodes.all if each.is_up}
+    deadline = monotonic() + GOES_ON_S
+    while not 0 < client.scard(own(token)) < HERD:
+        assert monotonic() < deadline, nodes.logs()
+        await asyncio.sleep(0.002)
+    heir = client.hget(f"{BASE}left:{token}", "heir")
+    assert isinstance(heir, bytes)
+    return heirs[heir.decode()]
+
+
+def spread(seconds: list[float]) -> str:
+    """Median, 99th percentile and maximum."""
+    if len(seconds) < 2:
+        return f"{seconds}"
+    cuts = quantiles(seconds, n=100, method="inclusive")
+    return f"p50 {cuts[49]:.1f} s, p99 {cuts[98]:.1f} s, max {max(seconds):.1f} s ({len(seconds)})"
