@@ -199,6 +199,33 @@ async def test_a_store_that_ended_meanwhile_is_known_to_have_done_nothing(
     assert type(refused) is StoreUnavailable
 
 
+async def test_a_store_that_is_back_answers_nothing_before_its_watchers_know(store: Store) -> None:
+    """An answer of the new run that came sooner would count as one of the run before, and be named as lost with that."""
+    watch = Watch(store)
+    sooner: list[Any] = []
+    store._writer.give_up("lost")
+    async with asyncio.timeout(LIMIT_S):
+        while "came" not in watch.told:
+            store.submit(
+                [count(store.keys.names)],
+                lambda results: None if "came" in watch.told else sooner.append(type(results[0])),
+            )
+            await asyncio.sleep(0)
+    assert set(sooner) == {StoreUnavailable}
+    assert await store.reader.get(store.keys.names) is None, "and nothing was done"
+
+
+async def test_a_watcher_that_fails_keeps_no_other_from_knowing(store: Store) -> None:
+    def fails() -> None:
+        raise ValueError("no part of the store")
+
+    store.watch(fails, lambda: None)
+    watch = Watch(store)
+    store._writer.give_up("lost")
+    await until(lambda: watch.told == ["went", "came"])
+    assert await store.run([count(store.keys.names)]) == [1]
+
+
 async def test_watchers_hear_of_an_outage_before_pending_callers(store: Store) -> None:
     watch = Watch(store)
     heard: asyncio.Future[tuple[list[str], list[Any]]] = asyncio.get_running_loop().create_future()

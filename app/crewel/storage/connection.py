@@ -279,7 +279,7 @@ class Writer:
         the store is away. It must not raise. `is_copied`: the answers count only if replicas have what was done. TypeError: a
         command cannot be sent."""
         if not commands or self._connection is None or self._is_ending:
-            done(_unavailable(commands))
+            done(unavailable(commands))
             return
         # Packed here, so that one that cannot be is its caller's trouble alone.
         self._calls.append(([*map(pack, commands)], is_copied, done))
@@ -308,7 +308,7 @@ class Writer:
 
     def _exchange(self, commands: Sequence[bytes], done: Done) -> None:
         if self._connection is None:
-            done(_unavailable(commands))
+            done(unavailable(commands))
         else:
             self._connection.exchange(commands, done)
 
@@ -354,7 +354,8 @@ class Writer:
             self._idle.set_result(None)
 
 
-def _unavailable(commands: Sequence[object]) -> list[Any]:
+def unavailable(commands: Sequence[object]) -> list[Any]:
+    """Return what each of these is answered while the store is away: nothing was sent."""
     return [StoreUnavailable("the store is unavailable") for _ in commands]
 
 

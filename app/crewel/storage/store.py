@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +20,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
 from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, why_full, why_not
-from crewel.storage.connection import Command, Done, Reader, Writer, pool_of
+from crewel.storage.connection import Command, Done, Reader, Writer, pool_of, unavailable
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.losses import Met, meet
@@ -118,7 +118,11 @@ class Store:
 
     def submit(self, steps: Sequence[Step[Any]], done: Done) -> None:
         """The same without a coroutine: `done` is called with the results, before this returns if the store is away. It must
-        not raise."""
+        not raise. A store that is back takes nothing before it was met and its watchers know of it: an answer of the new run
+        would count as one of the run before, and be missed as lost with that."""
+        if not self.is_up:
+            done(unavailable(steps))
+            return
 
         def answered(answers: list[Any]) -> None:
             done([*map(self._parsed, steps, answers)])
@@ -140,7 +144,7 @@ class Store:
 
     def watch(self, came: Callable[[], None], went: Callable[[], None]) -> None:
         """Call `went` whenever the store goes away from now on, before the steps that were under way get their answers, and
-        `came` whenever it is back."""
+        `came` whenever it is back, before it is asked for anything."""
         self._watchers.append((came, went))
 
     @property
@@ -352,7 +356,11 @@ class Store:
             return
         else:
             log.warning("the store is back")
-            self._notify(came for came, _ in self._watchers)
+            for came, _ in self._watchers:
+                try:
+                    came()  # in the turn in which the store is up
+                except Exception:
+                    log.exception("a part could not continue with the store that is back")
 
     def _lose(self, reason: str) -> None:
         """The writer calls this when its connection is gone."""
@@ -362,12 +370,8 @@ class Store:
         self.is_up = False
         self._news.set()
         log.warning("the store is unavailable: %s", reason)
-        self._notify(went for _, went in self._watchers)
-
-    def _notify(self, callbacks: Iterable[Callable[[], None]]) -> None:
-        # Not from here: what they raise must not end the writer or the watcher.
-        for callback in callbacks:
-            asyncio.get_running_loop().call_soon(callback)
+        for _, went in self._watchers:
+            asyncio.get_running_loop().call_soon(went)  # what it raises must not end the writer
 
 
 def _command(step: Step[Any]) -> Command:
