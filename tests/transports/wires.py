@@ -38,6 +38,15 @@ class Wire(asyncio.Transport):
     def resume_reading(self) -> None:
         pass
 
+    def pause_reading(self) -> None:
+        pass
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        pass
+
 
 class Client:
     """A long-polling client that waits in its connect."""

@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
-from websockets.frames import Frame, Opcode
 
 from crewel.bayeux.codec import decode, join
 from crewel.errors import Fault, PayloadError
@@ -23,6 +22,7 @@ from crewel.event_loop import TURN_S
 from crewel.transports.bodies import too_large
 from crewel.transports.connection import Connection
 from crewel.transports.http_aiohttp import ParsedPeer
+from crewel.transports.text_frames import text_frame
 
 if TYPE_CHECKING:
     from crewel.broker.outbox.exchange import Take
@@ -56,11 +56,11 @@ class Frames:
     def of(self, parts: list[bytes]) -> bytes:
         """The text frame that carries these messages."""
         if len(parts) > 1:
-            return Frame(Opcode.TEXT, join(parts)).serialize(mask=False)
+            return text_frame(join(parts))
         # By identity: all receivers of a message get the same bytes object, one after another.
         if parts[0] is not self._part:
             self._part = parts[0]
-            self._frame = Frame(Opcode.TEXT, join(parts)).serialize(mask=False)
+            self._frame = text_frame(join(parts))
         return self._frame
 
     def deflated(self, parts: list[bytes]) -> bytes:
@@ -79,7 +79,7 @@ def _deflated(payload: bytes) -> bytes:
     # No context is kept between frames: a compressor for each socket would take 117 KiB.
     compressor = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -WINDOW_BITS, _MEMORY_LEVEL)
     data = compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH)
-    frame = Frame(Opcode.TEXT, data[:-4]).serialize(mask=False)  # less the mark that every flush ends with
+    frame = text_frame(data[:-4])  # less the mark that every flush ends with
     return bytes((frame[0] | _COMPRESSED,)) + frame[1:]
 
 

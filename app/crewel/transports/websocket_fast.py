@@ -7,16 +7,14 @@ upgrade that is refused, repeats a header, or wants a window too small for the f
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
-from websockets.frames import CloseCode, Frame, Opcode
+from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
-from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 from websockets.utils import accept_key
@@ -27,7 +25,9 @@ from crewel.broker.outbox.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S
 from crewel.transports.bodies import too_large
+from crewel.transports.frame_reader import FrameReader, Parameters, frames_log
 from crewel.transports.heads import Upgrade, headers_of
+from crewel.transports.text_frames import whole_text
 from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_AWAY, LONGEST_REASON, WINDOW_BITS
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ _KNOWN_LENGTH: Final = 2048  # bytes; with the number, the bound of what foreign
 _LONGEST_INTERVAL_S: Final = 30.0
 _PORTION_S: Final = TURN_S / 5  # of frames that were sent without waiting: a flood comes on several sockets
 _PIECE: Final = 4096  # bytes that are parsed at once: 680 frames at most
-_frames_log: Final = logging.getLogger(f"{__name__}.frames")
-_frames_log.setLevel(logging.ERROR)  # websockets tells of each connection
 
 
 class _Negotiated(NamedTuple):
@@ -50,11 +48,11 @@ class _Negotiated(NamedTuple):
 
     lines: bytes
     """The headers of the answer that are the same for all clients of its kind."""
-    deflate: tuple[bool, bool, int, int] | None
+    deflate: Parameters | None
     """The parameters of permessage-deflate, if it was agreed on."""
 
 
-def _parameters(deflate: PerMessageDeflate) -> tuple[bool, bool, int, int]:
+def _parameters(deflate: PerMessageDeflate) -> Parameters:
     takeovers = deflate.remote_no_context_takeover, deflate.local_no_context_takeover
     return *takeovers, deflate.remote_max_window_bits, deflate.local_max_window_bits
 
@@ -88,12 +86,9 @@ class FastSockets:
             negotiated = self._negotiate(upgrade)
             if negotiated is None:
                 return None
-        protocol = _Protocol(self)
-        if negotiated.deflate is not None:
-            protocol.extensions = [PerMessageDeflate(*negotiated.deflate)]
         if date:
             transport.write(_RESPONSE % (negotiated.lines, date, accept_key(upgrade.key).encode()))
-        socket = FastSocket(self, upgrade, protocol, transport)
+        socket = FastSocket(self, upgrade, negotiated.deflate, transport)
         self._open.add(socket)
         self.endpoint.sockets.add(socket)
         if self._timer is None:
@@ -102,7 +97,7 @@ class FastSockets:
 
     def _negotiate(self, upgrade: Upgrade) -> _Negotiated | None:
         """What is agreed on with clients that upgrade like this, which is asked of websockets once for all of them."""
-        protocol = ServerProtocol(extensions=self._extensions, subprotocols=self._protocols, logger=_frames_log)
+        protocol = ServerProtocol(extensions=self._extensions, subprotocols=self._protocols, logger=frames_log)
         protocol.receive_data(upgrade.raw)
         response = next(
             (protocol.accept(event) for event in protocol.events_received() if isinstance(event, Request)), None
@@ -139,21 +134,6 @@ class FastSockets:
             self._timer = self.loop.call_later(interval, self._watch)
 
 
-class _Protocol(ServerProtocol):
-    """websockets' protocol. A message over the limit is refused in the words of the other transports, and counted."""
-
-    def __init__(self, sockets: FastSockets) -> None:
-        super().__init__(state=State.OPEN, max_size=sockets.bayeux.max_message_bytes, logger=_frames_log)
-        self._sockets = sockets
-
-    def fail(self, code: CloseCode | int, reason: str = "") -> None:
-        """Close the socket for what has come."""
-        if code == CloseCode.MESSAGE_TOO_BIG:
-            reason = self._sockets.too_large
-            self._sockets.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
-        super().fail(code, reason)
-
-
 class FastSocket(asyncio.Protocol, Peer):
     """One WebSocket. The broker waits for no reader: what a slow one does not take stays in the session's bounded queue."""
 
@@ -181,15 +161,16 @@ class FastSocket(asyncio.Protocol, Peer):
     pushes = True
 
     def __init__(
-        self, sockets: FastSockets, upgrade: Upgrade, protocol: ServerProtocol, transport: asyncio.Transport
+        self, sockets: FastSockets, upgrade: Upgrade, deflate: Parameters | None, transport: asyncio.Transport
     ) -> None:
         Peer.__init__(self, upgrade.browser)
         frames = sockets.endpoint.frames
         self._sockets = sockets
         self._upgrade = upgrade
-        self._protocol = protocol
+        # Its memory is most of what a socket would take, and nearly all frames are read without it.
+        self._protocol = None if deflate is None else FrameReader(sockets, deflate)
         self._transport = transport
-        self._frame = frames.deflated if protocol.extensions else frames.of
+        self._frame = frames.of if deflate is None else frames.deflated
         self._waiting: deque[Frame | bytes] | None = None
         """What has come and is not answered yet, in its order: frames, and bytes that are not parsed yet, because a flood of
         small frames would take too long for one turn."""
@@ -300,9 +281,16 @@ class FastSocket(asyncio.Protocol, Peer):
         if self._first_bytes is not None:
             self._first_bytes.append(data)
         if self._waiting is None and len(data) <= _PIECE:
+            is_next = self._is_heard and self._is_free
+            if is_next and self._protocol is None:
+                payload = whole_text(data, self._sockets.bayeux.max_message_bytes)
+                if payload is not None:
+                    self.last_frame_at = self._sockets.loop.time()
+                    self._answer(payload)
+                    return
             frames = self._parse(data)
-            if len(frames) == 1 and self._is_free and self._is_heard:
-                self._answer(frames[0])
+            if is_next and len(frames) == 1:
+                self._take(frames[0])
                 return
             if not frames:
                 return
@@ -314,13 +302,20 @@ class FastSocket(asyncio.Protocol, Peer):
         self._go_on()
 
     def _parse(self, data: bytes) -> list[Frame]:
-        protocol = self._protocol
-        protocol.receive_data(data)
-        self._flush()
-        frames = [event for event in protocol.events_received() if isinstance(event, Frame)]
+        protocol = self._reader()
+        frames = protocol.read(data)
+        self._flush(protocol)
+        if protocol.is_done:
+            self._protocol = None
         if frames:
             self.last_frame_at = self._sockets.loop.time()
         return frames
+
+    def _reader(self) -> FrameReader:
+        """What reads frames of all forms."""
+        if self._protocol is None:
+            self._protocol = FrameReader(self._sockets)
+        return self._protocol
 
     @property
     def _is_free(self) -> bool:
@@ -335,7 +330,7 @@ class FastSocket(asyncio.Protocol, Peer):
             if isinstance(item, bytes):
                 waiting.extendleft(reversed(self._parse(item)))
             elif self._is_heard:
-                self._answer(item)
+                self._take(item)
             if waiting and perf_counter() >= until and not self._is_resting:
                 self._is_resting = True
                 self._sockets.loop.call_soon(self._rested)
@@ -358,10 +353,12 @@ class FastSocket(asyncio.Protocol, Peer):
         else:
             self._transport.pause_reading()
 
-    def _answer(self, frame: Frame) -> None:
+    def _take(self, frame: Frame) -> None:
         payload = self._payload(frame)
-        if payload is None:
-            return
+        if payload is not None:
+            self._answer(payload)
+
+    def _answer(self, payload: bytes) -> None:
         endpoint, bayeux = self._sockets.endpoint, self._sockets.bayeux
         try:
             if not payload:
@@ -417,17 +414,17 @@ class FastSocket(asyncio.Protocol, Peer):
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
 
-    def _flush(self) -> None:
+    def _flush(self, protocol: FrameReader) -> None:
         """Send what the protocol has to say, and end the connection where it says so."""
-        for part in self._protocol.data_to_send():
+        for part in protocol.data_to_send():
             if part and not self._transport.is_closing():
                 self._transport.write(part)
             elif not part:
-                self._end()
+                self._end(protocol)
 
-    def _end(self) -> None:
+    def _end(self, protocol: FrameReader) -> None:
         self._is_open = False
-        if self._protocol.close_rcvd is not None or self._transport.is_closing():
+        if protocol.close_rcvd is not None or self._transport.is_closing():
             self._transport.close()
             return
         # Closed at once, with something unread, the reason might never reach the peer.
@@ -443,8 +440,9 @@ class FastSocket(asyncio.Protocol, Peer):
             return
         self._is_open = False
         said = reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
-        self._protocol.send_close(code, said)
-        self._flush()
+        protocol = self._reader()
+        protocol.send_close(code, said)
+        self._flush(protocol)
         self._read(True)
         self._sockets.loop.call_later(2 * CLOSE_TIMEOUT_S, self._transport.abort)
 

@@ -1,0 +1,62 @@
+"""Frames of all forms, read by websockets' sans-I/O core: fragments, control frames, compressed ones, pieces.
+
+Most frames are whole texts, which `text_frames` reads. So a socket has a reader only as long as it needs one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from websockets.extensions.permessage_deflate import PerMessageDeflate
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from crewel.errors import Fault
+
+if TYPE_CHECKING:
+    from crewel.transports.websocket_fast import FastSockets
+
+Parameters = tuple[bool, bool, int, int]
+"""Those of permessage-deflate, as websockets has them."""
+
+_HEAD: Final = 6  # bytes of the shortest head of a frame, with its mask
+frames_log: Final = logging.getLogger(f"{__name__}.frames")
+frames_log.setLevel(logging.ERROR)  # websockets tells of each connection
+
+
+class FrameReader(ServerProtocol):
+    """websockets' protocol for one socket, which is open. A message over the limit is refused in the words of the other
+    transports, and counted."""
+
+    def __init__(self, sockets: FastSockets, deflate: Parameters | None = None) -> None:
+        super().__init__(state=State.OPEN, max_size=sockets.bayeux.max_message_bytes, logger=frames_log)
+        self.extensions = [] if deflate is None else [PerMessageDeflate(*deflate)]
+        self._sockets = sockets
+        self._unread = 0  # bytes that have come of a frame that is not whole; never too few
+        self._is_amid = False  # between the fragments of a message
+
+    def read(self, data: bytes) -> list[Frame]:
+        """The frames that these bytes end."""
+        self.receive_data(data)
+        frames = [event for event in self.events_received() if isinstance(event, Frame)]
+        self._unread += len(data)
+        for frame in frames:
+            size = len(frame.data)
+            self._unread -= size + (_HEAD if size < 126 else _HEAD + 2 if size < 65536 else _HEAD + 8)
+            if frame.opcode < Opcode.CLOSE:
+                self._is_amid = not frame.fin
+        return frames
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it knows nothing that another one would not know: the next bytes begin a message."""
+        return not (self._unread or self._is_amid or self.extensions) and self.state is State.OPEN
+
+    def fail(self, code: CloseCode | int, reason: str = "") -> None:
+        """Close the socket for what has come."""
+        if code == CloseCode.MESSAGE_TOO_BIG:
+            reason = self._sockets.too_large
+            self._sockets.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
+        super().fail(code, reason)

@@ -1,0 +1,134 @@
+"""What a socket of the fast lane reads does not depend on how it is cut on its way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from websockets.frames import Frame, Opcode
+
+from crewel import server
+from crewel.settings import Settings, load
+from crewel.transports.http_fast import FastLane
+from crewel.transports.websocket_fast import FastSocket
+from tests.transports.wires import SocketClient
+
+DEFLATE = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return load(None, ["bayeux.extensions=", "storage.enabled=false", "bayeux.max_message_bytes=20000"])
+
+
+@pytest.fixture
+async def lane(settings: Settings) -> AsyncIterator[FastLane]:
+    app = web.Application()
+    broker = server.attach(app, settings)
+    lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
+    yield lane
+    await lane.close(0)
+    await broker.close()
+
+
+class Heard:
+    """A socket whose messages are kept instead of answered."""
+
+    def __init__(self, lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.client = SocketClient(lane, acknowledges=False)
+        socket = self.client.wire.protocol
+        assert isinstance(socket, FastSocket)
+        self.socket = socket
+        self.messages: list[Any] = []
+        monkeypatch.setattr(lane.endpoint, "receive", lambda _, elements: self.messages.append(elements[0]))
+
+    def send(self, data: bytes) -> None:
+        self.socket.data_received(data)
+
+    async def all(self) -> None:
+        """Wait until what was sent has been read: on a slow machine it takes more than a turn."""
+        while self.socket._waiting:
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def heard(lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> Heard:
+    return Heard(lane, monkeypatch)
+
+
+def frame(payload: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True) -> bytes:
+    return Frame(opcode, payload, fin=fin).serialize(mask=True)
+
+
+def message(number: int, rng: random.Random) -> list[bytes]:
+    """The frames of a message, with pings between its fragments."""
+    text = b'[{"n":%d,"text":"%b"}]' % (number, b"x" * rng.choice((0, 20, 90, 100, 110, 300, 3000)))
+    frames, cut = [], rng.randrange(len(text)) if rng.random() < 0.3 else len(text)
+    frames.append(frame(text[:cut], fin=cut == len(text)))
+    if rng.random() < 0.2:
+        frames.append(frame(b"ping", Opcode.PING))
+    if cut < len(text):
+        frames.append(frame(text[cut:], Opcode.CONT))
+    return frames
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_messages_are_read_however_they_are_cut(heard: Heard, seed: int) -> None:
+    rng = random.Random(seed)
+    frames = [each for number in range(40) for each in message(number, rng)]
+    pieces = list(frames)
+    if rng.random() < 0.7:
+        data, pieces = b"".join(frames), []
+        while data:
+            size = rng.choice((1, 2, 5, 7, 100, 1000, 3000))
+            pieces.append(data[:size])
+            data = data[size:]
+    for piece in pieces:
+        heard.send(piece)
+    await heard.all()
+    assert [each["n"] for each in heard.messages] == list(range(40))
+    assert heard.socket._protocol is None, "all that has come has been read to its end"
+
+
+@pytest.mark.parametrize("size", [5, 200, 5000])
+async def test_a_reader_of_all_forms_is_there_only_while_it_is_needed(heard: Heard, size: int) -> None:
+    heard.send(frame(b'[{"n":1}]'))
+    assert heard.socket._protocol is None
+    whole = frame(b'[{"n":2,"text":"%b"}]' % (b"x" * size))
+    heard.send(whole[:7])
+    assert heard.socket._protocol is not None
+    heard.send(whole[7:])
+    assert heard.socket._protocol is None
+    heard.send(frame(b"[", fin=False))
+    assert heard.socket._protocol is not None
+    heard.send(frame(b'{"n":3}]', Opcode.CONT))
+    assert heard.socket._protocol is None
+    assert [each["n"] for each in heard.messages] == [1, 2, 3]
+
+
+async def test_a_whole_message_amid_fragments_closes_the_socket(heard: Heard) -> None:
+    heard.send(frame(b"[", fin=False))
+    heard.client.wire.written.clear()
+    heard.send(frame(b'[{"n":1}]'))
+    assert heard.client.wire.written[0][:4] == b"\x88" + heard.client.wire.written[0][1:2] + (1002).to_bytes(2, "big")
+    assert heard.messages == []
+
+
+async def test_a_length_in_more_bytes_than_it_needs_does_not_shift_what_follows(heard: Heard) -> None:
+    text = b'[{"n":1}]'
+    heard.send(b"\x81\xff" + len(text).to_bytes(8, "big") + bytes(4) + text)
+    heard.send(frame(b'[{"n":2}]'))
+    third = frame(b'[{"n":3}]')
+    heard.send(third[:5])
+    heard.send(third[5:])
+    assert [each["n"] for each in heard.messages] == [1, 2, 3]
+
+
+async def test_nothing_that_comes_after_a_close_is_answered(heard: Heard) -> None:
+    heard.send(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
+    heard.send(frame(b'[{"n":1}]'))
+    assert heard.messages == []

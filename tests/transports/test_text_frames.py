@@ -1,0 +1,79 @@
+"""Text frames in their usual form: what the short way reads, websockets reads as well, and the other way round."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from crewel.transports.text_frames import text_frame, whole_text
+
+MOST = 70_000
+SIZES = (0, 1, 2, 118, 119, 120, 123, 124, 125, 126, 127, 128, 131, 132, 133, 1000, 65535, 65536, MOST, MOST + 1)
+
+
+def read(data: bytes) -> list[Frame]:
+    """The frames, as websockets reads them."""
+    protocol = ServerProtocol(state=State.OPEN, max_size=MOST)
+    protocol.receive_data(data)
+    return [frame for frame in protocol.events_received() if isinstance(frame, Frame)]
+
+
+def masked(payload: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True) -> bytes:
+    return Frame(opcode, payload, fin=fin).serialize(mask=True)
+
+
+@pytest.mark.parametrize("size", [size for size in SIZES if size < 65536])
+def test_a_whole_text_frame_is_its_payload(size: int) -> None:
+    payload = random.Random(size).randbytes(size)
+    data = masked(payload)
+    assert whole_text(data, MOST) == payload == read(data)[0].data
+    assert whole_text(data, size) == payload
+    if size:
+        assert whole_text(data, size - 1) is None
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_part_of_a_frame_or_more_than_one_is_left_to_the_library(size: int) -> None:
+    data = masked(b"x" * size)
+    for cut in {1, 2, 3, 4, 5, 6, 7, 8, len(data) - 1}:
+        if cut < len(data):
+            assert whole_text(data[:cut], MOST) is None
+    for more in (b"\x81", data, masked(b"", Opcode.PING)):
+        assert whole_text(data + more, MOST) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        masked(b"[]", Opcode.BINARY),
+        masked(b"[]", Opcode.PING),
+        masked(b"[]", Opcode.CONT),
+        masked(b"[]", fin=False),
+        b"\xc1" + masked(b"[]")[1:],
+        Frame(Opcode.TEXT, b"[]").serialize(mask=False),
+        masked(b"x" * 65536),
+    ],
+    ids=["binary", "ping", "continuation", "first fragment", "compressed", "not masked", "of a length in eight bytes"],
+)
+def test_any_other_form_is_left_to_the_library(data: bytes) -> None:
+    assert whole_text(data, MOST) is None
+
+
+@given(st.binary(min_size=1, max_size=200), st.sampled_from([b"", b"\x81", b"\x81\x80", b"\x81\x85", b"\x81\xfe\x00"]))
+def test_whatever_is_taken_is_what_the_library_would_have_read(data: bytes, head: bytes) -> None:
+    taken = whole_text(head + data, MOST)
+    if taken is not None:
+        (frame,) = read(head + data)
+        assert (frame.opcode, frame.fin, frame.data) == (Opcode.TEXT, True, taken)
+
+
+@pytest.mark.parametrize("size", [*SIZES, 4093, 4094, 4095, 4096, 4097])
+def test_what_is_sent_is_what_the_library_would_have_sent(size: int) -> None:
+    payload = random.Random(size).randbytes(size)
+    assert text_frame(payload) == Frame(Opcode.TEXT, payload).serialize(mask=False)
