@@ -6,17 +6,13 @@ Most frames are whole texts, which `text_frames` reads. So a socket has a reader
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
-
-from crewel.errors import Fault
-
-if TYPE_CHECKING:
-    from crewel.transports.websocket_fast import FastSockets
 
 Parameters = tuple[bool, bool, int, int]
 """Those of permessage-deflate, as websockets has them."""
@@ -27,13 +23,13 @@ frames_log.setLevel(logging.ERROR)  # websockets tells of each connection
 
 
 class FrameReader(ServerProtocol):
-    """websockets' protocol for one socket, which is open. A message over the limit is refused in the words of the other
-    transports, and counted."""
+    """websockets' protocol for one socket, which is open."""
 
-    def __init__(self, sockets: FastSockets, deflate: Parameters | None = None) -> None:
-        super().__init__(state=State.OPEN, max_size=sockets.bayeux.max_message_bytes, logger=frames_log)
+    def __init__(self, max_bytes: int, too_large: Callable[[], str], deflate: Parameters | None) -> None:
+        """`too_large` is called when a message has more than `max_bytes`, and returns why that closes the socket."""
+        super().__init__(state=State.OPEN, max_size=max_bytes, logger=frames_log)
         self.extensions = [] if deflate is None else [PerMessageDeflate(*deflate)]
-        self._sockets = sockets
+        self._too_large = too_large
         self._unread = 0  # bytes that have come of a frame that is not whole; never too few
         self._is_amid = False  # between the fragments of a message
 
@@ -57,6 +53,5 @@ class FrameReader(ServerProtocol):
     def fail(self, code: CloseCode | int, reason: str = "") -> None:
         """Close the socket for what has come."""
         if code == CloseCode.MESSAGE_TOO_BIG:
-            reason = self._sockets.too_large
-            self._sockets.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
+            reason = self._too_large()
         super().fail(code, reason)

@@ -65,7 +65,7 @@ class FastSockets:
         self.endpoint = endpoint
         self.loop = endpoint.broker.loop
         self.bayeux = settings.bayeux
-        self.too_large = str(too_large(settings))
+        self._too_large = str(too_large(settings))
         wanted = settings.websocket.protocol
         self._protocols = [Subprotocol(wanted)] if wanted else None
         # No context is kept between messages, in either direction: a window for each socket would be most of its memory.
@@ -116,6 +116,15 @@ class FastSockets:
                 self._known.clear()  # what is in use is back after one upgrade
             self._known[upgrade.plain] = negotiated
         return negotiated
+
+    def reader(self, deflate: Parameters | None = None) -> FrameReader:
+        """A reader of all forms of frames. A message over the limit is refused in the words of the other transports, and
+        counted."""
+        return FrameReader(self.bayeux.max_message_bytes, self._refused_large, deflate)
+
+    def _refused_large(self) -> str:
+        self.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
+        return self._too_large
 
     def left(self, socket: FastSocket) -> None:
         """This socket has ended."""
@@ -168,7 +177,7 @@ class FastSocket(asyncio.Protocol, Peer):
         self._sockets = sockets
         self._upgrade = upgrade
         # Its memory is most of what a socket would take, and nearly all frames are read without it.
-        self._protocol = None if deflate is None else FrameReader(sockets, deflate)
+        self._protocol = None if deflate is None else sockets.reader(deflate)
         self._transport = transport
         self._frame = frames.of if deflate is None else frames.deflated
         self._waiting: deque[Frame | bytes] | None = None
@@ -314,7 +323,7 @@ class FastSocket(asyncio.Protocol, Peer):
     def _reader(self) -> FrameReader:
         """What reads frames of all forms."""
         if self._protocol is None:
-            self._protocol = FrameReader(self._sockets)
+            self._protocol = self._sockets.reader()
         return self._protocol
 
     @property
