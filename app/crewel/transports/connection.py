@@ -117,10 +117,12 @@ class Connection(RequestHandler):
         super().resume_writing()
         self._unread = inf
 
-    def begin(self) -> None:
+    def begin(self, request: web.BaseRequest) -> None:
         """The headers of a request are complete."""
         self._is_busy = True
         self._stop_timer()
+        if self._is_half_closed and not request.content.is_eof() and self._wire is not None:
+            self._wire.close()  # the rest of the body will never come, and aiohttp would wait for it
 
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
         """aiohttp calls this when a response has been written, whether or not it is logged."""
@@ -320,7 +322,7 @@ async def mark_requests(request: web.Request, handler: Handler) -> web.StreamRes
     prepares a file: dates that no clock reaches, and names that no directory can have."""
     connection = request.protocol
     if isinstance(connection, Connection):
-        connection.begin()
+        connection.begin(request)
     if any(name in request.headers for name in _CONDITIONS) and not _has_dates(request):
         raise web.HTTPBadRequest(text="a condition of the request has a date that there is not")
     try:
