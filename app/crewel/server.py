@@ -104,7 +104,10 @@ def attach(
     for name in mounted:
         if name not in MOUNTS:
             raise SettingsError(f"mount: there is no {name!r}; known are {', '.join(MOUNTS)}")
-    broker = Broker(settings, [*load_extensions(settings.bayeux.extensions), *extensions])
+    loaded = [*load_extensions(settings.bayeux.extensions), *extensions]
+    if settings.telemetry.traces:
+        loaded.append(_tracing(app, settings))
+    broker = Broker(settings, loaded)
     broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
     if settings.security.policy == "jwt":
         broker.set_policy(JwtPolicy(Tokens(settings.security), partial(own_grants, broker.admin)))
@@ -126,6 +129,18 @@ def attach(
     for name in mounted:
         MOUNTS[name](app)
     return broker
+
+
+def _tracing(app: web.Application, settings: Settings) -> Extension:
+    try:
+        from crewel.telemetry import Tracing
+    except ImportError as error:
+        raise SettingsError(
+            f"telemetry.traces needs OpenTelemetry: install crewel[otel] (there is no {error.name})"
+        ) from error
+    tracing = Tracing(settings.node.name)
+    app.cleanup_ctx.append(tracing.life)
+    return tracing
 
 
 def _mount_admin(app: web.Application) -> None:

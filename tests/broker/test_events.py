@@ -59,7 +59,7 @@ def tell_everything(events: Events) -> None:
     events.released(joe)
     events.overflow(joe, "dropOldest")
     events.redelivered(joe, 2)
-    events.settled([entry("/a", 7)])
+    events.settled(joe, [entry("/a", 7)])
     if events.traffic is not None:
         events.published("/a", 3)
     for each in (joe, someone, nobody):
@@ -177,8 +177,8 @@ class TestSums:
         monkeypatch.setattr("crewel.broker.events.time", lambda: 10.0)
         took_ms = (0, 1, 5)
         settled = [entry("/a", 10_000_000 - 1000 * took) for took in took_ms]
-        events.settled([*settled[:2], entry("/b", 10_005_000)])
-        events.settled([Entry.placeholder(LogId(5)), Entry({"channel": "/a", "data": 1}), settled[2]])
+        events.settled(session(), [*settled[:2], entry("/b", 10_005_000)])
+        events.settled(session(), [Entry.placeholder(LogId(5)), Entry({"channel": "/a", "data": 1}), settled[2]])
         first, second = (each for each in group(events)["events"] if each["type"] == "settled")
         assert (first["channel"], first["count"], first["sum"]) == ("/a", 3, 6)
         assert first["buckets"] == [2, 0, 1] + [0] * (len(BUCKETS_MS) - 2)
@@ -187,7 +187,7 @@ class TestSums:
     def test_what_takes_longest_has_a_bucket(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         events = gathering(world, "reliable")
         monkeypatch.setattr("crewel.broker.events.time", lambda: 1_000_000.0)
-        events.settled([entry("/a", 1)])
+        events.settled(session(), [entry("/a", 1)])
         (settled,) = group(events)["events"]
         assert settled["buckets"][-1] == 1
 

@@ -69,6 +69,10 @@ class Events:
     """Called at once with what happens to a session that has a name, whatever the level: the type, the session's name, and
     the fields of the event. It happens seldom: failures, holds, ends."""
 
+    on_settled: list[Callable[[Session, Iterable[Entry], str], None]] = field(default_factory=list, init=False)
+    """Called with messages that a session has acknowledged, or has failed with this code; it is empty otherwise. Not called for
+    the short way of a session's only part."""
+
     def __post_init__(self) -> None:
         self.tick = -1.0
         """When that was settled which is put into `acknowledged`; loop time, s."""
@@ -132,7 +136,7 @@ class Events:
     def judged(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
         """A receiver has reported what happened to messages, or their statuses did not come in time."""
         if judgement.settled:
-            self.settled(judgement.settled)
+            self.settled(session, judgement.settled)
         for each in judgement.dead_letters:
             self._failed(session, each.entry, each.code, "letter")
         if judgement.put_back:
@@ -146,6 +150,8 @@ class Events:
         message_id = entry.origin.id if entry.origin is not None else ""
         fields = {"channel": entry.channel, "id": message_id, "code": code, "outcome": outcome}
         self._happened("failed", session.name, fields)
+        for follow in self.on_settled:
+            follow(session, [entry], code)
         self._note("failed", session=session.name, **fields)
 
     def held(self, session: Session, holdback: Holdback) -> None:
@@ -186,9 +192,11 @@ class Events:
         if self._settled is not None and len(self._redelivered) < self._runtime.settings.events.max_group:
             self._redelivered[session.name] += count
 
-    def settled(self, entries: Iterable[Entry]) -> None:
+    def settled(self, session: Session, entries: Iterable[Entry]) -> None:
         """These have been settled just now. Their places in the log are microseconds, so that they tell since when they were
         there."""
+        for follow in self.on_settled:
+            follow(session, entries, "")
         if self._settled is None:
             return
         now_us = int(time() * 1_000_000)

@@ -89,6 +89,8 @@ class Inbound:
         self._spawn = self._runtime.spawn
         self.new_id = new_secret
         """Makes the `clientId` of a session."""
+        self.on_publish = self._publish_handler.publish
+        """Called with each publish of a live session."""
 
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """Answer these elements through `peer.send`: at once, and return None; or, if something must be waited for, later,
@@ -294,7 +296,7 @@ class Inbound:
         if not channel.is_meta:
             if exchange.overload is not None and self._pressure.delays(channel.name):
                 raise exchange.overload
-            return self._publish_handler.publish(session, message)
+            return self.on_publish(session, message)
         handler = self._meta.by_channel.get(channel.name)
         if handler is None:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))

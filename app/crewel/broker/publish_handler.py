@@ -356,6 +356,10 @@ class BackendPublisher:
     _pressure: BackPressure
     _host: Host
 
+    def __post_init__(self) -> None:
+        self.on_publish = self._publish_handler.publish
+        """Called with each message."""
+
     async def post(self, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
         """Publish these messages, which came from this address, in their order, and answer each as a publish is answered;
         what is to be stored waits for the store together. Raises Limited, and has published nothing, if the first is one too
@@ -416,7 +420,7 @@ class BackendPublisher:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
         if not self._outbound.pipe.rcv(session, message):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
-        return self._publish_handler.publish(session, message)
+        return self.on_publish(session, message)
 
 
 async def _end(steps: Steps[Reply], pending: Awaitable[Any], message: Message) -> Reply:

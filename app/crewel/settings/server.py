@@ -238,6 +238,16 @@ class Log(Group):
     level: Literal["debug", "info", "warning", "error"] = setting("info", "Lowest level of messages that are logged.")
 
 
+class Telemetry(Group):
+    """OpenTelemetry, which the extra `otel` brings."""
+
+    traces: bool = setting(
+        False,
+        "Record a span for each publish, delivery, acknowledgement, dead letter and redrive, and carry the W3C trace context in"
+        " ext.traceparent.",
+    )
+
+
 class Settings(BaseSettings):
     """All settings, by group: `settings.bayeux.timeout_ms`.
 
@@ -260,6 +270,7 @@ class Settings(BaseSettings):
     node: Node = Field(default_factory=Node)
     cluster: Cluster = Field(default_factory=Cluster)
     log: Log = Field(default_factory=Log)
+    telemetry: Telemetry = Field(default_factory=Telemetry)
     topics: dict[str, TopicRule] = Field(default_factory=dict)
 
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)

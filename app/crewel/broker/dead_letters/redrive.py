@@ -103,6 +103,8 @@ class DeadLetterRedrive:
     _names: Names
     _shared_queues: SharedQueues
     _access: StoreAccess
+    on_redriven: list[Callable[[StoredDeadLetter, str, Redriven], None]] = field(default_factory=list, init=False)
+    """Called with a dead letter that was moved, its receiver (empty: its channel), and what has become of it."""
 
     @property
     def access(self) -> StoreAccess:
@@ -254,8 +256,11 @@ class DeadLetterRedrive:
             # At once, and not when the future is awaited: what was moved must be known in any case.
             if isinstance(answer, Redriven):
                 self._runtime.metrics.letters_redriven[answer.outcome.value] += 1
-            if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and room is not None:
-                self._arrived(letter, receiver, answer)
+            if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED:
+                if room is not None:
+                    self._arrived(letter, receiver, answer)
+                for follow in self.on_redriven:
+                    follow(letter, receiver, answer)
             return answer
 
         return access.writing.ask(step, retries=True, then=answered)

@@ -106,7 +106,7 @@ class Acknowledgements:
         places = [entry.position for entry in acknowledged if entry.position]
         if places and session.durable is not None:
             self._durability.settle(session.durable, places)
-            self._events.settled(acknowledged)
+            self._events.settled(session, acknowledged)
 
     # For `update`
 

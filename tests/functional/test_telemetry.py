@@ -1,0 +1,158 @@
+"""Spans of what happens to a message, as the SDK of OpenTelemetry gets them from a server that runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from crewel import Message, Service, Session
+from crewel.testing import Server
+from crewel.testing.instance import ADMIN_TOKEN, Instance
+from tests.admin.desk import STORED, Desk, Receiver
+from tests.functional.wire import close_connections, until
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+SENT = f"00-{TRACE}-00f067aa0ba902b7-01"
+service = Service("orders")
+
+
+@service.listener("/asked")
+async def asked(session: Session, message: Message) -> None:
+    """Answer with a message of the server's own, in a span of the application's."""
+    with trace.get_tracer("orders").start_as_current_span("own work"):
+        await service.broker.publish_stored("/orders", "own")
+
+
+@pytest.fixture(scope="session")
+def exporter() -> InMemorySpanExporter:
+    """What has the spans of all servers of this process: a process has one provider."""
+    provider, exporter = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return exporter
+
+
+@pytest.fixture
+def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
+    exporter.clear()
+    yield exporter
+    close_connections()
+
+
+def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    return [span for span in exporter.get_finished_spans() if span.name == name]
+
+
+def id_of(span: ReadableSpan) -> str:
+    return "" if span.context is None else format(span.context.span_id, "016x")
+
+
+def is_below(span: ReadableSpan, parent: str) -> bool:
+    return span.parent is not None and format(span.parent.span_id, "016x") == parent
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+pytestmark = pytest.mark.server
+
+
+@pytest.mark.crewel(store=True, settings={"telemetry.traces": True})
+def test_a_message_is_followed_from_its_publish_to_its_redrive(
+    spans: InMemorySpanExporter, crewel: Server[Instance]
+) -> None:
+    joe, speaker = Receiver(crewel).be("joe/1"), Receiver(crewel).be("ann/1")
+    joe.subscribe("/orders")
+    (reply,) = speaker.publish("/orders", 17, ext={**STORED, "traceparent": SENT, "tracestate": "shop=1"})
+    (publish,) = named(spans, "publish")
+    assert publish.context is not None
+    assert format(publish.context.trace_id, "032x") == TRACE
+    assert is_below(publish, SENT.split("-")[2])
+    message = reply["ext"]["publish"]["id"]
+    assert attributes(publish) == {
+        "messaging.system": "crewel", "messaging.operation.name": "publish", "messaging.destination.name": "/orders",
+        "messaging.message.id": message, "crewel.session": "client/ann/1",
+    }  # fmt: skip
+
+    taken = until(joe.take)
+    assert taken[0]["ext"]["traceparent"] == f"00-{TRACE}-{id_of(publish)}-01"
+    assert taken[0]["ext"]["tracestate"] == "shop=1"
+    joe.reject(taken, "user.update.illegalArgument", "no such order")
+    (letter,) = until(lambda: Desk(crewel, ADMIN_TOKEN).letters())
+    (dead,) = until(lambda: named(spans, "dead letter"))
+    assert dead.status.status_code is StatusCode.ERROR
+    assert attributes(dead)["error.type"] == "user.update.illegalArgument"
+    assert attributes(dead)["crewel.dead_letter.id"] == letter["id"]
+
+    assert Desk(crewel, ADMIN_TOKEN).post("/dead-letters/redrive", {"ids": [letter["id"]]})["redriven"] == 1
+    (redrive,) = named(spans, "redrive")
+    again = until(joe.take)
+    joe.accept(again)
+    failed, accepted = until(lambda: found if len(found := named(spans, "acknowledge")) == 2 else None)
+    assert (failed.status.status_code, accepted.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
+    first, second = named(spans, "deliver")
+    assert first.start_time is not None
+    assert first.start_time < (first.end_time or 0)
+    assert attributes(second)["messaging.message.id"] == again[0]["ext"]["update"]["id"] != message
+    assert attributes(redrive)["messaging.message.id"] == again[0]["ext"]["update"]["id"]
+    assert attributes(second)["crewel.session"] == "client/joe/1"
+    for span in (dead, redrive, failed, accepted, first, second):
+        assert is_below(span, id_of(publish)), span.name
+        assert attributes(span)["messaging.destination.name"] == "/orders"
+
+
+@pytest.mark.crewel(store=True, settings={"telemetry.traces": True}, services=[service])
+def test_what_a_publisher_says_of_its_trace_is_checked(spans: InMemorySpanExporter, crewel: Server[Instance]) -> None:
+    joe, speaker = Receiver(crewel).be("joe/1"), Receiver(crewel).be("ann/1")
+    joe.subscribe("/orders", "/plain")
+    for wrong in ("", "00-" + "0" * 32 + "-00f067aa0ba902b7-01", SENT[:-5], 5, None, {"a": 1}):
+        speaker.publish("/plain", "x", ext={"traceparent": wrong})
+    published = named(spans, "publish")
+    assert len(published) == 6
+    assert all(span.parent is None for span in published), "a wrong context begins a trace of its own"
+    assert [each["ext"]["traceparent"].split("-")[2] for each in until(joe.take)] == [id_of(span) for span in published]
+
+    unsampled = SENT[:-2] + "00"
+    speaker.publish("/plain", "y", ext={"traceparent": unsampled})
+    assert until(joe.take)[0]["ext"]["traceparent"] == unsampled, "a trace that is not recorded passes as it is"
+    same = {"publish": {"persistent": True, "forceUpdate": False, "history": {"maxEntries": 2}}}
+    for _ in range(2):
+        speaker.publish("/orders", "same", ext=same)
+    assert [each["data"] for each in joe.take_all()] == ["same"], "a message that says the same is still the same"
+    assert len(named(spans, "publish")) == 8
+
+    assert speaker.send(speaker.message("/orders/*", data=1))[-1]["successful"] is False
+    (failed,) = [span for span in named(spans, "publish") if span.status.status_code is StatusCode.ERROR]
+    assert attributes(failed)["error.type"].startswith("405")
+
+    speaker.publish("/asked", 1)
+    own = until(joe.take)[0]
+    (work,) = named(spans, "own work")
+    (span,) = [each for each in named(spans, "publish") if is_below(each, id_of(work))]
+    assert own["ext"]["traceparent"].split("-")[2] == id_of(span)
+
+
+def test_a_server_without_traces_does_not_import_opentelemetry() -> None:
+    """The client of Redis imports the parts for metrics by itself."""
+    program = (
+        "import asyncio, sys\n"
+        "from crewel.server import build\n"
+        "from crewel.settings import Settings\n"
+        "async def main():\n"
+        "    build(Settings())\n"
+        "    unused = 'crewel.telemetry', 'opentelemetry.sdk.trace', 'opentelemetry.exporter'\n"
+        "    print([name for name in sys.modules if name.startswith(unused)])\n"
+        "asyncio.run(main())\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
+    assert told.stdout == "[]\n", told
