@@ -53,7 +53,7 @@ def test_the_report_lists_first_what_failed() -> None:
 
 def test_the_report_as_json() -> None:
     report = as_json(report_of(Outcome.UNTESTED, "why"))
-    assert report["summary"]["MUST"] == {"passed": 0, "failed": 0, "untested": 1}
+    assert report["summary"]["MUST"] == {"passed": 0, "failed": 0, "not offered": 0, "untested": 1}
     (row,) = report["checks"]
     assert row["link"] == "https://docs.cometd.org/current8/reference/#_bayeux_id"
     assert row["results"] == [{"transport": "long-polling", "outcome": "untested", "detail": "why", "ms": 250}]

@@ -12,7 +12,7 @@ from crewel.cli import output
 if TYPE_CHECKING:
     from crewel.conformance.runner import Report
 
-_STYLES = {"passed": "green", "failed": "bold red", "untested": "yellow"}
+_STYLES = {"passed": "green", "failed": "bold red", "not offered": "yellow", "untested": "yellow"}
 
 
 def conformance(

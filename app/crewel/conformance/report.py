@@ -71,7 +71,7 @@ _PAGE: Final = Template("""<!doctype html>
   a { color: #0b57d0; }
   .summary { width: auto; }
   .summary td { text-align: right; }
-  .passed { color: #176c36; } .failed { color: #b3261e; font-weight: 600; } .untested { color: #75510a; }
+  .passed { color: #176c36; } .failed { color: #b3261e; font-weight: 600; } .not-offered, .untested { color: #75510a; }
   code, .id { font-family: ui-monospace, monospace; font-size: .92em; overflow-wrap: anywhere; }
   .how, .detail { color: #565d6b; font-size: .92em; }
   .detail { overflow-wrap: anywhere; }
@@ -84,13 +84,14 @@ _PAGE: Final = Template("""<!doctype html>
   }
   @media (prefers-color-scheme: dark) {
     body { background: #16181d; color: #e4e7ec; } th, td, .checks tr { border-color: #383d47; } a { color: #8ab4f8; }
-    .passed { color: #6fd08c; } .failed { color: #ff8a80; } .untested { color: #e3b75c; } .how, .detail { color: #a5acb9; }
+    .passed { color: #6fd08c; } .failed { color: #ff8a80; } .not-offered, .untested { color: #e3b75c; }
+    .how, .detail { color: #a5acb9; }
   }
 </style>
 <h1>Bayeux conformance</h1>
 <p><code>$url</code> offers $offered. Statements are those of the <a href="$specification#_bayeux">Bayeux 1.0 specification</a>:
 MUST and SHOULD as it has them. CLIENTS is not in the specification: widespread clients depend on it.</p>
-<table class="summary"><thead><tr><th>level<th>passed<th>failed<th>untested</thead><tbody>$summary</tbody></table>
+<table class="summary"><thead><tr><th>level$outcomes</thead><tbody>$summary</tbody></table>
 $failures
 <h2>All checks</h2>
 <table class="checks"><thead><tr><th>check<th>level<th>statement<th>result</thead><tbody>$rows</tbody></table>
@@ -108,6 +109,7 @@ def as_html(report: Report) -> str:
         url=escape(report.url),
         offered=escape(", ".join(report.offered) or "no transport"),
         specification=SPECIFICATION,
+        outcomes="".join(f"<th>{outcome.value}" for outcome in Outcome),
         summary=summary,
         failures=_html_failures(report),
         rows="".join(_html_row(check, results) for check, results in by_check(report)),
@@ -133,7 +135,7 @@ def _marked(text: str) -> str:
 
 def _html_row(check: Check, results: list[Result]) -> str:
     outcomes = "".join(
-        f'<div><span class="{each.outcome.value}">{each.outcome.value}</span> {escape(each.transport)}'
+        f'<div><span class="{each.outcome.value.replace(" ", "-")}">{each.outcome.value}</span> {escape(each.transport)}'
         + (f'<div class="detail">{escape(each.detail)}</div>' if each.detail else "")
         + "</div>"
         for each in results

@@ -20,6 +20,7 @@ from crewel.conformance.table import (
     Failed,
     Gone,
     Level,
+    NotOffered,
     Outcome,
     Untested,
 )
@@ -127,13 +128,15 @@ async def _result(check: Check, transport: str, trial: Trial, offered: list[str]
     started = time.monotonic()
     outcome, detail = Outcome.PASSED, ""
     if transport not in offered and transport != LONG_POLLING:
-        outcome, detail = Outcome.UNTESTED, "not offered by the server"
+        outcome = Outcome.NOT_OFFERED
     else:
         try:
             async with trial:
                 await check.run(trial)
         except Failed as failed:
             outcome, detail = Outcome.FAILED, str(failed)
+        except NotOffered as offered:
+            outcome, detail = Outcome.NOT_OFFERED, str(offered)
         except Untested as untested:
             outcome, detail = Outcome.UNTESTED, str(untested)
         except Gone as gone:

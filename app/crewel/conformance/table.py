@@ -38,12 +38,18 @@ class Outcome(Enum):
 
     PASSED = "passed"
     FAILED = "failed"
+    NOT_OFFERED = "not offered"
+    """The server does not offer the transport. It may support it: a handshake "MAY" name fewer types than are supported."""
     UNTESTED = "untested"
-    """The server gives no occasion to look, for example because it does not offer the transport."""
+    """The server gives no occasion to look."""
 
 
 class Failed(Exception):
     """The server does something else; the text says what was expected and what came."""
+
+
+class NotOffered(Exception):
+    """The server does not offer the transport that the statement is about; the text says what it offers."""
 
 
 class Untested(Exception):
