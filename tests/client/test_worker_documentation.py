@@ -63,14 +63,19 @@ async def test_the_example_of_several_at_once_ends_well(
         sys.executable, "-c", script, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert worker.stdout is not None
-    async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
-        line = asyncio.create_task(worker.stdout.readline())
-        while not line.done():  # until it has subscribed
-            await client.publish("/orders/new", 2, persistent=True)
-            await asyncio.wait([line], timeout=0.2)
-        assert await line == b"baked 2\n"
-        worker.send_signal(number)
-        _, errors = await worker.communicate()
+    try:
+        async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
+            line = asyncio.create_task(worker.stdout.readline())
+            while not line.done():  # until it has subscribed
+                await client.publish("/orders/new", 2, persistent=True)
+                await asyncio.wait([line], timeout=0.2)
+            assert await line == b"baked 2\n"
+            worker.send_signal(number)
+            _, errors = await worker.communicate()
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+            await worker.communicate()
     assert (worker.returncode, b"Task was destroyed" in errors, b"never awaited" in errors) == (status, False, False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,6 +15,8 @@ from tests.functional.frames import SocketClient
 from tests.functional.wire import LIMIT_S, Connection, descriptors, figures, request_bytes, until
 from tests.server_process import Server
 
+MANY_ANSWERS_S = 60.0
+"""How long a server may take for the megabytes of answers that the buffers of a connection hold."""
 HANDSHAKE = [{"channel": "/meta/handshake", "version": "1.0", "supportedConnectionTypes": ["long-polling"]}]
 
 
@@ -113,10 +115,12 @@ def test_who_never_reads_is_cut_off(serve: Serve, method: str, last: str) -> Non
         unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         unread.connect(("127.0.0.1", server.port))
         until(lambda: descriptors(server) == before + 1)
-        unread.settimeout(0.5)
-        with suppress(OSError):  # the server takes no more than it can answer
-            unread.sendall(b"".join(requests))
-        until(lambda: descriptors(server) == before)
+        # Sent for as long as the server reads: it takes no more than it can answer, and then breaks the connection.
+        unread.settimeout(MANY_ANSWERS_S)
+        with ThreadPoolExecutor(1) as sending:
+            sent = sending.submit(unread.sendall, b"".join(requests))
+            until(lambda: descriptors(server) == before, MANY_ANSWERS_S)
+            assert isinstance(sent.exception(), OSError | None)
 
 
 def test_a_request_without_a_host_is_refused(server: Server) -> None:

@@ -9,6 +9,8 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -17,10 +19,10 @@ from aiohttp import ClientSession, web
 from crewel import server as crewel_server
 from crewel.settings import Settings
 from crewel.settings.storage import Cluster, Storage
-from tests.cli.command import assert_refused, crewel
+from tests.cli.command import Running, assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client
-from tests.functional.wire import Connection
+from tests.functional.wire import Address, Connection
 from tests.server_process import Server
 from tests.store_process import own_prefix, shared_store, until
 
@@ -28,7 +30,7 @@ OWN_STORE = "storage.url="
 OTHER_MACHINE = {"node": "heron", "pid": 7, "host": "far", "machine": "x", "started": "1", "has_directory": False}
 
 
-def publishes(server: Server) -> bool:
+def publishes(server: Address) -> bool:
     """Whether the server takes a persistent message."""
     client = Client(server)
     client.handshake()
@@ -111,23 +113,21 @@ def leave_lease(client: redis.Redis, prefix: str, lasts_ms: int) -> str:
     return base + "lease:far"
 
 
-def asks_for_the_store(client: redis.Redis, prefix: str) -> bool:
-    """Whether a server of this prefix has asked for its first step."""
-    return any(each["name"] == f"crewel/{prefix}" and each["cmd"] == "evalsha" for each in client.client_list())
-
-
-def test_the_lease_of_another_machine_is_waited_for(start_server: StartServer) -> None:
+def test_the_lease_of_another_machine_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     prefix = own_prefix()
+    sets = (f"--set=storage.url={shared_store().url}", f"--set=storage.prefix={prefix}")
     with shared_store().client() as client:
         lease = leave_lease(client, prefix, 600_000)
-        with ThreadPoolExecutor(1) as starting:
-            started = starting.submit(start_server, f"storage.prefix={prefix}")
-            until(lambda: asks_for_the_store(client, prefix))
-            assert not started.done()
-            client.delete(lease)
-            server = started.result()
-    assert "the store is leased to heron, process 7 on far: waiting up to" in server.stderr
-    assert publishes(server)
+        running = Running("serve", "--port=0", *sets, directory=tmp_path)
+        logged = iter(running.told, "")
+        assert any("the store is leased to heron, process 7 on far: waiting up to" in line for line in logged)
+        client.delete(lease)
+    assert running.process.stdout is not None
+    ready, _, url = running.process.stdout.readline().strip().partition(" ")
+    assert ready == "ready"
+    assert publishes(SimpleNamespace(port=urlsplit(url).port))
+    assert running.end(signal.SIGTERM)[0] == 0
 
 
 def test_a_server_on_another_machine_that_renews_its_lease_is_respected(tmp_path: Path) -> None:
