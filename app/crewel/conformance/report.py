@@ -77,6 +77,7 @@ _PAGE: Final = Template("""<!doctype html>
   .detail { overflow-wrap: anywhere; }
   @media (max-width: 44rem) {
     body { margin: 1rem auto; }
+    .summary th, .summary td { padding: .3rem .35rem; font-size: .9em; }
     .checks thead { display: none; }
     .checks tr { display: block; padding: .6rem 0; border-bottom: 1px solid #d8dce3; }
     .checks td { display: block; padding: .1rem 0; border: 0; }
