@@ -15,6 +15,7 @@ const FIELDS = [
     ["receiver", "Receiver"], ["since", "Since: 2h, 2026-11-22"],
 ];
 const GROUPED = 8;
+const KINDS = ["code", "channel", "receiver", "likeness"];
 
 function filled(asked) {
     return Object.fromEntries([...FIELDS.map(([name]) => name), "like"].filter((name) => asked[name]).map((name) => [name, asked[name]]));
@@ -24,7 +25,7 @@ export function deadLetters({query, go, me, again}) {
     const asked = Object.fromEntries(query);
     const wanted = filled(asked);
     const form = filters(FIELDS, asked, go);
-    const groups = h("div", {class: "cards groups"});
+    const groups = h("div", {class: "cards groups"}, KINDS.map((by) => h("section", {class: "card"}, h("h2", {}, `By ${by}`))));
     const total = h("p", {class: "hint"});
     const output = h("p", {class: "outcome"});
     const list = h("div", {class: "stack"});
@@ -45,13 +46,11 @@ export function deadLetters({query, go, me, again}) {
     });
     choice.replaceChildren(...buttons, selected);
 
-    async function refresh() {
-        const [told, counted, ...kinds] = await Promise.all([
-            found(wanted, asked.after),
-            wanted.contains ? null : get("/dead-letters/count", wanted),
-            ...["code", "channel", "receiver", "likeness"].map((by) => get("/dead-letters/groups", {by})),
-        ]);
-        groups.replaceChildren(...kinds.map((each) => group(each, asked, go)));
+    /** Each part is shown as soon as it is there: groups may take the server longer than the list. */
+    const refresh = () => Promise.all([showList(), ...KINDS.map(showGroup)]);
+
+    async function showList() {
+        const [told, counted] = await Promise.all([found(wanted, asked.after), wanted.contains ? null : get("/dead-letters/count", wanted)]);
         const dropped = counted?.dropped ? ` ${count(counted.dropped)} were dropped, because there were too many.` : "";
         total.textContent = counted === null ? "" : `${things(counted.count, "dead letter")} ${Object.keys(wanted).length ? "match" : "in all"}.${dropped}`;
         list.replaceChildren(
@@ -59,6 +58,10 @@ export function deadLetters({query, go, me, again}) {
                 told.letters.map((each) => row(each, chosen, choose)), told.next ? "None so far; the search continues with the next page." : "No dead letter matches."),
             pager(asked, told.next, go,
                 h("a", {class: "button", href: `/admin/api/dead-letters/export?${new URLSearchParams(wanted)}`, download: "dead-letters.ndjson"}, "Export")));
+    }
+
+    async function showGroup(by, place) {
+        groups.children[place].replaceWith(group(await get("/dead-letters/groups", {by}), asked, go));
     }
 
     return {element, refresh, everyMs: 10_000};

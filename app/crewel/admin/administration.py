@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from time import perf_counter, time
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from crewel.admin.audit import Audit
 from crewel.admin.census import Census
 from crewel.admin.jobs import Jobs
+from crewel.admin.kept import Kept
 from crewel.admin.recorder import Recorder
 from crewel.admin.timeline import Timelines
 from crewel.broker.broker import Broker
@@ -23,7 +24,10 @@ from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
+from crewel.storage.dead_letter_groups import alike
 from crewel.storage.store import Store
+
+_KEPT_S: Final = 5.0
 
 
 class Administration:
@@ -40,6 +44,8 @@ class Administration:
         self.sign_ins = SignIns(broker.admin)
         self.recorder = Recorder(broker)
         self.census = Census(self)
+        self.likeness = Kept(lambda: alike(self.store), _KEPT_S)
+        """The groups of the newest dead letters by the shape of their data."""
         self.jobs = Jobs(self)
         self.timelines = Timelines()
         broker.events.on_event.append(self.timelines.add)

@@ -5,12 +5,12 @@ It is taken when a page asks, in turns of the event loop, and kept for some seco
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from crewel.admin.kept import Kept
 from crewel.broker.session import Session
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
@@ -52,18 +52,11 @@ class Census:
 
     def __init__(self, admin: Administration) -> None:
         self._admin = admin
-        self._last = Counted()
-        self._until = 0.0
-        self._lock = asyncio.Lock()
+        self._kept = Kept(self._count, _KEPT_S)
 
     async def take(self) -> Counted:
         """The last one, if it is new enough; else a new one."""
-        loop = self._admin.broker.loop
-        async with self._lock:
-            if loop.time() >= self._until:
-                self._last = await self._count()
-                self._until = loop.time() + _KEPT_S
-        return self._last
+        return await self._kept.get()
 
     async def _count(self) -> Counted:
         counted, dispatchers = Counted(), self._admin.dispatchers

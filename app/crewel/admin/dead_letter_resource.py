@@ -21,7 +21,7 @@ from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letters
-from crewel.storage.dead_letter_groups import KINDS, LIKENESS, alike, groups
+from crewel.storage.dead_letter_groups import KINDS, LIKENESS, groups
 from crewel.storage.dead_letters import DeadLetterFilter, Page, StoredDeadLetter, is_dead_id
 
 _MOST_WORKED: Final = 10_000
@@ -149,7 +149,7 @@ async def _count(ask: Ask) -> dict[str, Any]:
 async def _groups(ask: Ask) -> dict[str, Any]:
     kind = ask.fields.get("by", KINDS[0])
     if kind == LIKENESS:
-        alike_ones, is_partial = await alike(ask.admin.store)
+        alike_ones, is_partial = await ask.admin.likeness.get()
         return {
             "by": kind,
             "groups": [
