@@ -142,6 +142,15 @@ def state_of(facts: Facts) -> State:
     return state
 
 
+def joined(states: Iterable[State]) -> State:
+    """The state of a topic that is in these at several nodes, each of which knows its own references. What one node knows of
+    its configuration and another one of a reference to it makes it ALIVE."""
+    found = set(states) - {State.DEAD}
+    if len(found) < 2:
+        return found.pop() if found else State.DEAD
+    return State.ALIVE
+
+
 def after(state: State, event: Event, facts: Facts) -> State:
     """The state after something happened that left these facts. Raises ValueError if the table has no such change."""
     found = state_of(facts)

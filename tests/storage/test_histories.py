@@ -7,8 +7,8 @@ import pytest
 
 from crewel.delivery.records import Logged, LogId, Submission
 from crewel.errors import Fenced
-from crewel.storage import histories, shared_queues
-from crewel.storage.histories import History, StoredTopic
+from crewel.storage import histories, log, shared_queues
+from crewel.storage.histories import ChangeKind, History, StoredTopic
 from crewel.storage.log import PublishOutcome
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, Owner, started
@@ -19,6 +19,12 @@ HOUR = 3_600_000_000  # microseconds
 
 def kept(body: bytes = b"{}", channel: str = "/a", history_max: int = 3, **fields: Any) -> Submission:
     return Submission(channel, body, history_max=history_max, **fields)
+
+
+def said(entry: Logged) -> tuple[str, str, dict[str, Any], str]:
+    """What the note of a change says."""
+    change = histories.change_of(entry)
+    return change.kind, change.epoch, change.settings, change.by
 
 
 async def read(
@@ -255,7 +261,7 @@ async def test_nothing_of_an_erased_topic_is_left(store: Store) -> None:
 async def test_a_topic_of_which_messages_wait_is_marked_until_it_is_forgotten(store: Store) -> None:
     owner = await started(store)
     for _ in range(2):
-        await owner.do(histories.erase(store.keys, owner.token, "/a", FACTS_MAX, marks=True))
+        await owner.do(histories.erase(store.keys, owner.token, "/a", FACTS_MAX, ChangeKind.ERASED))
     assert await histories.topics(store) == [StoredTopic("/a", {}, "", 0, LogId(0), is_erased=True)]
     assert await owner.do(histories.forget(store.keys, owner.token, "/a")) == 1
     assert await owner.do(histories.forget(store.keys, owner.token, "/a")) == 0
@@ -265,7 +271,7 @@ async def test_a_topic_of_which_messages_wait_is_marked_until_it_is_forgotten(st
 
 async def test_forgetting_a_mark_leaves_what_was_configured_since(store: Store) -> None:
     owner = await started(store)
-    await owner.do(histories.erase(store.keys, owner.token, "/a", FACTS_MAX, marks=True))
+    await owner.do(histories.erase(store.keys, owner.token, "/a", FACTS_MAX, ChangeKind.ERASED))
     await owner.do(histories.configure(store.keys, owner.token, "/a", b'{"x":1}', "e"))
     await owner.do(histories.forget(store.keys, owner.token, "/a"))
     assert await histories.topics(store) == [StoredTopic("/a", {"x": 1}, "e", 0, LogId(0))]
@@ -407,3 +413,25 @@ async def test_a_reading_stops_at_so_many_bytes_with_one_message_more(store: Sto
     found: histories.History = await owner.do(step)
     assert len(found.entries) == 151
     assert found.entries[-1].body.startswith(b'"299')
+
+
+async def test_changes_are_noted_in_the_log_for_other_nodes(store: Store) -> None:
+    owner = await started(store)
+    keys, token = owner.keys, owner.token
+    await owner.do(histories.configure(keys, token, "/quiet", b"{}", "e"))
+    for _ in range(2):  # a repeated call changes nothing
+        await owner.do(histories.configure(keys, token, "/a", b'{"historyMax":2}', "e", notes=True))
+    await owner.do(histories.clear(keys, token, "/a", "f", notes=True))
+    for kind in (ChangeKind.ERASED, ChangeKind.FORCED, ChangeKind.ENDED):
+        await owner.do(histories.erase(keys, token, "/a", FACTS_MAX, kind, notes=True))
+    entries = await log.read(store, LogId(0), 100)
+    assert [each.channel for each in entries] == ["/a"] * 5
+    assert [said(each) for each in entries] == [
+        ("configured", "e", {"historyMax": 2}, token),
+        ("cleared", "f", {"historyMax": 2}, token),
+        ("erased", "", {}, token),
+        ("forced", "", {}, token),
+        ("ended", "", {}, token),
+    ]
+    assert int(await store.reader.get(keys.last)) == entries[-1].id
+    assert shared_queues.addressed(entries[0]) == {}  # for a node of the version before

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from crewel.topics import STATES, TRANSITIONS, Event, Facts, State, after, state_of
+from crewel.topics import STATES, TRANSITIONS, Event, Facts, State, after, joined, state_of
 
 T, F = True, False
 
@@ -127,6 +127,15 @@ def test_each_cell_allows_what_it_names_and_nothing_else(before: State, event: E
 def test_what_a_cell_allows_is_what_the_event_can_leave(before: State, event: Event) -> None:
     reachable = {state_of(facts) for facts in POSSIBLE if facts_after(event, facts)}
     assert set(TRANSITIONS[before].get(event, ())) <= reachable
+
+
+@pytest.mark.parametrize(("one", "other"), list(product(POSSIBLE, POSSIBLE)))
+def test_a_topic_at_two_nodes_is_as_if_one_knew_all(one: Facts, other: Facts) -> None:
+    both = Facts(*map(max, one, other))
+    # A subscription to the name of a topic that was erased gently brings it back, as on one node.
+    expected = STATES[both] or State.ALIVE
+    assert joined([state_of(one), state_of(other)]) is expected
+    assert joined([state_of(one)]) is state_of(one)
 
 
 def test_impossible_facts_are_no_change_either() -> None:

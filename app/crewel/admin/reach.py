@@ -12,16 +12,14 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Any, Final
 
-import orjson
-
 from crewel.admin.administration import Administration
 from crewel.admin.command import demand, read_order
 from crewel.admin.commands import failure_json
 from crewel.admin.operation import PAGE, Level
 from crewel.admin.paging import cursor
 from crewel.admin.route import Ask, NotThere, Route, read
-from crewel.bayeux.codec import encode
 from crewel.errors import CrewelError, Refused, StoreError
+from crewel.nodes.calls import OPERATOR
 from crewel.nodes.membership import Membership
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
@@ -55,7 +53,7 @@ class Reach:
         self._membership = membership
         self._routes = {(route.method, route.path): route for route in routes if _may_be_handed(route)}
         self._status = status
-        membership.calls.on_ask = self._handed
+        membership.calls.answers[OPERATOR] = self._handed
 
     async def answer(self, route: Route, ask: Ask, sent: Sent) -> Any:
         """What the handler of the route answers, here or where the session is; or all nodes together."""
@@ -104,15 +102,14 @@ class Reach:
             "query": dict(query),
             "body": body.decode(),
         }
-        told = orjson.loads(await self._membership.calls.ask(token, orjson.dumps(question)))
+        told = await self._membership.calls.ask(token, OPERATOR, question)
         if "error" in told:
             error = told["error"]
             raise RefusedElsewhere(told["status"], error["errorCode"], error["message"])
         return told["answer"]
 
-    async def _handed(self, question: bytes) -> bytes:
+    async def _handed(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Do what an operator has asked another node for."""
-        asked = orjson.loads(question)
         try:
             route = self._routes.get((asked["method"], asked["route"]))
             if route is None:
@@ -121,12 +118,12 @@ class Reach:
             demand(role, route.needs)
             fields = read(route, asked["query"], asked["body"].encode())
             ask = Ask(self._admin, asked["who"], None, asked["path"], fields, _NODE, role, asked["expires"])
-            return encode({"answer": await route.handler(ask)})
+            return {"answer": await route.handler(ask)}
         except CrewelError as error:
             told = failure_json(error)
-            return encode({"error": told, "status": self._status(error, told["errorCode"])})
+            return {"error": told, "status": self._status(error, told["errorCode"])}
         except ValueError as error:
-            return encode({"error": {"errorCode": "user.illegalArgument", "message": str(error)}, "status": 400})
+            return {"error": {"errorCode": "user.illegalArgument", "message": str(error)}, "status": 400}
 
     # Of a subject
 

@@ -12,7 +12,6 @@ from crewel.admin.command import COUNT, Access, Argument, Call, Command, operati
 from crewel.admin.operation import MAX_PAGE, PAGE, Level, flag_text, number_text, page_fields, text_field
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import TopicView
 from crewel.errors import IllegalArgument
@@ -22,9 +21,8 @@ from crewel.qos.names import parse_name
 from crewel.topics import State
 
 
-def _view(broker: Broker, view: TopicView) -> dict[str, Any]:
+def _view(view: TopicView) -> dict[str, Any]:
     """The topic as REST tells it. Times are milliseconds."""
-    channel = _parsed(view.name)
     settings = view.settings
     return {
         "channel": view.name,
@@ -35,9 +33,9 @@ def _view(broker: Broker, view: TopicView) -> dict[str, Any]:
         "epoch": view.epoch or None,
         "newest": str(view.newest) if view.newest else None,
         "queued": view.queued,
-        "subscribers": len(broker.channels.subscribers(channel)),
+        "subscribers": view.receivers,
         "exactSubscribers": view.subscribers,
-        "groups": [group._asdict() for group in broker.groups.states() if group.pattern in channel.patterns],
+        "groups": [group._asdict() for group in view.groups],
         "diesIn": view.dies_in_ms,
     }
 
@@ -215,7 +213,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     found = [view async for view in in_turns(await broker.topics.views.all()) if _is_wanted(view, fields)]
     page = found[:count]
     return {
-        "topics": [_view(broker, view) for view in page],
+        "topics": [_view(view) for view in page],
         "next": page[-1].name if len(found) > count else "",
     }
 
@@ -272,7 +270,7 @@ async def _found(ask: Ask) -> TopicView:
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
-    return _view(ask.admin.broker, await _found(ask))
+    return _view(await _found(ask))
 
 
 async def _history(ask: Ask) -> dict[str, Any]:

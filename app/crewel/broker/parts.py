@@ -404,6 +404,7 @@ class Parts:
         groups.on_leave = shared.schedule_lease
         self.durability.appender.on_addressed = self.destinations.take_addressed
         self.durability.inheritance.on_addressed = self.destinations.arrive_late
+        self.durability.inheritance.on_changed = self.topics.changes.arrive_late
 
     def _show_figures(self) -> None:
         metrics = self.runtime.metrics

@@ -214,6 +214,11 @@ class PublishHandler:
             )
         except StoreError as error:
             raise not_stored(error) from error
+        if self._topics.changes.everywhere is not None:
+            topic = self._topics.find(message.channel.name)
+            if topic is not None and topic.spreading is not None:
+                yield asyncio.shield(topic.spreading)
+                topic.spreading = None
         return _published(message, published.id)
 
     def _publish_to_destinations(self, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
+import orjson
+
+from crewel.bayeux.codec import encode
 from crewel.broker.runtime import Runtime
 from crewel.errors import StoreUnavailable
 from crewel.nodes.frames import Frame, Kind
@@ -14,7 +17,16 @@ from crewel.nodes.link import Link
 
 log = logging.getLogger(__name__)
 
-_WAIT_S: Final = 10.0
+WAIT_S: Final = 10.0
+_ABOUT: Final = "about"
+"""The field of a question that says which one it is."""
+OPERATOR: Final = "operator"
+"""What a question is about that does not say it: those of nodes of the first versions."""
+_FAILED: Final = "failed"
+"""The field of an answer that says why there is none."""
+
+Fields = dict[str, Any]
+"""A question, or an answer: what JSON can say."""
 
 
 class Calls:
@@ -25,44 +37,61 @@ class Calls:
         self._runtime = runtime
         self._link_to = link_to
         self._waiting: dict[tuple[Link, int], asyncio.Future[bytes]] = {}
-        self.on_ask: Callable[[bytes], Awaitable[bytes]] | None = None
-        """Answers another node; None: this one answers nothing."""
+        self._silent: set[Link] = set()
+        """Links to nodes that have not answered in time, and nothing since: they are not waited for again."""
+        self.answers: dict[str, Callable[[Fields], Awaitable[Fields]]] = {}
+        """What answers another node, by what its question is about."""
 
-    async def ask(self, token: str, question: bytes) -> bytes:
-        """Return what the node with this token answers. Raises StoreUnavailable if it cannot be reached, or says nothing."""
+    async def ask(self, token: str, about: str, fields: Fields, wait_s: float = WAIT_S) -> Fields:
+        """Return what the node with this token answers. Raises StoreUnavailable if it cannot be reached, says nothing in time,
+        or cannot answer."""
         link = self._link_to(token)
-        if link is None:
+        if link is None or link in self._silent:
             raise StoreUnavailable("the node cannot be reached at the moment")
         link.streams += 1
         key = link, link.streams
-        answer: asyncio.Future[bytes] = self._runtime.loop.create_future()
-        self._waiting[key] = answer
-        link.send(Kind.ASK, link.streams, question)
+        told: asyncio.Future[bytes] = self._runtime.loop.create_future()
+        self._waiting[key] = told
+        link.send(Kind.ASK, link.streams, encode({_ABOUT: about, **fields}))
         try:
-            async with asyncio.timeout(_WAIT_S):
-                return await answer
+            async with asyncio.timeout(wait_s):
+                answer: Fields = orjson.loads(await told)
         except TimeoutError:
+            self._silent.add(link)
             raise StoreUnavailable("the node does not answer") from None
         finally:
             del self._waiting[key]
+        if _FAILED in answer:
+            raise StoreUnavailable(f"the node {answer[_FAILED]}")
+        return answer
 
     def told(self, link: Link, frame: Frame) -> None:
         """The answer has come."""
+        self._silent.discard(link)
         answer = self._waiting.get((link, frame.stream))
         if answer is not None and not answer.done():
             answer.set_result(frame.payload)
 
     def lost(self, link: Link) -> None:
         """No answer comes from there any more."""
+        self._silent.discard(link)
         for (each, _), answer in self._waiting.items():
             if each is link and not answer.done():
                 answer.set_exception(StoreUnavailable("the link to the node has ended; what it has done is unknown"))
 
     def asked(self, link: Link, frame: Frame) -> None:
         """Another node asks."""
-        if self.on_ask is not None:
-            self._runtime.spawn(self._answer(link, frame.stream, self.on_ask(frame.payload)))
+        self._runtime.spawn(self._answer(link, frame.stream, orjson.loads(frame.payload)))
 
-    @staticmethod
-    async def _answer(link: Link, stream: int, answering: Awaitable[bytes]) -> None:
-        link.send(Kind.TOLD, stream, await answering)
+    async def _answer(self, link: Link, stream: int, question: Fields) -> None:
+        about = question.pop(_ABOUT, OPERATOR)
+        answering = self.answers.get(about)
+        try:
+            if answering is None:
+                answer = {_FAILED: f"does not know the question {about}: it is of another version"}
+            else:
+                answer = await answering(question)
+        except Exception:
+            log.exception("a question of another node could not be answered: %s", about)
+            answer = {_FAILED: "has failed to answer"}
+        link.send(Kind.TOLD, stream, encode(answer))

@@ -23,6 +23,7 @@ from crewel.nodes.frames import Kind
 from crewel.nodes.link import Links, address_of, told
 from crewel.nodes.registry import NodeRegistry
 from crewel.nodes.router import Router
+from crewel.nodes.topics_elsewhere import TopicsElsewhere
 from crewel.storage import nodes, shared_queues
 from crewel.storage.nodes import Node
 
@@ -69,6 +70,7 @@ class Membership:
         self.arrivals.on_addressed = self.addressed.take
         self.calls = Calls(broker.runtime, self.links.open_to)
         self.departures.calls = self.arrivals.calls = self.calls
+        self.topics = TopicsElsewhere(access, broker.topics, self.registry, self.calls)
         self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.look_again)
         broker.broadcaster.spread = self.bus.spread

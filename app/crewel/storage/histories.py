@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -69,6 +70,40 @@ class Shortened(NamedTuple):
     """How many messages it still has."""
 
 
+class ChangeKind(StrEnum):
+    """What has changed of a topic."""
+
+    CONFIGURED = "configured"
+    """Its settings, its epoch, or how much its history may hold."""
+    CLEARED = "cleared"
+    """Its history was removed."""
+    ERASED = "erased"
+    """It was erased, and what waits is delivered."""
+    FORCED = "forced"
+    """It was erased with all that waits."""
+    ENDED = "ended"
+    """Nothing referred to it for as long as its `destroyDelay`."""
+
+
+class TopicChange(NamedTuple):
+    """A change of a topic, as the log has it."""
+
+    id: LogId
+    channel: str
+    kind: str
+    """A `ChangeKind`, or one that this version does not know."""
+    settings: dict[str, Any]
+    epoch: str
+    by: str
+    """The token of the node that made it."""
+
+
+def change_of(entry: Logged) -> TopicChange:
+    """Return the change that this entry of the log notes."""
+    said = orjson.loads(entry.body)
+    return TopicChange(entry.id, entry.channel, said["kind"], said["settings"], said["epoch"], entry.changed_by)
+
+
 def new_epoch() -> str:
     """Return an epoch that no history has had."""
     return secrets.token_hex(6)
@@ -102,21 +137,28 @@ def _entry(place: bytes, flat: list[bytes]) -> Logged:
     return logged(LogId(int(place.partition(b"-")[0])), dict(zip(fields, fields, strict=True)))
 
 
-def configure(k: Keys, token: str, channel: str, settings: bytes, epoch: str, *, renews: bool = False) -> Step[str]:
+def configure(
+    k: Keys, token: str, channel: str, settings: bytes, epoch: str, *, renews: bool = False, notes: bool = False
+) -> Step[str]:
     """Keep the settings of a topic, a JSON object; if they have `historyMax`, the history keeps so many messages from now on.
     Returns the epoch that holds: the one that there was, or this one if there was none. Raises StoreFull.
 
-    `renews`: this one holds in any case, because the store may have lost something; empty settings stay as they are.
+    `renews`: this one holds in any case, because the store may have lost something; empty settings stay as they are. `notes`:
+    the log notes what has changed, for other nodes.
     """
     most = orjson.loads(settings).get("historyMax", _NONE) if settings else _NONE
-    keys = (k.node(token), k.topics, k.topic(channel), k.history(channel))
-    return Step("configure", keys, (channel, settings, epoch, int(renews), most), _text)
+    keys = (k.node(token), k.topics, k.topic(channel), k.history(channel), k.last, k.log)
+    arguments = (channel, settings, epoch, int(renews), most, token if notes else "")
+    return Step("configure", keys, arguments, _text)
 
 
-def erase(k: Keys, token: str, channel: str, facts_max: int, *, marks: bool = False) -> Step[int]:
-    """Remove a topic: its history, settings and epoch. Returns how many messages the history had. `marks`: messages of it may
-    still wait, and until `forget` the store knows that it was erased."""
-    return Step("erase", _all_keys(k, token, channel), (channel, facts_max, "", int(marks)), int)
+def erase(
+    k: Keys, token: str, channel: str, facts_max: int, kind: ChangeKind = ChangeKind.FORCED, *, notes: bool = False
+) -> Step[int]:
+    """Remove a topic: its history, settings and epoch. Returns how many messages the history had. `ERASED`: messages of it may
+    still wait, and until `forget` the store knows that it was erased. `notes` as of `configure`."""
+    arguments = (channel, facts_max, "", int(kind is ChangeKind.ERASED), token if notes else "", kind)
+    return Step("erase", _all_keys(k, token, channel), arguments, int)
 
 
 def forget(k: Keys, token: str, channel: str) -> Step[int]:
@@ -124,13 +166,15 @@ def forget(k: Keys, token: str, channel: str) -> Step[int]:
     return Step("forget", (k.node(token), k.topics, k.topic(channel)), (channel,), int)
 
 
-def clear(k: Keys, token: str, channel: str, epoch: str = "") -> Step[int]:
-    """Remove the history of a topic, and begin a new epoch: this one, if it is given. Returns how many messages there were."""
-    return Step("erase", _all_keys(k, token, channel), (channel, 0, epoch or new_epoch(), 0), int)
+def clear(k: Keys, token: str, channel: str, epoch: str = "", *, notes: bool = False) -> Step[int]:
+    """Remove the history of a topic, and begin a new epoch: this one, if it is given. Returns how many messages there were.
+    `notes` as of `configure`."""
+    arguments = (channel, 0, epoch or new_epoch(), 0, token if notes else "", ChangeKind.CLEARED)
+    return Step("erase", _all_keys(k, token, channel), arguments, int)
 
 
 def _all_keys(k: Keys, token: str, channel: str) -> tuple[str, ...]:
-    return (k.node(token), k.topics, k.topic(channel), k.history(channel), k.expiry, k.facts)
+    return (k.node(token), k.topics, k.topic(channel), k.history(channel), k.expiry, k.facts, k.last, k.log)
 
 
 def expire(k: Keys, token: str, now_ms: int, count: int, facts_max: int = _FACTS_MAX) -> Step[list[Shortened]]:

@@ -213,9 +213,10 @@ KEYS: tuple[Key, ...] = (
         "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session excluded"
         " from delivery; `q` PublishQos as JSON; `r` dead id of its dead letter, `n` how often it has been one; `t`"
         " its destination; `w` of a message in inboxes of other nodes' sessions: their names and its record, as JSON;"
-        " `s` to `w` only if needed",
+        " `k` of a change of a topic: the token of the node that made it; then `b` is the change, as JSON; `s` to `k` only if"
+        " needed",
         "until no cursor and no pending message needs it",
-        "publish, send, redrive, trim",
+        "publish, send, redrive, configure, erase, trim",
         "each start; publishers that another one has overtaken; loading of backlogs",
         "The persistent messages in their order. Log ids are microseconds of the store's clock, strictly increasing.",
     ),
@@ -224,7 +225,7 @@ KEYS: tuple[Key, ...] = (
         "string",
         "log id",
         _EVER,
-        "publish, send, redrive, unsubscribe, lose",
+        "publish, send, redrive, configure, erase, unsubscribe, lose",
         "all",
         "The newest log id, even if the log has been trimmed.",
     ),

@@ -346,8 +346,19 @@ def logged(log_id: LogId, fields: Mapping[bytes, bytes]) -> Logged:
     redrive_of, returns = fields.get(b"r", b"").decode(), int(fields.get(b"n", 0))
     qos, to = fields.get(b"q", b""), fields.get(b"t", b"").decode()
     addressed = fields.get(b"w", b"")
+    changed_by = fields.get(b"k", b"").decode()
     return Logged(
-        log_id, fields[b"c"].decode(), fields[b"b"], sender, excluded, qos, redrive_of, returns, to, addressed
+        log_id,
+        fields[b"c"].decode(),
+        fields[b"b"],
+        sender,
+        excluded,
+        qos,
+        redrive_of,
+        returns,
+        to,
+        addressed,
+        changed_by,
     )
 
 

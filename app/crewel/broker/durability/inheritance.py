@@ -52,6 +52,8 @@ class Inheritance:
     """Called when sessions have come."""
     on_addressed: Callable[[DurableSession, Logged, PendingMessage], None] = field(init=False)
     """Called with a session, and a message in its inbox that it may not know."""
+    on_changed: Callable[[list[DurableSession], Logged], None] = field(init=False)
+    """Called with the sessions of a slice, and a change of a topic that the node before may not have applied."""
     finished: list[str] = field(default_factory=list, init=False)
     """Dead nodes of which no session is left, whose records still keep the log."""
 
@@ -126,6 +128,9 @@ class Inheritance:
                 by_pattern.setdefault(pattern, []).append(durable)
         by_name = {durable.name: durable for durable in durables}
         for logged in gap.entries:
+            if logged.changed_by:
+                self.on_changed(durables, logged)
+                continue
             if logged.addressed:
                 self._bring_addressed(by_name, logged)
                 continue

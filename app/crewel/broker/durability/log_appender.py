@@ -198,7 +198,10 @@ class LogAppender:
                     break
                 if logged.addressed:
                     self._access.node.skip(logged.id)
-                    self.on_addressed(logged)
+                    if logged.changed_by:
+                        self._topics.changes.take(logged)
+                    else:
+                        self.on_addressed(logged)
                     continue
                 channel = parse(logged.channel)
                 assert channel is not None

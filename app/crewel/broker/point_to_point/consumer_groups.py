@@ -6,7 +6,8 @@ queue by the step that publishes it; the shared queues lease it to a member. The
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from crewel.bayeux.channel import Channel
@@ -24,6 +25,16 @@ class GroupState(NamedTuple):
     """Messages that no member has got yet."""
     members: list[str]
     """Names of the sessions."""
+
+
+def joined_groups(nodes: Iterable[Iterable[GroupState]]) -> list[GroupState]:
+    """The groups of several nodes, each with its members at all of them, by pattern and name."""
+    found: dict[tuple[str, str], GroupState] = {}
+    for group in chain.from_iterable(nodes):
+        known = found.get(group[:2], group._replace(members=[]))
+        waiting = max(known.waiting, group.waiting)  # in the store, as far as each node knows
+        found[group[:2]] = known._replace(waiting=waiting, members=[*known.members, *group.members])
+    return [found[key] for key in sorted(found)]
 
 
 class ConsumerGroups:

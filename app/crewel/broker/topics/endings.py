@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
@@ -19,8 +19,9 @@ from crewel.broker.ids import Clock
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
 from crewel.broker.topics.erasure import TopicEraser
-from crewel.broker.topics.references import QueuedTopics, channel_of
+from crewel.broker.topics.references import QueuedTopics, TopicShare, channel_of
 from crewel.broker.topics.topic import Topic
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
@@ -148,8 +149,23 @@ class Endings:
             after(State.UNREFERENCED, Event.DELAY_EXPIRED, Facts())
             self.forget(topic)
         elif access.trouble is None:
-            step = histories.history(access.keys, access.token, topic.name, newest=0)
-            access.writing.submit(step, partial(self._end_stored, topic))
+            if self._topics.views.elsewhere is None:
+                self._ask_to_end(topic)
+            else:
+                self._runtime.spawn(self._end_if_unreferenced(topic, self._topics.views.elsewhere))
+
+    async def _end_if_unreferenced(self, topic: Topic, elsewhere: Callable[[str], Awaitable[list[TopicShare]]]) -> None:
+        try:
+            shares = await elsewhere(topic.name)
+        except StoreError:
+            return  # a node cannot say it: the next sweep asks again
+        if all(share.lets_go for share in shares):
+            self._ask_to_end(topic)
+
+    def _ask_to_end(self, topic: Topic) -> None:
+        access = self._access
+        step = histories.history(access.keys, access.token, topic.name, newest=0)
+        access.writing.submit(step, partial(self._end_stored, topic))
 
     def _end_stored(self, topic: Topic, answer: History | StoreError) -> None:
         if isinstance(answer, StoreError):
@@ -159,9 +175,27 @@ class Endings:
         if self._topics.known.get(topic.name) is topic and not is_referenced:
             after(State.UNREFERENCED, Event.DELAY_EXPIRED, Facts())
             access = self._access
-            step = histories.erase(access.keys, access.token, topic.name, access.facts_max)
+            kind, notes = histories.ChangeKind.ENDED, access.is_shared
+            step = histories.erase(access.keys, access.token, topic.name, access.facts_max, kind, notes=notes)
             access.writing.submit(step, lambda _: None, retries=True)
             self.forget(topic)
+
+    def ended_elsewhere(self, topic: Topic) -> None:
+        """Another node has ended the topic, because nothing referred to it. If something does here by now, it begins again."""
+        topic.is_stored = False
+        topic.emptied()
+        if topic.is_fresh or self._channels.count(topic.name):
+            self._topics.store(topic)
+        else:
+            self.forget(topic)
+
+    def lets_go(self, name: str, queued: int) -> bool:
+        """Whether the topic, of which so many messages wait for sessions here, may end as far as this node knows: nothing has
+        referred to it for as long as its `destroyDelay`. What its history holds, the store tells the node that ends it."""
+        topic = self._topics.find(name)
+        if queued or self._channels.count(name) or (topic is not None and topic.is_fresh):
+            return False
+        return topic is None or topic.history_count > 0 or self._is_due(topic, self._runtime.loop.time())
 
     def dies_in_ms(self, topic: Topic) -> int | None:
         """How long a topic that nothing refers to will live; None: without limit."""
@@ -223,12 +257,58 @@ class Endings:
             if topic is not None and self._topics.known.get(name) is topic:
                 topic.is_erased = False
             raise
+        if self._access.is_shared:
+            await self._access.writing.look()  # what other nodes had published before
+            upto = self._topics.changes.erased_at.pop(name, upto)
+        await self._part(name, topic, upto, force=force)
+        if self._topics.changes.everywhere is not None:
+            await self._topics.changes.everywhere()
+
+    def erased_elsewhere(self, name: str, upto: LogId, *, force: bool) -> Coroutine[Any, Any, None]:
+        """Another node has erased the topic in the store, at this place of the log. What is returned does here what is left to
+        do."""
+        topic = self._topics.known.get(name) or self._remembered(name)
+        topic.is_erased = True
+        topic.emptied()
+        topic.is_fresh, topic.is_marked = False, not force
+        self.erasing[name] += 1
+        return self._part_elsewhere(name, topic, upto, force=force)
+
+    async def _part_elsewhere(self, name: str, topic: Topic, upto: LogId, *, force: bool) -> None:
+        try:
+            await self._part(name, topic, upto, force=force)
+        except StoreError as error:
+            log.warning("the subscriptions to the erased topic %s could not all be ended: %s", name, error)
+        finally:
+            self.erasing -= Counter([name])
+
+    def _remembered(self, name: str) -> Topic:
+        """An erased topic that this node did not know, for what waits of it."""
+        topic = self._topics.known[name] = Topic(name)
+        topic.is_erased, topic.is_fresh = True, False
+        return topic
+
+    def part_late(
+        self, name: str, upto: LogId, sessions: Collection[Session], *, force: bool
+    ) -> Coroutine[Any, Any, None]:
+        """Part sessions from an erased topic that have come from a dead node, which may not have done it."""
+        if name not in self._topics.known:
+            self._remembered(name)
+        return self._part_late(name, upto, sessions, force=force)
+
+    async def _part_late(self, name: str, upto: LogId, sessions: Collection[Session], *, force: bool) -> None:
+        if force:
+            await self.eraser.end_messages(name, upto)
+        await self.eraser.end_subscriptions(name, self._groups.on(channel_of(name)), upto, sessions)
+
+    async def _part(self, name: str, topic: Topic | None, upto: LogId, *, force: bool) -> None:
+        """Part the sessions of this node from a topic that the store does not have any more."""
         self._parting[name] = set(self._groups.on(channel_of(name)))
         if force:
             # What one of these finds nowhere may be on its way to where the other has looked.
             while await self.eraser.end_shared(name, upto) + await self.eraser.end_messages(name, upto):
                 pass
-        await self.eraser.end_subscriptions(name, self._parting.get(name, ()))
+        await self.eraser.end_subscriptions(name, self._parting.get(name, ()), upto)
         await self._part_from_groups(name)
         if topic is not None and not await self._queued.is_queued(name):
             self.forget(topic)
@@ -273,7 +353,8 @@ class Endings:
             self._emptied(name, topic)
             resolve(done, LogId(0))
             return done
-        step = histories.erase(access.keys, access.token, name, access.facts_max, marks=not force)
+        kind = histories.ChangeKind.FORCED if force else histories.ChangeKind.ERASED
+        step = histories.erase(access.keys, access.token, name, access.facts_max, kind, notes=access.is_shared)
 
         def answered(answer: int | StoreError) -> None:
             if isinstance(answer, StoreUncertain):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,16 +67,22 @@ class TopicEraser:
     _erase_subscription: Callable[..., asyncio.Future[None]]
     _committed: Callable[[], Awaitable[None]]
 
-    async def end_subscriptions(self, name: str, groups: Iterable[str]) -> None:
+    async def end_subscriptions(
+        self, name: str, groups: Iterable[str], upto: LogId, among: Collection[Session] | None = None
+    ) -> None:
         """End the subscriptions to the very name of the topic, and send a notice to the subscribers that asked for it. Wildcard
         subscriptions stay, and receive the next topic of this name. Members of these groups (by their queues) get the notice
-        when the backlog of their group is empty: `leave_group`."""
+        when the backlog of their group is empty: `leave_group`. Subscriptions that the store has had since a place beyond
+        `upto` stay: they are to the next topic of this name. `among`: only these sessions, if any are named."""
         await self._outbound.fan_outs.finished(name)  # what was published before the end is received before it
         channel = channel_of(name)
         members = {session for queue in groups for session in self._groups.members(queue)}
         under_way: list[asyncio.Future[None]] = []
         turns = Turns()
         for session in list(self._channels.subscribers(channel)):
+            is_later = session.durable is not None and session.durable.since.get(name, upto) > upto
+            if is_later or (among is not None and session not in among):
+                continue
             tells = session not in members and self._wants_notice(session, channel)
             under_way += self._part(session, name, ends=self._hears_alone(session, name), tells=tells)
             if len(under_way) >= _SESSIONS_AT_ONCE:

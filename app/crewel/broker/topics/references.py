@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import resolve
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups, GroupState, joined_groups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic, TopicView
@@ -29,7 +29,7 @@ from crewel.errors import StoreError
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.storage import histories
 from crewel.storage.histories import History
-from crewel.topics import Facts, State, state_of
+from crewel.topics import USUAL, Facts, State, TopicSettings, joined, state_of
 
 if TYPE_CHECKING:
     from crewel.broker.topics.topics import Topics
@@ -155,6 +155,43 @@ def channel_of(name: str) -> Channel:
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class TopicShare:
+    """What one node has of a topic, as it tells another one."""
+
+    state: State
+    settings: TopicSettings | None
+    """None if it does not know the topic."""
+    queued: int
+    """Messages that wait for its sessions."""
+    subscribers: int
+    receivers: int
+    groups: list[GroupState]
+    """Those that have members at this node."""
+    lets_go: bool
+    """Whether the topic may end, as far as this node knows."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What goes to the other node."""
+        return {
+            "state": self.state.value,
+            "settings": None if self.settings is None else self.settings.differing(USUAL),
+            "queued": self.queued,
+            "subscribers": self.subscribers,
+            "receivers": self.receivers,
+            "groups": self.groups,
+            "letsGo": self.lets_go,
+        }
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> TopicShare:
+        """What has come from the other node."""
+        settings = None if said["settings"] is None else USUAL.with_stored(said["settings"])
+        groups = [GroupState(*each) for each in said["groups"]]
+        counts = (said["queued"], said["subscribers"], said["receivers"])
+        return cls(State(said["state"]), settings, *counts, groups, said["letsGo"])
+
+
 @dataclass(eq=False)
 class TopicViews:
     """What topics are at the moment of a request: their state, and what refers to them."""
@@ -165,9 +202,38 @@ class TopicViews:
     _channels: Channels
     _groups: ConsumerGroups
     _loop: asyncio.AbstractEventLoop
+    elsewhere: Callable[[str], Awaitable[list[TopicShare]]] | None = field(default=None, init=False)
+    """Gives what the other nodes have of a topic, and raises StoreUnavailable; None: there are none."""
 
     async def state(self, name: str) -> State:
-        """The state of this topic."""
+        """The state of this topic, at all nodes."""
+        shares = await self._shares(name)  # by then this node has read what others had answered before
+        return joined([await self._state_here(name), *(share.state for share in shares)])
+
+    async def _shares(self, name: str) -> list[TopicShare]:
+        if self.elsewhere is None:
+            return []
+        try:
+            return await self.elsewhere(name)
+        except StoreError as error:
+            log.warning("what other nodes have of %s is not known: %s", name, error)
+            return []
+
+    def share(self, name: str) -> TopicShare:
+        """What this node has of the topic."""
+        queued = self._queued.queued()[name]
+        topic, view = self._topics.find(name), self._view(name, {name: queued})
+        return TopicShare(
+            view.state,
+            None if topic is None else topic.settings,
+            queued,
+            view.subscribers,
+            view.receivers,
+            view.groups,
+            self._topics.endings.lets_go(name, queued),
+        )
+
+    async def _state_here(self, name: str) -> State:
         try:
             waits = await self._queued.is_queued(name)
         except StoreError as error:
@@ -204,11 +270,14 @@ class TopicViews:
 
     async def of(self, name: str) -> TopicView | None:
         """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic."""
+        shares = await self._shares(name)
         counts = await self._counts()
         topic = self._topics.find(name)
         if topic is not None and (topic.history_count or topic.settings.history_max):
             await self.count(topic)
         view = self._view(name, counts)
+        if self.elsewhere is not None:
+            view = _with(view, shares, is_known=topic is not None)
         return None if view.state is State.DEAD else view
 
     def count(self, topic: Topic) -> asyncio.Future[None]:
@@ -243,7 +312,7 @@ class TopicViews:
     def _view(self, name: str, counts: Mapping[str, int]) -> TopicView:
         count = counts.get(name, 0)
         state = state_of(self.facts(name, is_queued=count > 0))
-        topic = self._topics.find(name) or Topic(name)
+        topic, channel = self._topics.find(name) or Topic(name), channel_of(name)
         return TopicView(
             name,
             state,
@@ -253,8 +322,24 @@ class TopicViews:
             topic.history_count,
             count,
             self._channels.count(name),
+            len(self._channels.subscribers(channel)),
+            [group for group in self._groups.states() if group.pattern in channel.patterns],
             self._topics.endings.dies_in_ms(topic) if state is State.UNREFERENCED else None,
         )
+
+
+def _with(view: TopicView, shares: list[TopicShare], *, is_known: bool) -> TopicView:
+    """The view, with what other nodes have. `is_known`: this node knows the settings."""
+    told = next((share.settings for share in shares if share.settings is not None), None)
+    return replace(
+        view,
+        state=joined([view.state, *(share.state for share in shares)]),
+        settings=view.settings if is_known or told is None else told,
+        queued=view.queued + sum(share.queued for share in shares),
+        subscribers=view.subscribers + sum(share.subscribers for share in shares),
+        receivers=view.receivers + sum(share.receivers for share in shares),
+        groups=joined_groups([view.groups, *(share.groups for share in shares)]),
+    )
 
 
 def _is_literal(name: str) -> bool:

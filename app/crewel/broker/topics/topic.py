@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
 from crewel.bayeux.channel import parse
+from crewel.broker.point_to_point.consumer_groups import GroupState
 from crewel.delivery.records import LogId
 from crewel.errors import SettingsError
 from crewel.settings import Settings
@@ -18,6 +20,7 @@ class Topic:
 
     __slots__ = (
         "asked",
+        "changed_at",
         "claims",
         "epoch",
         "history_count",
@@ -29,6 +32,7 @@ class Topic:
         "name",
         "newest",
         "settings",
+        "spreading",
         "unreferenced_at",
     )
 
@@ -38,6 +42,10 @@ class Topic:
         self.settings: TopicSettings = USUAL
         self.asked = b""
         """What the store has to know of the settings, a JSON object; empty: nothing."""
+        self.changed_at = LogId(0)
+        """Where the log has the last change of it that this server has applied; 0: it has none."""
+        self.spreading: Future[None] | None = None
+        """Done when all nodes know what the first publish has asked for; None: they need not be waited for."""
         self.claims = 0
         """What speaks for it: publishes, and whatever else has brought it about. Those that the store refused do not."""
         self.is_stored = False
@@ -81,6 +89,10 @@ class TopicView:
     """Messages that wait in queues, counted once for each."""
     subscribers: int
     """Sessions that are subscribed to its very name."""
+    receivers: int
+    """Sessions that are subscribed to it, by its name or by a pattern."""
+    groups: list[GroupState]
+    """The groups of consumers that receive it."""
     dies_in_ms: int | None = None
     """How long it will live if nothing happens; None: without limit, or something refers to it."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from asyncio import Future, gather
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.topics.changes import TopicChanges
 from crewel.broker.topics.endings import Endings
 from crewel.broker.topics.references import QueuedTopics, TopicViews, channel_of
 from crewel.broker.topics.topic import Topic, read_rules
@@ -30,7 +32,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import Limited, StoreError, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.storage import histories
-from crewel.storage.histories import StoredTopic
+from crewel.storage.histories import ChangeKind, StoredTopic, TopicChange
 from crewel.topics import HISTORY_MAX, USUAL, TopicSettings
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ class Topics:
     def __post_init__(self) -> None:
         self._loop = self._runtime.loop
         self._rules = read_rules(self._runtime.settings)
+        self.changes = TopicChanges(self._runtime, self, self._access)
         self.views = TopicViews(self, self.queued, self._access, self._channels, self._groups, self._runtime.loop)
         self.endings = Endings(
             self._runtime,
@@ -115,7 +118,9 @@ class Topics:
         topic.claims += 1
         # Only where the publish gets as far as the store: what it asks for must not outlive its refusal there.
         if topic.asked and not topic.is_stored and self._access.is_writable:
-            self._store(topic)
+            stored = self.store(topic)
+            if stored is not None and self.changes.everywhere is not None:
+                topic.spreading = self._loop.create_task(_settled(stored, self.changes.everywhere))
         return topic
 
     def refused(self, name: str) -> None:
@@ -143,13 +148,14 @@ class Topics:
         topic = self.publish(channel, qos)
         former, was_asked = topic.settings, topic.asked
         self._configure(topic, TopicSettings.of(qos), is_kept=True)
-        steps = [self._shorten(topic), self._store(topic) if topic.asked else None]
+        steps = [self._shorten(topic), self.store(topic) if topic.asked else None]
         asked = [each for each in steps if each is not None]
         if not asked:
             return None
         done = gather(*asked)
         done.add_done_callback(partial(self._take_back, topic, topic.settings, former, is_kept=bool(was_asked)))
-        return done
+        everywhere = self.changes.everywhere
+        return done if everywhere is None else self._loop.create_task(_then(done, everywhere))
 
     def _take_back(
         self, topic: Topic, refused: TopicSettings, former: TopicSettings, done: Future[Any], *, is_kept: bool
@@ -173,7 +179,8 @@ class Topics:
             if isinstance(answer, int | StoreUncertain):
                 topic.emptied()
 
-        return access.writing.ask(histories.clear(access.keys, access.token, topic.name), then=cleared)
+        step = histories.clear(access.keys, access.token, topic.name, notes=access.is_shared)
+        return access.writing.ask(step, then=cleared)
 
     def kept(self, name: str, log_id: LogId) -> None:
         """The store has put a message of this topic into its history."""
@@ -213,12 +220,14 @@ class Topics:
         topic, access = self.find(name), self._access
         if topic is None or not access.has_store:
             return 0
-        step = histories.clear(access.keys, access.token, name)
+        step = histories.clear(access.keys, access.token, name, notes=access.is_shared)
         try:
             removed: int = await access.writing.ask(step)
         except StoreUncertain:
             removed = await access.writing.ask(step, retries=True)  # it may have been done
         topic.emptied()
+        if self.changes.everywhere is not None:
+            await self.changes.everywhere()
         return removed
 
     # Configuration
@@ -246,7 +255,7 @@ class Topics:
         special = self._rules.apply_to(channel.patterns) or self._groups.on(channel)
         return not special and settings == USUAL
 
-    def _store(self, topic: Topic) -> Future[Any] | None:
+    def store(self, topic: Topic) -> Future[Any] | None:
         """Let the store know the settings before anything that is published from now on. The future raises StoreError; then
         the next publish tries again."""
         topic.is_stored = True
@@ -274,7 +283,9 @@ class Topics:
             if most is not None and isinstance(answer, str | StoreUncertain):
                 topic.history_count = min(topic.history_count, most)
 
-        step = histories.configure(access.keys, access.token, topic.name, settings, histories.new_epoch())
+        step = histories.configure(
+            access.keys, access.token, topic.name, settings, histories.new_epoch(), notes=access.is_shared
+        )
         return access.writing.ask(step, then=answered)
 
     # The start
@@ -301,20 +312,48 @@ class Topics:
         """The store has lost something: who has seen a history before must not take it for the same."""
         access, epoch = self._access, histories.new_epoch()
         await access.writing.ask(
-            histories.configure(access.keys, access.token, stored.channel, b"", epoch, renews=True)
+            histories.configure(
+                access.keys, access.token, stored.channel, b"", epoch, renews=True, notes=access.is_shared
+            )
         )
         return replace(stored, epoch=epoch)
 
-    def _restore(self, stored: StoredTopic) -> None:
+    def learn(self, change: TopicChange) -> None:
+        """The log has the settings of a topic, or that its history was removed, from this or another node."""
+        former = self.known.get(change.channel)
+        if former is not None and former.is_erased:
+            self.endings.begins_again(former)
+        known = self.find(change.channel)
+        entries, newest = (0, LogId(0)) if known is None else (known.history_count, known.newest)
+        if change.kind == ChangeKind.CLEARED:
+            entries, newest = 0, LogId(0)
+        topic = self._restore(StoredTopic(change.channel, change.settings, change.epoch, entries, newest))
+        topic.changed_at = change.id
+        if topic.settings.history_max or entries:
+            self.views.count(topic)
+
+    def _restore(self, stored: StoredTopic) -> Topic:
         channel = channel_of(stored.channel)
         if stored.is_erased:
             topic = self.known[channel.name] = Topic(channel.name)
             self.endings.restore(topic)
-            return
+            return topic
         topic = self.find(channel.name) or Topic(channel.name)
-        topic.claims += 1
+        topic.claims += not topic.claims
         topic.is_stored = bool(stored.settings)
         self.known[channel.name] = self._channels.create(channel.name).topic = topic
         usual = TopicSettings.of(self.usual(channel))
         self._configure(topic, usual.with_stored(stored.settings), is_kept=True)
         topic.epoch, topic.history_count, topic.newest = stored.epoch, stored.entries, stored.newest
+        return topic
+
+
+async def _then(done: Awaitable[object], everywhere: Callable[[], Awaitable[None]]) -> None:
+    await done
+    await everywhere()
+
+
+async def _settled(stored: Future[Any], everywhere: Callable[[], Awaitable[None]]) -> None:
+    """Wait until all nodes know what the store has been asked to keep. That it was not is reported elsewhere."""
+    with suppress(StoreError):
+        await _then(stored, everywhere)

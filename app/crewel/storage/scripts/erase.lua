@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Removes a topic, or only its history, and then begins a new epoch. A repeated call finds nothing. Of a topic of which
--- messages may still wait, a mark stays until forget.lua takes it away.
+-- messages may still wait, a mark stays until forget.lua takes it away. Where other servers share the store, the log says what
+-- has been done.
 --
 -- Returns how many messages the history had; or 'fenced' if the server has been superseded.
 --
@@ -10,14 +11,20 @@
 -- KEYS[4]  h:<channel>
 -- KEYS[5]  expiry
 -- KEYS[6]  facts
+-- KEYS[7]  last
+-- KEYS[8]  log
 -- ARGV[1]  the channel
 -- ARGV[2]  bound of the facts, entries; without meaning where a new epoch begins
 -- ARGV[3]  the epoch that begins; empty to remove all of the topic
 -- ARGV[4]  '1' to leave the mark, else '0'
-local node, topics, topic, history, expiry, facts = unpack(KEYS)
-local channel, facts_max, epoch, leaves_mark = unpack(ARGV)
+-- ARGV[5]  the token, if other servers share the store, else empty
+-- ARGV[6]  what the log calls it
+local node, topics, topic, history, expiry, facts, last, log = unpack(KEYS)
+local channel, facts_max, epoch, leaves_mark, told_by, kind = unpack(ARGV)
 local portion, most = 500, 10000
 local call = redis.call
+
+-- include shared/changed.lua
 
 if call('EXISTS', node) == 0 then
   return 'fenced'
@@ -62,4 +69,6 @@ else
     call('HSET', topic, 'erased', 1)
   end
 end
+local settings = call('HGET', topic, 'settings') or '{}'
+note_change(told_by, channel, '{"kind":"' .. kind .. '","epoch":"' .. epoch .. '","settings":' .. settings .. '}')
 return count
