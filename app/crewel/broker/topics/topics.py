@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import Future, gather
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import resolve
 from crewel.broker.ids import Clock
 from crewel.broker.limiter import Limiter
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
@@ -120,7 +120,7 @@ class Topics:
         if topic.asked and not topic.is_stored and self._access.is_writable:
             stored = self.store(topic)
             if stored is not None and self.changes.everywhere is not None:
-                topic.spreading = self._loop.create_task(_settled(stored, self.changes.everywhere))
+                topic.spreading = self._known_everywhere(stored, raises=False)
         return topic
 
     def refused(self, name: str) -> None:
@@ -154,8 +154,28 @@ class Topics:
             return None
         done = gather(*asked)
         done.add_done_callback(partial(self._take_back, topic, topic.settings, former, is_kept=bool(was_asked)))
-        everywhere = self.changes.everywhere
-        return done if everywhere is None else self._loop.create_task(_then(done, everywhere))
+        return done if self.changes.everywhere is None else self._known_everywhere(done)
+
+    def _known_everywhere(self, done: Future[Any], *, raises: bool = True) -> Future[None]:
+        """Done when this is done, and all nodes know what it was about. Raises what it raises, or nothing."""
+        known: Future[None] = self._loop.create_future()
+
+        def answered(done: Future[Any]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if error is None:
+                self._runtime.spawn(self._wait_for_all(known))
+            else:
+                resolve(known, error if raises else None)
+
+        done.add_done_callback(answered)
+        return known
+
+    async def _wait_for_all(self, known: Future[None]) -> None:
+        try:
+            if self.changes.everywhere is not None:
+                await self.changes.everywhere()
+        finally:
+            resolve(known, None)
 
     def _take_back(
         self, topic: Topic, refused: TopicSettings, former: TopicSettings, done: Future[Any], *, is_kept: bool
@@ -346,14 +366,3 @@ class Topics:
         self._configure(topic, usual.with_stored(stored.settings), is_kept=True)
         topic.epoch, topic.history_count, topic.newest = stored.epoch, stored.entries, stored.newest
         return topic
-
-
-async def _then(done: Awaitable[object], everywhere: Callable[[], Awaitable[None]]) -> None:
-    await done
-    await everywhere()
-
-
-async def _settled(stored: Future[Any], everywhere: Callable[[], Awaitable[None]]) -> None:
-    """Wait until all nodes know what the store has been asked to keep. That it was not is reported elsewhere."""
-    with suppress(StoreError):
-        await _then(stored, everywhere)
