@@ -17,7 +17,8 @@ from crewel.nodes.link import Link
 
 log = logging.getLogger(__name__)
 
-WAIT_S: Final = 10.0
+_WAIT_S: Final = 10.0
+"""For an answer. The link to a node that hangs ends before."""
 _ABOUT: Final = "about"
 """The field of a question that says which one it is."""
 OPERATOR: Final = "operator"
@@ -37,16 +38,14 @@ class Calls:
         self._runtime = runtime
         self._link_to = link_to
         self._waiting: dict[tuple[Link, int], asyncio.Future[bytes]] = {}
-        self._silent: set[Link] = set()
-        """Links to nodes that have not answered in time, and nothing since: they are not waited for again."""
         self.answers: dict[str, Callable[[Fields], Awaitable[Fields]]] = {}
         """What answers another node, by what its question is about."""
 
-    async def ask(self, token: str, about: str, fields: Fields, wait_s: float = WAIT_S) -> Fields:
+    async def ask(self, token: str, about: str, fields: Fields) -> Fields:
         """Return what the node with this token answers. Raises StoreUnavailable if it cannot be reached, says nothing in time,
         or cannot answer."""
         link = self._link_to(token)
-        if link is None or link in self._silent:
+        if link is None:
             raise StoreUnavailable("the node cannot be reached at the moment")
         link.streams += 1
         key = link, link.streams
@@ -54,10 +53,9 @@ class Calls:
         self._waiting[key] = told
         link.send(Kind.ASK, link.streams, encode({_ABOUT: about, **fields}))
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(_WAIT_S):
                 answer: Fields = orjson.loads(await told)
         except TimeoutError:
-            self._silent.add(link)
             raise StoreUnavailable("the node does not answer") from None
         finally:
             del self._waiting[key]
@@ -67,14 +65,12 @@ class Calls:
 
     def told(self, link: Link, frame: Frame) -> None:
         """The answer has come."""
-        self._silent.discard(link)
         answer = self._waiting.get((link, frame.stream))
         if answer is not None and not answer.done():
             answer.set_result(frame.payload)
 
     def lost(self, link: Link) -> None:
         """No answer comes from there any more."""
-        self._silent.discard(link)
         for (each, _), answer in self._waiting.items():
             if each is link and not answer.done():
                 answer.set_exception(StoreUnavailable("the link to the node has ended; what it has done is unknown"))

@@ -7,7 +7,6 @@ a topic, subscriptions and what waits for sessions, are at each node: they are a
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.topics.references import TopicShare
@@ -15,9 +14,6 @@ from crewel.broker.topics.topics import Topics
 from crewel.errors import StoreUnavailable
 from crewel.nodes.calls import Calls, Fields
 from crewel.nodes.registry import NodeRegistry
-
-_WAIT_S: Final = 2.0
-"""How long a node waits at most for another one: that reads the log when it can."""
 
 
 class TopicsElsewhere:
@@ -35,7 +31,7 @@ class TopicsElsewhere:
 
     async def _everywhere(self) -> None:
         """Wait until this node and all others have taken what is in the log now. One that does not answer takes it later."""
-        others = (self._calls.ask(each.token, "log", {}, _WAIT_S) for each in self._registry.others())
+        others = (self._calls.ask(each.token, "log", {}) for each in self._registry.others())
         answers = await asyncio.gather(self._access.writing.look(), *others, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, StoreUnavailable):
@@ -49,7 +45,7 @@ class TopicsElsewhere:
     async def _shares(self, name: str) -> list[TopicShare]:
         """What the other nodes have of the topic, when they and this one have read what was in the log. Raises
         StoreUnavailable if one of them does not say it."""
-        asked = (self._calls.ask(each.token, "topic", {"name": name}, _WAIT_S) for each in self._registry.others())
+        asked = (self._calls.ask(each.token, "topic", {"name": name}) for each in self._registry.others())
         looking = self._access.writing.look()
         told = await asyncio.gather(*asked)
         await looking
