@@ -7,13 +7,10 @@ whose buckets are full is forgotten, and beyond the bound all newcomers share on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 OVERFLOW: Final = "others"
 """The name of the account that newcomers share when there are too many."""
-
-_NETWORK_BITS: Final = 64  # one customer of a provider has at least so many IPv6 addresses
 
 
 class Rate(NamedTuple):
@@ -126,22 +123,3 @@ class Accounts:
                 return
             if account.is_idle(rate_of, now):
                 self._known.pop(account.name, None)
-
-
-def holder_of(address: str | None) -> str:
-    """The holder of an address: an IPv4 address itself, of an IPv6 address the network of 64 bits. What is no address is
-    itself; none is the empty text."""
-    if address is None:
-        return ""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address[:64]
-    if not isinstance(parsed, IPv6Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    if parsed.is_loopback:
-        return str(parsed)
-    network = IPv6Address(int(parsed) >> _NETWORK_BITS << _NETWORK_BITS)
-    return f"{network}/{_NETWORK_BITS}"

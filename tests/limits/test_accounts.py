@@ -1,32 +1,12 @@
-"""Accounts: the holder of each, and that only accounts with a count are kept."""
+"""Accounts: that only those with a count are kept."""
 
-import pytest
-
-from crewel.limits import OVERFLOW, UNLIMITED, Accounts, Rate, holder_of
+from crewel.limits import OVERFLOW, UNLIMITED, Accounts, Rate
 
 RATE = Rate(10, 5)
 
 
 def rate_of(kind: str) -> Rate:
     return UNLIMITED if kind == "off" else RATE
-
-
-@pytest.mark.parametrize(
-    ("address", "holder"),
-    [
-        (None, ""),
-        ("203.0.113.7", "203.0.113.7"),
-        ("::ffff:203.0.113.7", "203.0.113.7"),
-        ("::1", "::1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("2001:db8:1:2:ffff::", "2001:db8:1:2::/64"),
-        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("unknown" * 20, ("unknown" * 20)[:64]),
-    ],
-)
-def test_a_holder_is_an_address_or_the_network_of_an_ipv6_address(address: str | None, holder: str) -> None:
-    assert holder_of(address) == holder
 
 
 def test_an_account_is_the_same_as_long_as_it_has_something() -> None:

@@ -10,10 +10,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
 from random import random
 from typing import Final
 
+from crewel.addresses import Networks, holder_of
 from crewel.bayeux.message import Message
 from crewel.broker.channels import Channels
 from crewel.broker.guard import Guard
@@ -25,7 +25,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.errors import Limited
 from crewel.errors.codes import is_below
-from crewel.limits import UNLIMITED, Account, Accounts, Rate, holder_of
+from crewel.limits import UNLIMITED, Account, Accounts, Rate
 from crewel.qos.names import ANONYMOUS
 from crewel.security.grants import Grants
 from crewel.security.jwt import BadToken, grants_of
@@ -77,7 +77,7 @@ class Limiter:
         self._loop = self._runtime.loop
         self._metrics = self._runtime.metrics
         self._settings = self._runtime.settings.limits
-        self._exempt = [ip_network(network) for network in self._settings.exempt_addresses]
+        self._exempt = Networks(self._settings.exempt_addresses)
         self.addresses = Accounts(_MOST_ACCOUNTS)
         self.subjects = Accounts(_MOST_ACCOUNTS)
 
@@ -91,7 +91,7 @@ class Limiter:
         """A handshake has come from the session's peer. Raises Limited."""
         address = session.peer.remote if session.peer is not None else None
         account = self.account_of(address)
-        session.charge(account, is_exempt=self._is_exempt(address))
+        session.charge(account, is_exempt=address in self._exempt)
         token = shown_token(message)
         if token is not None:
             self.may_show_token(account)
@@ -198,7 +198,7 @@ class Limiter:
 
     def post(self, session: Session, address: str | None) -> None:
         """A back end at this address publishes without a session of its own: this one speaks for it. Raises Limited."""
-        session.charge(self.account_of(address), is_exempt=self._is_exempt(address))
+        session.charge(self.account_of(address), is_exempt=address in self._exempt)
         subject = _subject(session)
         session.charge_subject(self.subjects.of(subject) if subject else None)
         self.draw(session)
@@ -262,16 +262,9 @@ class Limiter:
     def _restored(self, session: Session, peer: Peer) -> None:
         """The session is from before a restart: only now it is known where its client is."""
         account = self.account_of(peer.remote)
-        session.charge(account, is_exempt=self._is_exempt(peer.remote))
+        session.charge(account, is_exempt=peer.remote in self._exempt)
         account.sessions += 1
         account.subscriptions += len(session.subscriptions)
-
-    def _is_exempt(self, address: str | None) -> bool:
-        try:
-            parsed = ip_address((address or "").partition("%")[0])
-        except ValueError:
-            return False  # a UNIX socket has no address, and an account of its own
-        return any(parsed in network for network in self._exempt)
 
     def _full(self, limit: str, text: str, session: Session) -> Limited:
         return self._limited(limit, text, _ROOM_S, session, Limited.CAP)

@@ -48,7 +48,7 @@ class Registry:
         except Exception:
             log.exception("a service failed in %s", getattr(function, "__qualname__", function))
         else:
-            if isawaitable(result):
+            if result is not None and isawaitable(result):
                 self._spawn(_waited(result))
 
 

@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from errno import ENAMETOOLONG
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -23,21 +25,15 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
+from crewel.addresses import Networks, holder_of
 from crewel.broker.outbox.exchange import Take
 from crewel.event_loop import GRACE_S, has_stalled
+from crewel.metrics import Metrics
+from crewel.settings import Settings
 
 if TYPE_CHECKING:
     from crewel.transports.http_fast import FastConnection
     from crewel.transports.websocket import Socket
-
-import logging
-from collections import Counter
-from ipaddress import ip_address, ip_network
-from typing import Final
-
-from crewel.limits import holder_of
-from crewel.metrics import Metrics
-from crewel.settings import Settings
 
 _MOST_KEPT: Final = 1 << 20  # bytes
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
@@ -362,7 +358,7 @@ class ConnectionCaps:
 
     def __init__(self, settings: Settings, metrics: Metrics, loop: asyncio.AbstractEventLoop) -> None:
         self._limits = settings.limits
-        self._proxies = [ip_network(proxy) for proxy in settings.http.trusted_proxies]
+        self._proxies = Networks(settings.http.trusted_proxies)
         self._metrics = metrics
         self._loop = loop
         self._holders: dict[asyncio.BaseProtocol, str] = {}
@@ -408,11 +404,7 @@ class ConnectionCaps:
         return ""
 
     def _is_proxy(self, address: str | None) -> bool:
-        try:
-            parsed = ip_address((address or "").partition("%")[0])
-        except ValueError:
-            return bool(self._proxies)  # a UNIX socket
-        return any(parsed in network for network in self._proxies)
+        return bool(self._proxies) if address is None else address in self._proxies  # None: a UNIX socket
 
     def _refuse(self, transport: asyncio.Transport, limit: str, address: str | None) -> None:
         self._metrics.limited[limit] += 1

@@ -14,12 +14,13 @@ import logging
 import re
 import socket
 from collections.abc import Mapping
-from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from crewel import addresses
+from crewel.addresses import Networks
 from crewel.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -74,10 +75,10 @@ class Hosts:
         found = _HOST.fullmatch(host)
         if found is not None:
             name = found[1].lower()
-            if name in self._names or _is_loopback_address(name.strip("[]")):
+            if name in self._names or addresses.is_loopback(name.strip("[]")):
                 return True
         # Mounted in another application, nothing is known of its sockets: only a peer on loopback can be a rebound page.
-        return self.on_loopback is None and not _is_loopback_address(remote or "")
+        return self.on_loopback is None and not addresses.is_loopback(remote or "")
 
     def refused(self, host: str) -> web.Response:
         """The answer to a request for a name that is not served; each name is logged once."""
@@ -89,14 +90,7 @@ class Hosts:
 
 def is_loopback(host: str) -> bool:
     """Whether this address, or every address of this name, is one of loopback. Raises OSError for an unknown name."""
-    return all(_is_loopback_address(str(info[4][0])) for info in socket.getaddrinfo(host, None))
-
-
-def _is_loopback_address(text: str) -> bool:
-    try:
-        return ip_address(text.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+    return all(addresses.is_loopback(str(info[4][0])) for info in socket.getaddrinfo(host, None))
 
 
 class Client(NamedTuple):
@@ -124,13 +118,13 @@ class Origins:
         self.has_proxies = bool(http.trusted_proxies)
         """Whether the address of a connection decides whether its `X-Forwarded-*` headers count."""
         self._refusals = _RefusalLog("origins")
-        self._proxies = [ip_network(proxy) for proxy in http.trusted_proxies]
+        self._proxies = Networks(http.trusted_proxies)
 
     def client(self, headers: Mapping[str, str], remote: str | None, scheme: str) -> Client:
         """The client of a request: of the connection itself, or, where that comes from a trusted proxy, as its
         `X-Forwarded-*` headers tell."""
         host = headers.get("host", "")
-        if remote is None or not self.has_proxies or not self._is_trusted(remote):
+        if remote is None or not self.has_proxies or remote not in self._proxies:
             return Client(remote, scheme, host)
         return Client(
             self._forwarded_for(headers, remote),
@@ -179,18 +173,11 @@ class Origins:
             answer["Access-Control-Max-Age"] = "1800"
         return answer
 
-    def _is_trusted(self, address: str) -> bool:
-        try:
-            parsed = ip_address(address.partition("%")[0])
-        except ValueError:
-            return False
-        return any(parsed in network for network in self._proxies)
-
     def _forwarded_for(self, headers: Mapping[str, str], remote: str) -> str:
         # From the right: each trusted proxy names the peer before it; the first that is not trusted is the client.
         for hop in reversed([hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()]):
             remote = hop
-            if not self._is_trusted(hop):
+            if hop not in self._proxies:
                 break
         return remote
 

@@ -1,0 +1,69 @@
+"""PURE. IP addresses as clients have them: whose they are, and whether they are in the networks of a setting.
+
+The answers are remembered, because the same few clients and proxies come again with each handshake and connection, and parsing
+an address costs more than the rest of such a check. What is remembered is bounded, for strangers choose addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final
+
+_REMEMBERED: Final = 4096
+_NETWORK_BITS: Final = 64  # one customer of a provider has at least so many IPv6 addresses
+
+
+def parse(text: str) -> IPv4Address | IPv6Address | None:
+    """The address, without the zone that may follow a `%`; None for what is no address."""
+    try:
+        return ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def is_loopback(text: str) -> bool:
+    """Whether this is an address of loopback."""
+    address = parse(text)
+    return address is not None and address.is_loopback
+
+
+@lru_cache(_REMEMBERED)
+def holder_of(address: str | None) -> str:
+    """The holder of an address: an IPv4 address itself, of an IPv6 address the network of 64 bits. What is no address is
+    itself; none is the empty text."""
+    if address is None:
+        return ""
+    parsed = parse(address)
+    if parsed is None:
+        return address[:64]
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    if parsed.is_loopback:
+        return str(parsed)
+    network = IPv6Address(int(parsed) >> _NETWORK_BITS << _NETWORK_BITS)
+    return f"{network}/{_NETWORK_BITS}"
+
+
+class Networks:
+    """The networks of a setting, such as `http.trusted_proxies`."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Raises ValueError for what is neither an address nor a network."""
+        self._networks = [ip_network(text) for text in texts]
+        self._has = lru_cache(_REMEMBERED)(self._look)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._networks)
+
+    def __contains__(self, address: str | None) -> bool:
+        """Whether the address is in one of them. A UNIX socket has none, and is in no network."""
+        return self._has(address)
+
+    def _look(self, address: str | None) -> bool:
+        parsed = parse(address or "")
+        return parsed is not None and any(parsed in network for network in self._networks)

@@ -1,0 +1,51 @@
+"""Addresses: the holder of each, and whether one is in the networks of a setting."""
+
+import pytest
+
+from crewel.addresses import Networks, holder_of, is_loopback
+
+
+@pytest.mark.parametrize(
+    ("address", "holder"),
+    [
+        (None, ""),
+        ("203.0.113.7", "203.0.113.7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("::1", "::1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown" * 20, ("unknown" * 20)[:64]),
+    ],
+)
+def test_a_holder_is_an_address_or_the_network_of_an_ipv6_address(address: str | None, holder: str) -> None:
+    assert holder_of(address) == holder
+
+
+@pytest.mark.parametrize(
+    ("address", "is_in"),
+    [
+        ("10.1.2.3", True),
+        ("::1", True),
+        ("::1%lo", True),
+        ("11.1.2.3", False),
+        ("fe80::1", False),
+        ("a name", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_an_address_is_in_the_networks_of_its_kind(address: str | None, is_in: bool) -> None:
+    networks = Networks(["10.0.0.0/8", "::1"])
+    assert (address in networks) is is_in
+    assert (address in networks) is is_in, "the remembered answer is the same"
+    assert networks
+    assert not Networks([])
+
+
+def test_loopback_is_told_from_other_addresses_and_from_names() -> None:
+    assert is_loopback("127.8.8.8")
+    assert is_loopback("::1%lo")
+    assert not is_loopback("10.0.0.1")
+    assert not is_loopback("localhost")
