@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.functional.cluster import TOKEN
 from tests.functional.people import IDENTICAL, Person, refusal
 from tests.server_process import Server
 
@@ -50,3 +51,17 @@ def test_the_sessions_of_a_subject_are_counted_at_all_nodes(
     assert refusal(first(pair[1]).shake(name=name, maxSessions=2))[1] == "user.configuration.maxSession"
     other = second(pair[1]).shake(name=name, maxSessions=3)
     assert other["successful"] is True, json.dumps(other)
+
+
+@pytest.mark.parametrize("kind", [Person, Forgetful])
+def test_a_login_that_clears_the_sessions_of_its_subject_clears_those_of_all_nodes(
+    pair: list[Server], kind: type[Person]
+) -> None:
+    name = f"client/clear{kind.__name__}"
+    before = [kind(server).be(f"{name}/{number}") for number, server in enumerate(pair, 1)]
+    # A name alone proves nothing: it ends no session whose client is there.
+    refused = refusal(kind(pair[0]).shake(name=f"{name}/3", clearSessions=True, maxSessions=1))
+    assert refused[1] == "user.configuration.maxSession"
+    kind(pair[0]).be(f"{name}/3", token=TOKEN, clearSessions=True, maxSessions=1)
+    for each in before:
+        assert each.connect(advice={"timeout": 0})[-1]["error"].startswith("402")

@@ -107,3 +107,63 @@ def test_the_sessions_of_a_dead_node_are_listed_where_they_live_on(start_server:
     second.kill()
     until(lambda: [each["node"] for each in desk.get("/sessions")["sessions"]] == ["a"])
     assert desk.get("/sessions")["unreached"] == 0
+
+
+def test_commands_count_what_all_nodes_have(pair: list[Server], desks: list[Desk]) -> None:
+    subject, (here, there, _) = people(pair)
+    names = [f"client/{subject}/{number}" for number in (1, 2, 3)]
+    for person in (here, there):
+        person.subscribe(f"/{subject}")
+    for desk in desks:
+        assert [each for each in desk.cmd("__cmd:?sessionList") if subject in each] == names
+        assert subject in desk.cmd("__cmd:?clients").split(",")
+        assert desk.cmd("__cmd:?numClients") == len(desk.cmd("__cmd:?clientList"))
+        assert desk.cmd("__cmd:?nodeList") == ["a", "b"]
+        assert (desk.cmd("__cmd:/node/a/?nodeList"), desk.cmd("__cmd:/node/b/?nodeList")) == (["a"], ["b"])
+        assert "'c'" in desk.refused("__cmd:/node/c/?nodeList")
+        assert desk.cmd(f"__cmd:client/{subject}/?numSessions") == 3
+        assert desk.cmd(f"__cmd:client/{subject}/?sessions") == "1,2,3"
+        assert desk.cmd(f"__cmd:/node/b/client/{subject}/1/?dispatcherActive") is True  # the node informs
+        assert desk.cmd(f"__cmd:topic/{subject}/?subscribers") == names[:2]
+        assert desk.cmd(f"__cmd:topic/{subject}/?numSubscribers") == 2
+        assert "not here" in desk.refused(f"__cmd:client/{subject}/9/?dispatcherActive")
+        assert "no session" in desk.refused(f"__cmd:client/no{subject}/?numSessions")
+    assert desks[0].cmd(f"__cmd:topic/{subject}/?unSubscribeAll") == 2
+    assert desks[1].cmd(f"__cmd:client/{subject}/?killClient") == 3
+    assert [each for each in desks[0].cmd("__cmd:?sessionList") if subject in each] == []
+
+
+def test_lists_have_the_topics_and_groups_of_all_nodes(pair: list[Server], desks: list[Desk]) -> None:
+    subject, (here, there, _) = people(pair)
+    channel = f"/{subject}/topic"
+    for person in (here, there):
+        asked = {"ext": {"subscribe": {"group": "g"}}}
+        person.send(person.message("/meta/subscribe", subscription=f"/{subject}/*", **asked))
+        person.subscribe(f"/{subject}/**")
+    publish(pair[0], 1, channel=channel)
+    for desk in desks:
+        until(lambda desk=desk: rows(desk, subject)[0]["queued"] == 3)
+        (row,) = rows(desk, subject)
+        assert (row["channel"], row["state"], row["subscribers"], row["exactSubscribers"]) == (channel, "ALIVE", 2, 0)
+        assert (len(row["groups"]), sorted(row["groups"][0]["members"])) == (
+            1,
+            [f"client/{subject}/{at}" for at in (1, 2)],
+        )
+        assert desk.get(f"/topics?pattern=/{subject}/*&state=UNCONFIGURED")["topics"] == []
+        (group,) = desk.get(f"/receivers?kind=group&contains={subject}")["receivers"]
+        assert (group["members"], group["state"]) == (2, "ALIVE")
+
+
+def rows(desk: Desk, subject: str) -> Any:
+    """What the list has of the topics of this subject's tests."""
+    return desk.get(f"/topics?pattern=/{subject}/*")["topics"]
+
+
+def test_a_blocked_subject_is_blocked_at_all_nodes(pair: list[Server], desks: list[Desk]) -> None:
+    subject, _ = people(pair)
+    assert desks[1].post(f"/subjects/{subject}/block")["killed"] == 3
+    for server in pair:
+        assert Person(server).shake(name=f"client/{subject}/7")["successful"] is False
+    assert [desk.cmd(f"__cmd:client/{subject}/?blockClientLogin") for desk in desks] == [True, True]
+    assert desks[0].cmd(f"__cmd:client/{subject}/?blockClientLogin=false") == "OK"
+    Person(pair[1]).be(f"client/{subject}/7")

@@ -5,7 +5,7 @@ Sessions are found by their public names. Their `clientId`s are secrets and appe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from time import perf_counter, time
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -22,6 +22,7 @@ from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership
+from crewel.security.grants import Role
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
 from crewel.storage.dead_letter_groups import alike
@@ -37,6 +38,8 @@ class Administration:
         self.broker = broker
         self.membership: Membership | None = None
         """The other nodes, if the server shares its store."""
+        self.run_anywhere: Callable[[object, str, Role], Awaitable[dict[str, Any]]] | None = None
+        """Carries out a command at the nodes that it concerns; None: there is this one."""
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
@@ -140,10 +143,14 @@ class Administration:
         return "OK"
 
     async def block(self, subject: str, sessions: Iterable[Session]) -> int:
-        """Refuse logins of the subject until the server ends, and end these sessions of it; how many they were."""
-        self.broker.names.blocked.add(subject)
+        """Refuse logins of the subject until the server ends, and end these sessions of it; how many they were. Raises
+        StoreUnavailable if another node may still accept them."""
+        await self.set_blocked(subject, is_blocked=True)
         return await self.kill(sessions)
 
-    def unblock(self, subject: str) -> None:
-        """Accept logins of the subject again."""
-        self.broker.names.blocked.discard(subject)
+    async def set_blocked(self, subject: str, *, is_blocked: bool) -> None:
+        """Refuse logins of the subject at all nodes, or accept them again. Raises StoreUnavailable as `block` does."""
+        if self.membership is None:
+            self.broker.names.block(subject, is_blocked=is_blocked)
+        else:
+            await self.membership.subjects.block(subject, is_blocked=is_blocked)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ from crewel.security.grants import Role
 PREFIX: Final = "__cmd:"
 _MAX_LENGTH: Final = 4096
 _ORDER: Final = re.compile(r"__cmd:(?P<path>[^?]*)\?(?P<property>[^=]*)(?:=(?P<values>.*))?", re.DOTALL)
+_NODE: Final = re.compile(r"__cmd:/?node/(?P<node>[^/?]+)/?(?P<rest>[^?]*\?.*)", re.DOTALL)
 _KNOWN_PATHS: Final = "nothing or `node`, client/<subject>, client/<subject>/<number>, topic/<channel>"
 
 
@@ -100,6 +102,21 @@ def _flag(text: str) -> bool:
     return text.lower() == "true"
 
 
+def union(lists: list[list[str]]) -> list[str]:
+    """The names of all nodes, each once."""
+    return sorted({*chain.from_iterable(lists)})
+
+
+def union_line(lists: list[list[str]]) -> str:
+    """The same on one line."""
+    return ",".join(union(lists))
+
+
+def union_count(lists: list[list[str]]) -> int:
+    """How many they are."""
+    return len(union(lists))
+
+
 COUNT: Final = Argument("a whole number from 1 to 1000000", _count)
 FLAG: Final = Argument("true or false", _flag)
 
@@ -116,6 +133,10 @@ class Command(NamedTuple):
     write: Callable[[Call], Any] | None = None
     role: Role = Role.DESTROY
     """What an operator needs to carry it out, if it is an operation."""
+    join: Callable[[list[Any]], Any] | None = None
+    """Makes one result of those of several nodes; None: that of any node is the whole answer."""
+    asks: str = ""
+    """The property that the nodes are asked for instead, if this one cannot be joined."""
 
     def needs(self, *, writes: bool) -> Role:
         """The role that an operator needs to read the property, or to write it."""
@@ -150,8 +171,18 @@ def _of_operation(operation: Operation) -> Command:
 
     returned = f" Returns {operation.result}." if operation.result else ""
     takes = FLAG._replace(default=False) if operation.fields else None
+    join = sum if operation.level is Level.SUBJECT and operation.key else None
     meaning = operation.meaning + returned
-    return Command(operation.level, Access.OPERATE, operation.command, meaning, answer, takes, role=operation.role)
+    return Command(
+        operation.level, Access.OPERATE, operation.command, meaning, answer, takes, role=operation.role, join=join
+    )
+
+
+def without_node(text: object) -> tuple[str, object]:
+    """The node that a command names, empty if it names none, and the command without it."""
+    if isinstance(text, str) and (found := _NODE.match(text)) is not None:
+        return found["node"], PREFIX + found["rest"]
+    return "", text
 
 
 def read_order(text: object, node: str) -> Order:

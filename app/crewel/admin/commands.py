@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ async def run(admin: Administration, text: object, who: str, role: Role) -> dict
     IllegalArgument, which names what is wrong, Refused if the role does not allow it, StoreError, and what an operation raises
     that did not succeed."""
     order = read_order(text, admin.node)
-    row, absolute = _row(order), order.absolute(admin.node)
+    row, absolute = row_of(order), order.absolute(admin.node)
     writes = row.write is not None and order.values is not None
     try:
         demand(role, row.needs(writes=writes))
@@ -59,7 +60,8 @@ async def _waited(result: Any) -> Any:
     return await result if isawaitable(result) else result
 
 
-def _row(order: Order) -> Command:
+def row_of(order: Order) -> Command:
+    """The row of the table for this command. Raises IllegalArgument if there is none."""
     table = _TABLES[order.level]
     row = table.get(order.property)
     if row is None:
@@ -123,9 +125,10 @@ def answer_remote_calls(admin: Administration) -> None:
     """Carry out what operators publish to `CHANNEL`, `{"command": "__cmd:…"}`. Publishes of others to it are refused."""
 
     async def call(session: Session, data: Any) -> dict[str, Any]:
+        carry_out = admin.run_anywhere or partial(run, admin)
         try:
             text = data.get("command") if isinstance(data, dict) else None
-            return await run(admin, text, session.name, role_of_session(session))
+            return await carry_out(text, session.name, role_of_session(session))
         except CrewelError as error:
             raise RemoteCallError(failure_json(error)) from error
 

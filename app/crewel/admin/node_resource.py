@@ -12,7 +12,7 @@ from pathlib import Path
 from time import time
 from typing import Any, Final
 
-from crewel.admin.command import FLAG, Access, Call, Command
+from crewel.admin.command import FLAG, Access, Call, Command, union, union_count, union_line
 from crewel.admin.moments import shown
 from crewel.admin.operation import Field, Level
 from crewel.admin.route import Ask, Route
@@ -104,33 +104,51 @@ NODE_COMMANDS: Final = (
     _read("version", "Version of the server.", lambda c: VERSION),
     _read("uptime", "Seconds since the server started.", _uptime),
     _read("serverTimestamp", "The server's clock.", lambda c: shown(time() * 1000)),
-    _read("numNodes", "Number of nodes.", lambda c: 1),
-    _read("nodeList", "Their names.", lambda c: [c.admin.node]),
-    _read("numClients", "Subjects that have sessions.", lambda c: len(c.admin.subjects())),
-    _read("clientList", "Their names.", lambda c: c.admin.subjects()),
-    _read("clients", "The same on one line.", lambda c: ",".join(c.admin.subjects())),
-    _read("aliveCallbackClients", "Sessions whose client is connected.", _alive),
-    _read("numSessions", "Sessions, including those without a name.", lambda c: len(c.admin.broker.sessions)),
-    _read("sessionList", "Names of the sessions.", lambda c: sorted_in_turns(each.name for each in c.admin.named())),
-    _read("numTopics", "Topics that were published to and not erased.", _count_topics),
-    _read("topicList", "Their names.", _topics),
-    _read("topics", "The same on one line.", _topics_line),
+    _read("numNodes", "Number of nodes.", lambda c: 1, join=sum),
+    _read("nodeList", "Their names.", lambda c: [c.admin.node], join=union),
+    _read(
+        "numClients",
+        "Subjects that have sessions.",
+        lambda c: len(c.admin.subjects()),
+        join=union_count,
+        asks="clientList",
+    ),
+    _read("clientList", "Their names.", lambda c: c.admin.subjects(), join=union),
+    _read(
+        "clients", "The same on one line.", lambda c: ",".join(c.admin.subjects()), join=union_line, asks="clientList"
+    ),
+    _read("aliveCallbackClients", "Sessions whose client is connected.", _alive, join=union),
+    _read("numSessions", "Sessions, including those without a name.", lambda c: len(c.admin.broker.sessions), join=sum),
+    _read(
+        "sessionList",
+        "Names of the sessions.",
+        lambda c: sorted_in_turns(each.name for each in c.admin.named()),
+        join=union,
+    ),
+    _read(
+        "numTopics", "Topics that were published to and not erased.", _count_topics, join=union_count, asks="topicList"
+    ),
+    _read("topicList", "Their names.", _topics, join=union),
+    _read("topics", "The same on one line.", _topics_line, join=union_line, asks="topicList"),
     _read(
         "numSubscriptions",
         "Subscriptions of all sessions.",
         _count_subscriptions,
+        join=sum,
     ),
     _read(
         "subscriptionList",
         "Session and channel of each subscription, except of sessions without a name.",
         _subscriptions,
+        join=union,
     ),
-    _read("numPublish", "Messages that were published.", lambda c: c.admin.broker.metrics.publishes),
-    _read("numUpdate", "Messages that were sent to a receiver.", lambda c: c.admin.broker.metrics.deliveries),
+    _read("numPublish", "Messages that were published.", lambda c: c.admin.broker.metrics.publishes, join=sum),
+    _read("numUpdate", "Messages that were sent to a receiver.", lambda c: c.admin.broker.metrics.deliveries, join=sum),
     _read(
         "numWaiting",
         "Stored messages that wait, once for each receiver.",
         lambda c: c.admin.broker.durability.waiting(),
+        join=sum,
     ),
     _read("numDeadLetters", "Dead letters in the store.", _count_dead_letters),
     _read("lastError", "The error of the store; empty if there is none.", _trouble),

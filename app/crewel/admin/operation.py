@@ -287,7 +287,7 @@ OPERATIONS: Final = (
         Level.SUBJECT,
         "unblock",
         "Accept its logins again.",
-        lambda call: call.admin.unblock(call.subject),
+        lambda call: call.admin.set_blocked(call.subject, is_blocked=False),
         lambda answer: "not blocked",
         role=Role.OPERATE,
     ),

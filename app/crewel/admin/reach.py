@@ -7,24 +7,31 @@ of its own. What it has been handed it hands to no other.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 from itertools import chain
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import demand, read_order
-from crewel.admin.commands import failure_json
+from crewel.admin.command import Command, Order, demand, read_order, without_node
+from crewel.admin.commands import failure_json, row_of, run
 from crewel.admin.operation import PAGE, Level
 from crewel.admin.paging import cursor
 from crewel.admin.route import Ask, NotThere, Route, read
-from crewel.errors import CrewelError, Refused, StoreError
+from crewel.bayeux.codec import encode
+from crewel.broker.point_to_point.consumer_groups import GroupState, joined_groups
+from crewel.errors import CrewelError, IllegalArgument, Refused, StoreError
 from crewel.nodes.calls import OPERATOR
 from crewel.nodes.membership import Membership
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import nodes
+from crewel.topics import State
+from crewel.topics import joined as joined_state
 from crewel.transports.origins import Client
+
+log = logging.getLogger(__name__)
 
 Sent = tuple[Mapping[str, str], bytes]
 """The query and the body of a request."""
@@ -54,6 +61,7 @@ class Reach:
         self._routes = {(route.method, route.path): route for route in routes if _may_be_handed(route)}
         self._status = status
         membership.calls.answers[OPERATOR] = self._handed
+        admin.run_anywhere = self.command
 
     async def answer(self, route: Route, ask: Ask, sent: Sent) -> Any:
         """What the handler of the route answers, here or where the session is; or all nodes together."""
@@ -63,6 +71,8 @@ class Reach:
             return await self._join(route, ask, sent, tokens)
         if not tokens:
             return await route.handler(ask)
+        if (route.method, route.path) == _COMMANDS:
+            return await self.command(ask.fields.get("command"), ask.who, ask.role)
         if route.path.startswith(Level.SUBJECT.resource):
             return await self._everywhere(route, ask, sent, tokens)
         owner = await self._owner(self._session(route, ask))
@@ -77,9 +87,6 @@ class Reach:
         if route.path.startswith(Level.SESSION.resource):
             name = parse_name(f"client/{ask.path['subject']}/{ask.path['number']}")
             return name.relative if name is not None and name.number else ""
-        if (route.method, route.path) == ("POST", "/commands"):
-            order = read_order(ask.fields.get("command"), self._admin.node)
-            return order.name if order.level is Level.SESSION else ""
         return ""
 
     async def _owner(self, name: str) -> str:
@@ -96,13 +103,15 @@ class Reach:
             "who": ask.who,
             "role": int(ask.role),
             "expires": ask.expires,
-            "method": route.method,
-            "route": route.path,
             "path": dict(ask.path),
             "query": dict(query),
             "body": body.decode(),
         }
-        told = await self._membership.calls.ask(token, OPERATOR, question)
+        return await self._ask(token, (route.method, route.path), question)
+
+    async def _ask(self, token: str, route: tuple[str, str], question: dict[str, Any]) -> Any:
+        method, path = route
+        told = await self._membership.calls.ask(token, OPERATOR, {"method": method, "route": path, **question})
         if "error" in told:
             error = told["error"]
             raise RefusedElsewhere(told["status"], error["errorCode"], error["message"])
@@ -125,48 +134,91 @@ class Reach:
         except ValueError as error:
             return {"error": {"errorCode": "user.illegalArgument", "message": str(error)}, "status": 400}
 
+    # Commands
+
+    async def command(self, text: object, who: str, role: Role) -> dict[str, Any]:
+        """Carry out a command wherever it has to be: at the node that it names, if it is about a node; at that of the session;
+        else here, and at all others where the answer of one is not the whole. Raises what `run` raises, and
+        StoreUnavailable."""
+        admin, registry = self._admin, self._membership.registry
+        others = {each.name: each.token for each in registry.others()}
+        named, plain = without_node(text)
+        if not others or named not in ("", admin.node, *others):
+            return await run(admin, text, who, role)
+        order = read_order(plain, admin.node)
+        if order.level is Level.NODE and named:
+            if named == admin.node:
+                return await run(admin, plain, who, role)
+            return await self._command_at(others[named], plain, who, role)
+        if order.level is Level.SESSION:
+            owner = await self._owner(order.name)
+            if owner in others.values():
+                return await self._command_at(owner, plain, who, role)
+        row = row_of(order)
+        if order.level is Level.SESSION or row.join is None:
+            return await run(admin, plain, who, role)
+        return await self._command_everywhere(order, row, str(plain), list(others.values()), who, role)
+
+    async def _command_at(self, token: str, text: object, who: str, role: Role) -> dict[str, Any]:
+        body = encode({"command": text}).decode()
+        question = {"who": who, "role": int(role), "expires": None, "path": {}, "query": {}, "body": body}
+        answer: dict[str, Any] = await self._ask(token, _COMMANDS, question)
+        return answer
+
+    async def _command_everywhere(
+        self, order: Order, row: Command, text: str, tokens: list[str], who: str, role: Role
+    ) -> dict[str, Any]:
+        asked = f"{text.partition('?')[0]}?{row.asks}" if row.asks else text
+        answers = await asyncio.gather(
+            run(self._admin, asked, who, role),
+            *(self._command_at(token, asked, who, role) for token in tokens),
+            return_exceptions=True,
+        )
+        results = [each["result"] for each in _answers(answers)]
+        assert row.join is not None
+        is_written = row.write is not None and order.values is not None
+        return {"command": order.absolute(self._admin.node), "result": "OK" if is_written else row.join(results)}
+
     # Of a subject
 
     async def _everywhere(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
         """Do it at all nodes where the subject is known; what they answer, as one. An error of one node that has it is the
         answer, for the operator has to know."""
-        answers: list[dict[str, Any]] = []
-        missing: NotThere | RefusedElsewhere | None = None
-        for each in (route.handler(ask), *(self._hand_over(token, route, ask, sent) for token in tokens)):
-            try:
-                answers.append(await each)
-            except (NotThere, RefusedElsewhere) as error:
-                if isinstance(error, RefusedElsewhere) and error.status != _NOT_THERE:
-                    raise
-                missing = missing or error
-        if not answers:
-            assert missing is not None
-            raise missing
-        return _as_one(answers)
+        handed = (self._hand_over(token, route, ask, sent) for token in tokens)
+        return _as_one(_answers(await asyncio.gather(route.handler(ask), *handed, return_exceptions=True)))
 
     # Lists
 
     async def _join(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
         key, place, merge = _LISTS[route.path]
+        state = ask.fields.pop("state", None) if route.path in _JOINED_STATE else None
+        if state is not None:
+            sent = {name: value for name, value in sent[0].items() if name != "state"}, sent[1]
         asked = (self._hand_over(token, route, ask, sent) for token in tokens)
         own, *others = await asyncio.gather(route.handler(ask), *asked, return_exceptions=True)
         if isinstance(own, BaseException):
             raise own
         found = [own, *(each for each in others if not isinstance(each, BaseException))]
+        for each in others:
+            if isinstance(each, BaseException) and not isinstance(each, StoreError | Refused):
+                log.error("a list of another node could not be joined", exc_info=each)
         rows = merge(chain.from_iterable(each[key] for each in found))
         sort = ask.fields.get("sort", "name")
         count = ask.fields.get("count", PAGE)
         page = nsmallest(count + 1, rows, key=lambda row: place(row, sort))
         has_more = len(page) > count or any(each["next"] for each in found)
         page = page[:count]
-        joined = {**own, key: page, "next": cursor(place(page[-1], sort), sort) if has_more and page else ""}
+        shown = [row for row in page if state is None or row["state"] == state]
+        joined = {**own, key: shown, "next": cursor(place(page[-1], sort), sort) if has_more and page else ""}
         if "unnamed" in own:
             joined["unnamed"] = sum(each["unnamed"] for each in found)
-        unreached = sum(isinstance(each, StoreError | Refused) for each in others)
+        unreached = sum(isinstance(each, BaseException) for each in others)
         return {**joined, "unreached": unreached}
 
 
+_COMMANDS: Final = ("POST", "/commands")
 _NOT_THERE: Final = 404
+_ILLEGAL: Final = "user.illegalArgument"
 _NODE: Final = Client(None, "", "")
 """The client of a request that another node has handed over."""
 
@@ -178,6 +230,22 @@ def _may_be_handed(route: Route) -> bool:
 
 
 Row = dict[str, Any]
+
+
+def _answers(answers: Iterable[Any]) -> list[Any]:
+    """What the nodes have answered that have what the question is about. An error of one of them is the answer of all, for the
+    operator has to know; that it is nowhere is one too."""
+    found, missing = [], []
+    for each in answers:
+        if not isinstance(each, BaseException):
+            found.append(each)
+        elif isinstance(each, IllegalArgument | Refused) and each.code == _ILLEGAL:
+            missing.append(each)
+        else:
+            raise each
+    if not found:
+        raise missing[0]
+    return found
 
 
 def _place_of_session(row: Row, sort: str) -> tuple[int, str]:
@@ -209,10 +277,54 @@ def _subjects_as_one(rows: Iterable[Row]) -> list[Row]:
     return [_as_one(views) for views in found.values()]
 
 
+def _topics_as_one(rows: Iterable[Row]) -> list[Row]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["channel"], []).append(row)
+    return [_topic_as_one(views) for views in found.values()]
+
+
+def _topic_as_one(views: list[Row]) -> Row:
+    """What several nodes have of one topic."""
+    known = next((view for view in views if view["epoch"] is not None), views[0])
+    groups = joined_groups([GroupState(**group) for group in view["groups"]] for view in views)
+    return {
+        **known,
+        "state": joined_state(State(view["state"]) for view in views).value,
+        "queued": sum(view["queued"] for view in views),
+        "subscribers": sum(view["subscribers"] for view in views),
+        "exactSubscribers": sum(view["exactSubscribers"] for view in views),
+        "groups": [group._asdict() for group in groups],
+    }
+
+
+def _place_of_receiver(row: Row, sort: str) -> tuple[int, str]:
+    return (0 if sort == "name" else -(row[sort] or 0)), row["name"]
+
+
+def _receivers_as_one(rows: Iterable[Row]) -> Iterable[Row]:
+    """Sessions are at one node each; of a subject or a group each node knows its members, and how much waits in the store."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = row["kind"], row["name"]
+        known = found.get(key)
+        if known is None:
+            found[key] = row
+            continue
+        best = row if row["members"] and not known["members"] else known
+        members, waiting = known["members"] + row["members"], max(known["waiting"], row["waiting"])
+        found[key] = {**best, "members": members, "waiting": waiting}
+    return found.values()
+
+
 _LISTS: Final[
     Mapping[str, tuple[str, Callable[[Row, str], tuple[int, str]], Callable[[Iterable[Row]], Iterable[Row]]]]
 ] = {
     "/sessions": ("sessions", _place_of_session, lambda rows: rows),
+    "/topics": ("topics", lambda row, _: (0, row["channel"]), _topics_as_one),
+    "/receivers": ("receivers", _place_of_receiver, _receivers_as_one),
     "/subjects": ("subjects", lambda row, _: (0, row["subject"]), _subjects_as_one),
 }
 """The lists that are joined: the field that has the rows, the place of a row in the list, and what makes one row of several."""
+_JOINED_STATE: Final = frozenset({"/topics"})
+"""Those whose `state` follows from what all nodes have: rows are chosen by it when they are joined."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
+from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
 from crewel.admin.operation import MAX_PAGE, PAGE, Level, number_text, page_fields
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.session_resource import login_date, uptime
@@ -16,7 +17,19 @@ from crewel.broker.subscriptions.history_reader import as_delivered
 
 
 def _numbers(call: Call) -> str:
-    return ",".join(map(str, sorted(int(session.name.rpartition("/")[2]) for session in call.sessions)))
+    return _line_of(session.name for session in call.sessions)
+
+
+def _line_of(names: Iterable[str]) -> str:
+    return ",".join(map(str, sorted(int(name.rpartition("/")[2]) for name in names)))
+
+
+def _first(moments: list[str]) -> str:
+    return min(filter(None, moments), default="")
+
+
+def _longest(peeked: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return max(peeked, key=len)
 
 
 def _queued(call: Call) -> int:
@@ -29,35 +42,53 @@ async def _peek(call: Call) -> list[dict[str, Any]]:
     return call.admin.messages(as_delivered(entry, with_origin=True) for entry in entries)
 
 
-def _set_blocked(call: Call) -> None:
-    blocked = call.admin.broker.names.blocked
-    (blocked.add if call.value else blocked.discard)(call.subject)
+def _set_blocked(call: Call) -> Awaitable[None]:
+    return call.admin.set_blocked(call.subject, is_blocked=call.value)
 
 
 _read = partial(Command, Level.SUBJECT, Access.READ)
 _write = partial(Command, Level.SUBJECT, Access.WRITE)
 
 SUBJECT_COMMANDS: Final = (
-    _read("numSessions", "Its sessions.", lambda c: len(c.sessions)),
-    _read("sessionList", "Their names.", lambda c: sorted(session.name for session in c.sessions)),
-    _read("sessions", "Their numbers on one line.", _numbers),
-    _read("uptime", "Seconds since its first session; 0 if it has none.", lambda c: uptime(c) if c.sessions else 0),
+    _read("numSessions", "Its sessions.", lambda c: len(c.sessions), join=sum),
+    _read("sessionList", "Their names.", lambda c: sorted(session.name for session in c.sessions), join=union),
+    _read(
+        "sessions",
+        "Their numbers on one line.",
+        _numbers,
+        join=lambda lists: _line_of(union(lists)),
+        asks="sessionList",
+    ),
+    _read(
+        "uptime",
+        "Seconds since its first session; 0 if it has none.",
+        lambda c: uptime(c) if c.sessions else 0,
+        join=max,
+    ),
     _read(
         "creationDate",
         "When its first session began; empty if it has none.",
         lambda c: login_date(c) if c.sessions else "",
+        join=_first,
     ),
-    _read("subjectQueueNumMsgs", "Messages that wait for a session of the subject.", _queued),
+    _read("subjectQueueNumMsgs", "Messages that wait for a session of the subject.", _queued, join=max),
     _read(
         "subjectQueueMaxMsgs", "Limit of that number.", lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries
     ),
-    _read("peekSubjectMessages", "The first messages of that queue; they stay.", _peek, COUNT._replace(default=1)),
+    _read(
+        "peekSubjectMessages",
+        "The first messages of that queue; they stay.",
+        _peek,
+        COUNT._replace(default=1),
+        join=_longest,
+    ),
     _write(
         "blockClientLogin",
         "Whether its logins are refused, until the server ends. Existing sessions stay.",
         lambda c: c.subject in c.admin.broker.names.blocked,
         FLAG,
         _set_blocked,
+        join=any,
     ),
     *operation_commands(Level.SUBJECT),
 )

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands
+from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands, union
 from crewel.admin.operation import MAX_PAGE, PAGE, Level, flag_text, number_text, page_fields, text_field
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import Channel, parse
@@ -142,13 +142,19 @@ TOPIC_COMMANDS: Final = (
             ("isDead", State.DEAD),
         )
     ),
-    _read("numSubscribers", "Sessions subscribed to it, by its name or a pattern.", lambda c: len(_subscribers(c))),
+    _read(
+        "numSubscribers",
+        "Sessions subscribed to it, by its name or a pattern.",
+        lambda c: len(_subscribers(c)),
+        join=sum,
+    ),
     _read(
         "subscribers",
         "Their names, except of sessions without a name.",
         lambda c: sorted_in_turns(session.name for session in _subscribers(c) if session.name),
+        join=union,
     ),
-    _read("groups", "Its consumer groups.", _groups),
+    _read("groups", "Its consumer groups.", _groups, join=union),
     _read("numOfHistoryEntries", "Messages in its history.", _of_view(lambda view: view.history, 0)),
     _read(
         "historyMaxEntries",
@@ -183,8 +189,14 @@ TOPIC_COMMANDS: Final = (
         "Ends a session's subscription to exactly this channel, without a notice to its client; returns 1 or 0.",
         _unsubscribe_one,
         Argument("the name of a session: client/joe/1", str),
+        join=sum,
     ),
-    _operate("unSubscribeAll", "Ends all subscriptions to exactly this channel; returns the number.", _unsubscribe_all),
+    _operate(
+        "unSubscribeAll",
+        "Ends all subscriptions to exactly this channel; returns the number.",
+        _unsubscribe_all,
+        join=sum,
+    ),
     *operation_commands(Level.TOPIC),
 )
 
@@ -210,7 +222,9 @@ async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the topics in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     broker, fields = ask.admin.broker, ask.fields
     count = fields.get("count", PAGE)
-    found = [view async for view in in_turns(await broker.topics.views.all()) if _is_wanted(view, fields)]
+    # A node that has been handed the request tells of its own queues alone: the one that asks knows the shared ones.
+    views = await broker.topics.views.all(with_shared=ask.request is not None)
+    found = [view async for view in in_turns(views) if _is_wanted(view, fields)]
     page = found[:count]
     return {
         "topics": [_view(view) for view in page],
@@ -294,7 +308,8 @@ TOPIC_ROUTES: Final = (
         "/topics",
         "List the topics by channel, a page at a time.",
         _list,
-        "`topics`, a list; `next`, the cursor of the next page, empty if this is the last.",
+        "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled` of all nodes,"
+        " and `unreached` is how many did not answer; a page with `state` may then be shorter.",
         query=(
             text_field("pattern", "Only those of this channel or pattern.", _pattern),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),

@@ -151,6 +151,8 @@ class Logins:
             self._busy[key] = done
         self._claims.arriving[subject] += 1
         try:
+            if qos.clear_sessions and subject != ANONYMOUS and self._claims.clear_elsewhere is not None:
+                yield self._claims.clear_elsewhere(subject, session.grants is not None)
             if target is None:
                 self._claims.make_room(session, qos, subject)
                 self._limits.admit(session)
@@ -270,9 +272,8 @@ class Logins:
         self.apply_options(target, qos, is_stored=target.durable is not None)
         target.wait_for_client(qos.timeout_ms if is_named(target) else None)
         if qos.clear_sessions and is_named(target):
-            self._claims.clear(
-                session, [each for each in self._names.of_subject(_subject(target)) if each is not target]
-            )
+            others = [each for each in self._names.of_subject(_subject(target)) if each is not target]
+            self._claims.clear(others, is_granted=session.grants is not None)
         self._switch(exchange, session, target)
         self._names.add(target, *digests)
         self._tell(exchange, target, resume, reconnected=True)

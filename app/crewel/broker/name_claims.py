@@ -4,7 +4,7 @@ login is a copy of one that was answered; and the names that other nodes must no
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
@@ -58,6 +58,8 @@ class NameClaims:
     _table: SessionTable
     _access: StoreAccess
     _registry: Registry
+    clear_elsewhere: Callable[[str, bool], Awaitable[None]] | None = field(default=None, init=False)
+    """Does what `clear` does at all other nodes, with the subject and whether the login is granted; None: there are none."""
     arriving: Counter[str] = field(default_factory=Counter, init=False)
     """Logins that are under way, by subject."""
     _answered: OrderedDict[str, AnsweredLogin] = field(default_factory=OrderedDict, init=False)
@@ -133,7 +135,7 @@ class NameClaims:
             return
         others = self._names.of_subject(subject)
         if qos.clear_sessions:
-            others = self.clear(session, others)
+            others = self.clear(others, is_granted=session.grants is not None)
         most = self._most(qos)
         if len(others) + self.arriving[subject] > most:
             raise self.too_many(qos)
@@ -191,10 +193,10 @@ class NameClaims:
         if session.name and session.durable is None and not access.writing.is_closed:
             access.writing.submit(unstored.unclaim(access.keys, access.token, session.name), _done, retries=True)
 
-    def clear(self, session: Session, others: Iterable[Session]) -> list[Session]:
-        """End these sessions of the login's subject; returns those that are left. A name alone proves nothing: without a token
-        those that are alive stay, as they stay when their name is asked for."""
-        left = [other for other in others if session.grants is None and self._is_alive(other)]
+    def clear(self, others: Iterable[Session], *, is_granted: bool) -> list[Session]:
+        """End these sessions of the subject of a login; returns those that are left. A name alone proves nothing: without a
+        token those that are alive stay, as they stay when their name is asked for."""
+        left = [other for other in others if not is_granted and self._is_alive(other)]
         for other in others:
             if other not in left:
                 self._table.disconnect(other)

@@ -56,6 +56,10 @@ class Names:
         """How many sessions have a name."""
         return len(self._by_name)
 
+    def block(self, subject: str, *, is_blocked: bool) -> None:
+        """Refuse the logins of this subject from now on, or accept them again."""
+        (self.blocked.add if is_blocked else self.blocked.discard)(subject)
+
     def admit(self, name: str) -> None:
         """Raises Refused if no client may log in with this name, of a session or a subject."""
         if _subject(name) in self.blocked:

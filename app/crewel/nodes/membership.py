@@ -23,6 +23,7 @@ from crewel.nodes.frames import Kind
 from crewel.nodes.link import Links, address_of, told
 from crewel.nodes.registry import NodeRegistry
 from crewel.nodes.router import Router
+from crewel.nodes.subjects import SubjectsElsewhere
 from crewel.nodes.topics_elsewhere import TopicsElsewhere
 from crewel.storage import nodes, shared_queues
 from crewel.storage.nodes import Node
@@ -71,6 +72,7 @@ class Membership:
         self.calls = Calls(broker.runtime, self.links.open_to)
         self.departures.calls = self.arrivals.calls = self.calls
         self.topics = TopicsElsewhere(access, broker.topics, self.registry, self.calls)
+        self.subjects = SubjectsElsewhere(access, broker.names, broker.claims, self.registry, self.calls)
         self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.look_again)
         broker.broadcaster.spread = self.bus.spread
@@ -105,6 +107,7 @@ class Membership:
         tokens = [each.token for each, is_open in zip(others, reached, strict=True) if is_open]
         await self.bus.known(tokens)
         await self.bus.linked(tokens)
+        await self.subjects.join()
         self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)
         self._broker.supervisor.start("former nodes and groups", self._forget_forever)
 

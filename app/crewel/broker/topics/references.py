@@ -300,9 +300,10 @@ class TopicViews:
             access.writing.submit(step, answered)
         return done
 
-    async def all(self) -> list[TopicView]:
-        """The same of all topics, by name; their histories as far as this server knows."""
-        counts = await self._counts()
+    async def all(self, *, with_shared: bool = True) -> list[TopicView]:
+        """The same of all topics, by name; their histories as far as this server knows. `with_shared`: what waits in shared
+        queues counts."""
+        counts = await self._counts() if with_shared else self._queued.queued()
         channels = self._channels
         subscribed = (name for name in channels if channels.count(name) and _is_literal(name))
         names = in_turns(await sorted_in_turns({*self._topics.known, *subscribed, *counts}))
