@@ -88,6 +88,7 @@ check: $(PYTHON_READY)  ## Check format, style, types, import directions and pro
 	$(BIN)/mypy --exclude '^app/crewel/pipeline/'
 	$(BIN)/lint-imports --cache-dir .cache/import_linter
 	$(BIN)/python docs/prose.py
+	$(BIN)/python docs/stock_prose.py
 
 format: $(PYTHON_READY)  ## Format the code and mend what can be mended
 	$(BIN)/ruff format

@@ -114,12 +114,16 @@ def faults(page: Page, table: list[Rule]) -> list[str]:
     return [f"{page.path}:{line}: {fault}" for line, fault in sorted(found)]
 
 
+def pages() -> list[Page]:
+    """Return all pages that are checked."""
+    files = [*(ROOT / name for name in OTHERS), *(ROOT / "docs").rglob("*.md")]
+    return [Page(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(files)]
+
+
 def main() -> int:
     """Print the faults of all pages; return 1 if there are any."""
     table = rules(STYLE.read_text("utf-8"))
-    files = [*(ROOT / name for name in OTHERS), *(ROOT / "docs").rglob("*.md")]
-    pages = [Page(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(files)]
-    found = [fault for page in pages for fault in faults(page, table)]
+    found = [fault for page in pages() for fault in faults(page, table)]
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 
