@@ -69,6 +69,7 @@ def test_a_transport_that_is_not_listed_is_refused(serve: Serve) -> None:
         {"Sec-WebSocket-Version": "12", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="},
         {"Sec-WebSocket-Version": "13"},
         {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "short"},
+        {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Connection": "Upgr\xfade"},
     ],
 )
 def test_a_bad_upgrade_is_refused(server: Server, headers: dict[str, str]) -> None:

@@ -104,6 +104,35 @@ async def test_a_key_that_is_none_is_refused_by_aiohttp(lane: FastLane, key: str
         upgraded(lane, key=key)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"Sec-WebSocket-Key: {KEYS[1]}",
+        f"sec-websocket-key: {KEYS[1]}",
+        " folded",
+        "Cookie: a=b\r\n folded",
+        "Content-Length: 5",
+        "Origin: http://evil.example",
+        "Host: evil.example",
+    ],
+)
+async def test_what_is_refused_is_refused_behind_the_same_head_as_well(lane: FastLane, line: str) -> None:
+    for _ in range(2):
+        upgraded(lane)
+        with pytest.raises(ToAiohttp):
+            upgraded(lane, line)
+
+
+async def test_the_head_of_a_kind_is_parsed_once(lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    upgraded(lane, "Cookie: BAYEUX_BROWSER=b0")
+    monkeypatch.setattr(lane.heads, "_parse_upgrade", lambda *_: pytest.fail("parsed again"))
+    for number, key in enumerate(KEYS):
+        headers, socket = upgraded(lane, f"Cookie: x=y; BAYEUX_BROWSER=b{number}", key=key)
+        assert headers["Sec-WebSocket-Accept"] == accept_key(key)
+        assert (socket.browser, socket.remote) == (f"b{number}", None)
+        assert socket.headers["Sec-WebSocket-Key"] == key
+
+
 async def test_a_window_too_small_for_what_all_share_is_left_to_aiohttp(lane: FastLane) -> None:
     for _ in range(2):
         with pytest.raises(ToAiohttp):

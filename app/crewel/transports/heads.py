@@ -25,7 +25,8 @@ _TEXT: Final = ("utf-8", "surrogateescape")  # as aiohttp reads header values: w
 _LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-store\r\n"
 
 _COOKIE: Final = b"\r\nCookie: "
-_KEY: Final = b"\r\nSec-WebSocket-Key: %b"
+_KEY: Final = b"\r\nSec-WebSocket-Key: "
+_NAME_OF_KEY: Final = b"sec-websocket-key"
 _KEYS: Final = re.compile(r"[A-Za-z0-9+/]{22}==", re.ASCII)
 _KNOWN_HEADS: Final = 256
 _KNOWN_STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
@@ -105,11 +106,13 @@ class Heads:
         self._origins = endpoint.origins
         self._known: dict[tuple[bytes, str | None, str], Head] = {}
         """Heads without a cookie, by all that they were made from."""
+        self._upgrading: dict[tuple[bytes, str | None, str], Client] = {}
+        """The clients of upgrades, by all that they were made from."""
 
     def read(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
         """The head, or None if aiohttp has to serve the request: it is no plain HTTP/1.1 POST of a known length, its
         host or origin is refused, or it is no HTTP at all. So whatever is refused is refused in one place."""
-        plain, cookie = _without_cookie(raw)
+        plain, cookie = _without(_COOKIE, raw)
         known = self._known.get((plain, remote, scheme))
         if known is not None:
             return known if cookie is None else known.of(raw, self._cookie.value(cookie))
@@ -123,6 +126,26 @@ class Heads:
 
     def upgrade(self, raw: bytes, remote: str | None, scheme: str) -> Upgrade | None:
         """The head of an upgrade, or None if aiohttp has to answer it: it is refused, repeats a header, or is none."""
+        less_cookie, cookie = _without(_COOKIE, raw)
+        plain, key = _without(_KEY, less_cookie)
+        # As with other heads: in storms, clients of one kind come from few addresses, those of proxies.
+        client = self._upgrading.get((plain, remote, scheme))
+        if client is not None and key is not None and _KEYS.fullmatch(key):
+            return Upgrade(raw, None if cookie is None else self._cookie.value(cookie), client, key, plain)
+        upgrade = self._parse_upgrade(raw, remote, scheme, plain)
+        lowered = plain.lower()
+        if (
+            upgrade is not None
+            and len(plain) <= _KNOWN_LENGTH
+            and b"cookie" not in lowered
+            and _NAME_OF_KEY not in lowered
+        ):
+            if len(self._upgrading) >= _KNOWN_HEADS:
+                self._upgrading.clear()
+            self._upgrading[plain, remote, scheme] = upgrade.client
+        return upgrade
+
+    def _parse_upgrade(self, raw: bytes, remote: str | None, scheme: str, plain: bytes) -> Upgrade | None:
         collector = _Collector()
         parser = httptools.HttpRequestParser(collector)
         try:
@@ -147,7 +170,6 @@ class Heads:
         if not (self._hosts.allows(text["host"], remote) and self._origins.allows(text, client)):
             return None
         key = text.get("sec-websocket-key", "")
-        plain = _without_cookie(raw)[0].replace(_KEY % key.encode(), b"", 1)
         return Upgrade(raw, self._cookie.read(text), client, key if _KEYS.fullmatch(key) else "", plain)
 
     def _parse(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
@@ -197,18 +219,18 @@ class _Collector:
         return {name.decode(): value.decode(*_TEXT) for name, value in self.headers.items()}
 
 
-def _without_cookie(raw: bytes) -> tuple[bytes, str | None]:
-    """The head less its cookie, and the cookie; the whole head and None if there is no cookie, or none that can be taken
-    out without parsing: of printable ASCII, on one line."""
-    start = raw.find(_COOKIE)
+def _without(name: bytes, raw: bytes) -> tuple[bytes, str | None]:
+    """The head less this header, and its value; the whole head and None if there is none, or none that can be taken out
+    without parsing: of printable ASCII, on one line."""
+    start = raw.find(name)
     if start < 0:
         return raw, None
-    end = raw.find(b"\r\n", start + len(_COOKIE))
-    cookie = raw[start + len(_COOKIE) : end]
+    end = raw.find(b"\r\n", start + len(name))
+    value = raw[start + len(name) : end]
     # A line that begins with white space continues the one before it, which would then be another line.
-    if not cookie.isascii() or raw[end + 2] in b" \t":
+    if not value.isascii() or raw[end + 2] in b" \t":
         return raw, None
-    text = cookie.decode()
+    text = value.decode()
     return (raw[:start] + raw[end:], text) if text.isprintable() else (raw, None)
 
 

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_HEADERS = ("Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions", "Sec-WebSocket-Protocol")
+_HEADERS = (
+    "Connection",
+    "Sec-WebSocket-Key",
+    "Sec-WebSocket-Version",
+    "Sec-WebSocket-Extensions",
+    "Sec-WebSocket-Protocol",
+)
 _MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
 CLOSE_TIMEOUT_S = 2.0  # seconds that a peer has to answer our close
 _WORTH_DEFLATING = 256  # bytes
