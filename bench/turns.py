@@ -5,6 +5,8 @@
     .venv/bin/python bench/turns.py absent --receivers 100000                 # one message to receivers that are away
     .venv/bin/python bench/turns.py connected --receivers 10000
     .venv/bin/python bench/turns.py erase --receivers 2000 --messages 400     # a topic that waits for all of them
+    .venv/bin/python bench/turns.py ends --receivers 1000 --messages 50       # sessions that end together, with their backlogs
+    .venv/bin/python bench/turns.py start --receivers 100 --messages 3000     # a server that reads what was not committed
 
 One broker with a store of its own runs in this process, and what stands in for its clients beside it. A turn is what the loop
 does between two looks at the clock, in processor time, so that other work on the machine makes none longer. Meanwhile another
@@ -99,6 +101,18 @@ class Meanwhile:
         )
 
 
+async def turns(seen: Meanwhile) -> None:
+    """Watch the turns of the loop until cancelled."""
+    last = time.thread_time()
+    while True:
+        await asyncio.sleep(0)
+        now = time.thread_time()
+        seen.longest = max(seen.longest, now - last)
+        if now - last > LONG_S:
+            seen.turns.append(now - last)
+        last = now
+
+
 class Bench:
     """One broker, its receivers, and its observers."""
 
@@ -152,6 +166,14 @@ class Bench:
             session.evict()
             session.expires_at = float("inf")
 
+    async def end_all(self) -> None:
+        """Let the time of all receivers end, and wait until the store has them no more."""
+        for client_id, _ in self.receivers:
+            self.broker.sessions[client_id].expires_at = 0.0
+        self.broker.sweep()
+        while self.broker.access.node.sessions:
+            await asyncio.sleep(PAUSE_S)
+
     async def publish(self, count: int, size: int = 40) -> None:
         """So many stored messages side by side, as requests have them: a turn takes in what one request can hold."""
         publish, most = self.broker.publish_stored, self.broker.settings.bayeux.max_message_bytes // size
@@ -171,7 +193,7 @@ class Bench:
     async def watch(self, work: Callable[[], Awaitable[object]]) -> tuple[Meanwhile, float, float]:
         """What was seen meanwhile; seconds until the work was answered, and until all was done."""
         seen = Meanwhile()
-        watching = [asyncio.create_task(each(seen)) for each in (self._turns, self._publish, self._memory)]
+        watching = [asyncio.create_task(each(seen)) for each in (turns, self._publish, self._memory)]
         await asyncio.sleep(QUIET_S)
         seen.longest = 0.0
         seen.turns.clear()
@@ -185,16 +207,6 @@ class Bench:
             task.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
         return seen, answered, done
-
-    async def _turns(self, seen: Meanwhile) -> None:
-        last = time.thread_time()
-        while True:
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            seen.longest = max(seen.longest, now - last)
-            if now - last > LONG_S:
-                seen.turns.append(now - last)
-            last = now
 
     async def _publish(self, seen: Meanwhile) -> None:
         while True:
@@ -214,9 +226,32 @@ class Bench:
             await asyncio.sleep(0.5)
 
 
+async def started(first: Store, settings: Settings) -> str:
+    """Let a second server begin with what the first has left; what was seen."""
+    first.cut()
+    store = Store(settings)
+    await store.open()
+    broker = Broker(settings, (AckExtension(),), asyncio.get_running_loop())
+    seen = Meanwhile()
+    watching = asyncio.create_task(turns(seen))
+    await asyncio.sleep(QUIET_S)
+    seen.longest = 0.0
+    seen.turns.clear()
+    began = time.perf_counter()
+    await broker.make_durable(store)
+    took = time.perf_counter() - began
+    watching.cancel()
+    await asyncio.wait([watching])
+    await broker.close()
+    await store.close()
+    return f"has read all in {took:.1f} s; longest turn {seen.longest * 1000:.0f} ms, {len(seen.turns)} over 20 ms"
+
+
 async def measure(asked: argparse.Namespace) -> str:
     """Do one piece of work; what was seen."""
     kind, receivers, messages, sets = asked.kind, asked.receivers, asked.messages, asked.sets
+    if kind == "start":  # nothing is committed before, and the lease of a server that is there is taken
+        sets = ["delivery.commit_ms=60000", "storage.take_over=true", *sets]
     with TemporaryDirectory() as directory:
         settings: Settings = load(overrides=[f"storage.data_dir={directory}", *SETS, *sets], environ={})
         store = Store(settings)
@@ -230,14 +265,21 @@ async def measure(asked: argparse.Namespace) -> str:
         else:
             bench.leave()
         await asyncio.sleep(QUIET_S)
-        if kind in ("letters", "erase"):
+        if kind in ("letters", "erase", "ends", "start"):
             await bench.publish(1 if kind == "letters" else messages)
-            await bench.told()
+            await (asyncio.sleep(QUIET_S) if kind == "start" else bench.told())
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 5, 80)  # as the server does
+        if kind == "start":
+            said = await started(store, settings)
+            await broker.close()
+            await store.close()
+            return said
         if kind == "erase":
             seen, answered, done = await bench.watch(lambda: broker.topics.endings.erase(CHANNEL, force=True))
+        elif kind == "ends":
+            seen, answered, done = await bench.watch(bench.end_all)
         else:
             seen, answered, done = await bench.watch(lambda: bench.publish(messages, asked.size))
         letters = await store.reader.xlen(store.keys.dead)
@@ -249,7 +291,7 @@ async def measure(asked: argparse.Namespace) -> str:
 def main() -> None:
     """Measure what was asked for, and print it."""
     arguments = argparse.ArgumentParser(description="How long the server's loop stands still for large work.")
-    arguments.add_argument("kind", choices=["letters", "absent", "connected", "erase"])
+    arguments.add_argument("kind", choices=["letters", "absent", "connected", "erase", "ends", "start"])
     arguments.add_argument("--receivers", type=int, default=2000)
     arguments.add_argument("--messages", type=int, default=1)
     arguments.add_argument("--size", type=int, default=40, help="bytes of a message")

@@ -9,7 +9,7 @@ import pytest
 from crewel.broker import inbound
 from crewel.delivery.durable_session import DurableSession
 from crewel.security.grants import OPERATOR
-from tests.broker.stored_world import Receiver, StoredWorld, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, store
 from tests.broker.world import Client, Request, World, data_of
 
 
@@ -96,3 +96,17 @@ def test_others_have_their_turn_while_many_sessions_end(stored: StoredWorld, mon
     assert len(stored.letters()) == 10
     assert events[:4] == ["end", "others", "end", "others"]
     assert events.count("end") == 5
+
+
+def test_a_start_applies_what_it_reads_in_portions(make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all of it would be applied in the turn in which the first queue is full."""
+    monkeypatch.setattr("crewel.delivery.log_consumer._MAX_APPLIED", 20)
+    before = make_stored("delivery.commit_ms=60000")
+    for number in range(5):
+        Receiver(before).started("/a", name=f"joe/{number}")
+    store(before, "/a", *range(30))
+    before.crash()
+    stored = make_stored(prefix=before.prefix)
+    assert stored.access.node.fan_out.deliveries <= 20
+    assert len(stored.access.node.sessions) == 5
+    assert all(len(durable) == 30 for durable in stored.access.node.sessions.values())

@@ -221,6 +221,27 @@ class TestApplyInSteps:
             ann.name: [11, 12],
         }
 
+    def test_it_is_done_once_by_two_that_ask_for_it(self) -> None:
+        """Or the second would take what the first has applied for settled by all."""
+        joe, eve = session(a=3), session("client/eve/1", a=3)
+        node = served(joe, eve)
+        node.max_applied = 1
+        take(node, subscriber_set(node, joe, eve), 11)
+        acknowledge(node, joe, 11)
+        assert not joe.open
+        first = node.apply_in_steps()
+        next(first)
+        next(first)
+        assert list(node.apply_in_steps()) == []
+        assert list(first) == []
+        commit = node.commit()
+        assert commit is not None
+        assert commit.settled == ()
+        assert ends_of(commit) == [Disposition(joe.name, EndReason.SETTLED, (LogId(11),))]
+        node.committed(commit)
+        take(node, subscriber_set(node, joe, eve), 12)
+        assert len(list(node.apply_in_steps())) == 2, "and again when there is more"
+
 
 class TestFitting:
     def test_it_books_only_if_in_doubt(self) -> None:

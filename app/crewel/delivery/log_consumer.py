@@ -13,7 +13,13 @@ from itertools import islice
 from typing import Final
 
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.fan_out_buffer import MAX_PENDING_DELIVERIES, NO_RECIPIENTS, FanOutRecord, SubscriberSet
+from crewel.delivery.fan_out_buffer import (
+    MAX_PENDING_DELIVERIES,
+    NO_RECIPIENTS,
+    FanOutBuffer,
+    FanOutRecord,
+    SubscriberSet,
+)
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.delivery.pending_subscriptions import PendingSubscriptions
 from crewel.delivery.records import (
@@ -64,6 +70,7 @@ class LogConsumer(PendingSubscriptions):
         self._dead_letters_are_next = False
         self.has_withheld_only = False
         """Whether the last commit has only dead letters that were withheld: what has ended since follows with a later one."""
+        self._is_applying = False  # in steps
         self._discarded: list[Settled] = []  # of sessions that did not apply it: for the commit that moves the cursor
         self._dirty: dict[DurableSession, None] = {}
         # Sessions with something open, and their `low` when they were looked at last.
@@ -247,8 +254,17 @@ class LogConsumer(PendingSubscriptions):
 
     def apply_in_steps(self) -> Iterator[None]:
         """Apply what is recorded by now to the sessions that need it, a few at a step, so that the next commit has little to
-        apply at once. Anything may happen between the steps; a commit ends them, for it applies all."""
-        fan_out, upto = self.fan_out, self.fan_out.upto
+        apply at once. Anything may happen between the steps; a commit ends them, for it applies all. While others are under
+        way, these are none."""
+        if self._is_applying:
+            return
+        self._is_applying = True
+        try:
+            yield from self._apply_portions(self.fan_out, self.fan_out.upto)
+        finally:
+            self._is_applying = False
+
+    def _apply_portions(self, fan_out: FanOutBuffer, upto: int) -> Iterator[None]:
         portion = max(1, self.max_applied // (1 + len(fan_out.records)))
         applied: dict[DurableSession, None] = {}
         for sessions in (*(record.open for record in fan_out.records), fan_out.applied):

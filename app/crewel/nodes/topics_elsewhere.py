@@ -53,4 +53,4 @@ class TopicsElsewhere:
 
     async def _share(self, asked: Fields) -> Fields:
         await self._access.writing.look()
-        return self._topics.views.share(asked["name"]).as_json()
+        return (await self._topics.views.share(asked["name"])).as_json()

@@ -422,7 +422,7 @@ class TestTheStore:
         sender.publish("/plain", 1)
         before = stored.wait(stored.broker.topics.views.of("/a"))
         stored.access.is_reloading = True
-        stored.broker.topics.restore(stored.wait(stored.broker.topics.stored()))
+        stored.wait(stored.broker.topics.restore(stored.wait(stored.broker.topics.stored())))
         stored.access.is_reloading = False
         view = stored.wait(stored.broker.topics.views.of("/a"))
         assert before is not None
@@ -435,7 +435,7 @@ class TestTheStore:
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
         keys = stored.store.keys
         stored.wait(stored.store.reader.delete(keys.topics, keys.topic("/a"), keys.history("/a")))
-        stored.broker.topics.restore(stored.wait(stored.broker.topics.stored()))
+        stored.wait(stored.broker.topics.restore(stored.wait(stored.broker.topics.stored())))
         topic = stored.broker.topics.find("/a")
         assert topic is not None
         assert (topic.history_count, topic.epoch, topic.is_stored) == (0, "", False)

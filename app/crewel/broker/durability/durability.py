@@ -176,7 +176,7 @@ class Durability:
         await self.appender.read_up_to(last)
         for durable in self._access.node.sessions.values():
             durable.place_notices()  # behind what was missed, too
-        self._topics.restore(topics)
+        await self._topics.restore(topics)
         self._shared_queues.restore(queues)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 

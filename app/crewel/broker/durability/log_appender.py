@@ -209,6 +209,10 @@ class LogAppender:
                 self._take(channel, entry, None, logged.excluded, logged.sender, logged.qos)
                 if self._unfinished:
                     await self._finish()
+                node = self._access.node  # another one, if all was read again meanwhile
+                if node.fan_out.deliveries > node.max_applied:  # or a queue that is full would apply them all at once
+                    for _ in node.apply_in_steps():
+                        await turns.rest()
                 await turns.rest()
                 is_shared = is_shared or bool(self._groups.on(channel))
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,41 +42,32 @@ _AT_ONCE: Final = 500
 
 @dataclass(eq=False)
 class QueuedTopics:
-    """TopicViews up which topics the queues refer to."""
+    """Looks up which topics the queues refer to, session by session with turns for others: each may have many messages."""
 
     _shared_queues: SharedQueues
     _access: StoreAccess
     _sessions: dict[str, Session]
 
-    def queued(self) -> Counter[str]:
+    async def queued(self) -> Counter[str]:
         """How many messages of each channel wait for a session: in its queue, with its client, or in the store. Counted once
         for each session. What is for the server, or answers a request, is of no topic."""
         counts: Counter[str] = Counter()
-        for _ in self._counting(counts):
-            pass
+        async for session in in_turns(self._sessions.values()):
+            counts.update(entry.channel for entry in self.in_memory(session) if not entry.is_notice)
+        async for durable in in_turns(self._durables()):
+            counts.update(waiting.channel for waiting in _open(durable))
         return _of_topics(counts)
 
     async def queued_anywhere(self) -> Counter[str]:
-        """The same with the messages in shared queues, in the first thousands of each: the store has them. Others have their
-        turn meanwhile. Raises StoreError."""
+        """The same with the messages in shared queues, in the first thousands of each: the store has them. Raises
+        StoreError."""
         counts: Counter[str] = Counter()
         turns = Turns()
         for queue in self._shared_queues.names():
             async for entries in self._portions(queue):
                 counts.update(entry.channel for entry in entries)
                 await turns.rest()
-        for _ in self._counting(counts):
-            await turns.rest()
-        return _of_topics(counts)
-
-    def _counting(self, counts: Counter[str]) -> Iterator[None]:
-        """Count session by session."""
-        for session in list(self._sessions.values()):
-            counts.update(entry.channel for entry in self.in_memory(session) if not entry.is_notice)
-            yield
-        for durable in self._durables():
-            counts.update(waiting.channel for waiting in _open(durable))
-            yield
+        return _of_topics(counts) + await self.queued()
 
     def _durables(self) -> list[DurableSession]:
         return list(self._access.node.sessions.values())
@@ -219,9 +210,9 @@ class TopicViews:
             log.warning("what other nodes have of %s is not known: %s", name, error)
             return []
 
-    def share(self, name: str) -> TopicShare:
+    async def share(self, name: str) -> TopicShare:
         """What this node has of the topic."""
-        queued = self._queued.queued()[name]
+        queued = (await self._queued.queued())[name]
         topic, view = self._topics.find(name), self._view(name, {name: queued})
         return TopicShare(
             view.state,
@@ -238,7 +229,7 @@ class TopicViews:
             waits = await self._queued.is_queued(name)
         except StoreError as error:
             log.warning("messages in shared queues cannot be read: %s", error)
-            waits = self._queued.queued()[name] > 0
+            waits = (await self._queued.queued())[name] > 0
         return state_of(self.facts(name, is_queued=waits))
 
     async def _counts(self) -> Counter[str]:
@@ -246,7 +237,7 @@ class TopicViews:
             return await self._queued.queued_anywhere()
         except StoreError as error:
             log.warning("messages in shared queues cannot be read: %s", error)
-            return self._queued.queued()
+            return await self._queued.queued()
 
     def facts(self, name: str, *, is_queued: bool) -> Facts:
         """What the state of a topic follows from. A message in a queue brings back the topic that it is of, and so does a
@@ -303,7 +294,7 @@ class TopicViews:
     async def all(self, *, with_shared: bool = True) -> list[TopicView]:
         """The same of all topics, by name; their histories as far as this server knows. `with_shared`: what waits in shared
         queues counts."""
-        counts = await self._counts() if with_shared else self._queued.queued()
+        counts = await (self._counts() if with_shared else self._queued.queued())
         channels = self._channels
         subscribed = (name for name in channels if channels.count(name) and _is_literal(name))
         names = in_turns(await sorted_in_turns({*self._topics.known, *subscribed, *counts}))

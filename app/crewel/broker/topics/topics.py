@@ -318,14 +318,14 @@ class Topics:
             found = [each if each.is_erased else await self._renewed(each) for each in found]
         return found
 
-    def restore(self, found: list[StoredTopic]) -> None:
+    async def restore(self, found: list[StoredTopic]) -> None:
         """Know these topics, which the store has, and those whose messages wait."""
         for topic in self.known.values():
             topic.is_stored = False
             topic.emptied()
         for stored in found:
             self._restore(stored)
-        for name in self.queued.queued().keys() - self.known.keys():
+        for name in (await self.queued.queued()).keys() - self.known.keys():
             self.begin(channel_of(name), self.usual(channel_of(name))).claims += 1
 
     async def _renewed(self, stored: StoredTopic) -> StoredTopic:
