@@ -7,7 +7,9 @@ BIN    := $(VENV)/bin
 STAMPS := .cache/stamps
 PURE   := tests/bayeux tests/delivery tests/limits tests/qos tests/topics
 TESTERS ?= 2
-PARALLEL := --numprocesses $(TESTERS) --dist worksteal
+# The longest level, whose tests wait most of their time: it is what the whole run lasts.
+SERVER_TESTERS ?= 3
+PARALLEL := --dist worksteal --numprocesses
 # Servers, browsers and Java share the machine with much else. What passes only in a later try is listed at the end of the run.
 TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
 # Whole jobs of Spark take minutes each: `make faults` runs them.
@@ -41,7 +43,8 @@ run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/
 	@$(BIN)/crewel serve
 
 # The levels of the tests, each with what it needs: tests/levels.py tells which test is of which.
-# Most tests of servers and browsers wait for something most of their time, so two levels share the machine: 15 minutes, not 24.
+# Most tests of servers and browsers wait for something most of their time, so two levels share the machine. The order matters:
+# the short level of the store goes before the servers, and the browsers follow the pipeline, so that both lanes end together.
 test:  ## Run all tests: the quick ones, then two levels at a time; a level that fails does not keep the others from running
 	@$(MAKE) --no-print-directory --keep-going unit levels
 
@@ -57,13 +60,13 @@ test-unit: $(PYTHON_READY)
 	$(BIN)/pytest --quiet -m unit
 
 test-store: $(PYTHON_READY)  ## Run the tests of the store
-	$(BIN)/pytest $(PARALLEL) $(TRIES) -m store
+	$(BIN)/pytest $(PARALLEL) $(TESTERS) $(TRIES) -m store
 
 test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(POSTGRES_READY)  ## Run the tests of whole servers, also with other clients
-	$(BIN)/pytest $(PARALLEL) $(TRIES) -m server $(LONG:%=--ignore %) --ignore tests/deploying --ignore tests/examples
+	$(BIN)/pytest $(PARALLEL) $(SERVER_TESTERS) $(TRIES) -m server $(LONG:%=--ignore %) --ignore tests/deploying --ignore tests/examples
 
 test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(PACKAGE_READY)  ## Run the tests in a browser
-	$(BIN)/pytest $(PARALLEL) $(TRIES) -m browser
+	$(BIN)/pytest $(PARALLEL) $(TESTERS) $(TRIES) -m browser
 
 test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipeline, and run its tests
 	$(BIN)/mypy
