@@ -34,6 +34,8 @@ MARKER = "sockets"
 CLIENTS, ROOMS = 1000, 10
 AT_ONCE = 64
 STORM = 5000
+LIMIT_S = 180.0  # of one case of one server
+SILENCE_S = 30.0
 _NATIVE = BENCH / "peers" / "native.py"
 
 
@@ -237,6 +239,8 @@ async def storm(server: Server, peer: str, seconds: float) -> float:
         clients = await _stormed(server, peer)
         watching.stdin.close()
         longest = float(await asyncio.to_thread(watching.stdout.read))
+    if longest < 0:
+        raise TimeoutError
     await asyncio.sleep(min(seconds, 0.5))
     _close(clients)
     return longest
@@ -263,8 +267,11 @@ async def watch(port: int, peer: str) -> None:
     while not end.done():
         before, begun = client.count, time.perf_counter()
         client.publish("clock")
-        while client.count == before:
+        while client.count == before and not client.is_lost and time.perf_counter() - begun < SILENCE_S:
             await asyncio.sleep(0.001)
+        if client.count == before:
+            print(-1.0)  # else who reads this would wait for ever
+            return
         longest = max(longest, time.perf_counter() - begun)
         await asyncio.sleep(0.005)
     print(longest * 1000)
@@ -385,6 +392,11 @@ def everyone() -> dict[str, Peer]:
 # The run
 
 
+async def _limited(measuring: Awaitable[float]) -> float:
+    async with asyncio.timeout(LIMIT_S):
+        return await measuring
+
+
 def run(case: Case, peer: Peer, seconds: float) -> float | str:
     """The figure of one server, or why there is none."""
     with running(peer) as server:
@@ -392,8 +404,10 @@ def run(case: Case, peer: Peer, seconds: float) -> float | str:
             os.sched_setaffinity(pid, {CORES[-1]})
         os.sched_setaffinity(0, {CORES[0]})
         try:
-            return asyncio.run(case.measure(server, peer.name, seconds))
-        except (OSError, AssertionError, TimeoutError) as error:
+            return asyncio.run(_limited(case.measure(server, peer.name, seconds)))
+        except TimeoutError:
+            return "it fell silent"
+        except (OSError, AssertionError) as error:
             return f"{type(error).__name__}: {error}"
         finally:
             os.sched_setaffinity(0, CORES)
