@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.admin.desk import Receiver
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, data
 from tests.functional.cluster import LONG, NODE
 from tests.functional.frames import SocketClient
 from tests.functional.people import Person
+from tests.functional.post import comes
 from tests.functional.wire import figures
 from tests.server_process import Server
 
@@ -73,6 +77,26 @@ def test_an_answer_reaches_the_node_of_the_one_who_asked(pair: list[Server]) -> 
     asking.subscribe(f"/ret/{asking.login['replyId']}/*")
     Client(pair[1]).start().publish(channel, "the answer")
     assert data(asking.take(timeout=5000)) == ["the answer"]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_delivery_tells_its_route(pair: list[Server], *, persistent: bool) -> None:
+    readers = [Receiver(server).be() for server in pair]
+    channel = f"/route/{persistent}"
+    for reader in readers:
+        reader.subscribe(channel)
+    asked = {"ext": {"publish": {"persistent": persistent}}}
+    sender = Client(pair[0]).start()
+    sender.send(sender.message(channel, data=1, **asked))
+    here, there = (comes(reader)[0]["ext"]["update"] for reader in readers)
+    assert "route" not in here
+    first, second = there["route"]
+    assert [(each["node"], each["stratum"], each["dirtyRead"]) for each in (first, second)] == [
+        ("a", 0, False),
+        ("b", 1, False),
+    ]
+    assert first.get("timestamp") == (there["rcvTimestamp"] if persistent else None)
+    assert second["timestamp"].isdigit()
 
 
 def test_nodes_that_join_hear_and_are_heard_from_their_ready_line_on(start_server: StartServer) -> None:

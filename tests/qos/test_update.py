@@ -71,6 +71,17 @@ class TestShared:
         assert update(PLAIN._replace(is_initial=True))["initial"] is True
         assert update(PLAIN._replace(state="ERASED"))["state"] == "ERASED"
 
+    def test_a_message_of_another_node_has_a_route(self) -> None:
+        stored = Origin.stored(17, "", b"", node="a")
+        first, second = orjson.loads(own(shared(WIRE, stored, "b", 5)))["ext"]["update"]["route"]
+        assert first == {"node": "a", "stratum": 0, "timestamp": "17000", "dirtyRead": False}
+        assert second == {"node": "b", "stratum": 1, "timestamp": "5000000", "dirtyRead": False}
+        assert "route" not in orjson.loads(own(shared(WIRE, stored, "a")))["ext"]["update"]
+        transient = PLAIN._replace(node="a")
+        first, second = orjson.loads(own(shared(WIRE, transient, "b", 5)))["ext"]["update"]["route"]
+        assert first == {"node": "a", "stratum": 0, "dirtyRead": False}
+        assert second == {"node": "b", "stratum": 1, "timestamp": PLAIN.received, "dirtyRead": False}
+
     def test_what_a_publisher_put_into_ext_stays_beside_it(self) -> None:
         fields = told(PLAIN, b'{"channel":"/a","ext":{"x":{"y":1},"update":{"id":"forged"}},"data":1}')
         assert fields == {

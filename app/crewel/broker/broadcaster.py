@@ -183,11 +183,20 @@ class Broadcaster:
             self._registry.call_subscribed(channel, for_services, "" if publisher is None else publisher.name)
 
     def from_another_node(
-        self, channel: Channel, wire: bytes, sender: str, kept: bytes, *, lazy: bool, priority: int, expires: int
+        self,
+        channel: Channel,
+        wire: bytes,
+        sender: str,
+        kept: bytes,
+        *,
+        node: str,
+        lazy: bool,
+        priority: int,
+        expires: int,
     ) -> None:
         """Put a message that was published at another node into the queue of every subscriber here. `wire` is its JSON, `kept`
-        its QoS, `expires` as of an entry."""
-        origin = Origin(*self._ids.stamp(), sender, kept) if self._dispatchers.updated else None
+        its QoS, `node` the other's name, `expires` as of an entry."""
+        origin = Origin(*self._ids.stamp(), sender, kept, node=node) if self._dispatchers.updated else None
         entry = Entry.logged(channel.name, LogId(0), wire, lazy=lazy, origin=origin, priority=priority, expires=expires)
         subscribers = self._channels.subscribers(channel)
         if self._options.filtered:

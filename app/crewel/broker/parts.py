@@ -116,7 +116,7 @@ class Parts:
             self.events,
             self.backlog,
         )
-        self.updates = Updates(runtime.loop, outbound, self.open_messages, self.expiry)
+        self.updates = Updates(runtime.loop, outbound, self.open_messages, self.expiry, runtime.settings.node.name)
 
     def _make_queues(self) -> None:
         """What is not one session's: dead letters, shared queues, and who is limited to what."""

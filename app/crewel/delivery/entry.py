@@ -123,7 +123,7 @@ class Entry:
             logged.channel,
             logged.id,
             logged.body,
-            origin=Origin.stored(logged.id, logged.sender, logged.qos, logged.redrive_of),
+            origin=Origin.stored(logged.id, logged.sender, logged.qos, logged.redrive_of, logged.node),
             priority=priority,
             expires=expires,
             to=logged.to,
@@ -178,13 +178,18 @@ class Entry:
         return kept
 
     def updated(
-        self, subscription: str = "", redeliver: int = 0, queue: tuple[int, int] | None = None, now_ms: int = 0
+        self,
+        subscription: str = "",
+        redeliver: int = 0,
+        queue: tuple[int, int] | None = None,
+        now_ms: int = 0,
+        here: str = "",
     ) -> bytes:
         """Its JSON for a receiver that gets its origin: encoded once, but for what is this receiver's own. `now_ms` counts
-        from 1970, for the rest of its life."""
+        from 1970, for the rest of its life. `here` is the name of this node, which ends the route of a message."""
         if not self.begun:
             assert self.origin is not None
-            self.begun = shared(self.wire, self.origin)
+            self.begun = shared(self.wire, self.origin, here, now_ms)
             self.ends = counts_down_to(self.origin)
         if self.to:
             subscription = POINT_TO_POINT
@@ -192,10 +197,10 @@ class Entry:
             return self.begun + b"}}}"
         return own(self.begun, subscription, redeliver, queue, max(self.ends - now_ms, 0) if self.ends else None)
 
-    def updated_copy(self, subscription: str, now_ms: int) -> Entry:
+    def updated_copy(self, subscription: str, now_ms: int, here: str = "") -> Entry:
         """The same for a receiver that gets the origin and sends no status."""
         copy = self._copy()
-        copy.wire = self.updated(subscription, now_ms=now_ms)
+        copy.wire = self.updated(subscription, now_ms=now_ms, here=here)
         return copy
 
     def is_over(self, now: int) -> bool:

@@ -84,6 +84,8 @@ class Logged:
     """Whom it was addressed to (`client/joe`, `client/joe/1`), if it was published point to point."""
     addressed: bytes = b""
     """JSON: what waits for which session, if it lies in their inboxes, and in the log for their nodes to learn of it."""
+    node: str = ""
+    """Name of the node that accepted it, where several share the store."""
     changed_by: str = ""
     """The token of the node that has changed the topic of this channel, if this is no message but the note of that."""
 

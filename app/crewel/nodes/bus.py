@@ -144,8 +144,16 @@ class Bus:
         name, sender, kept, lazy, priority, expires = orjson.loads(payload[_MESSAGE.size : begin])
         channel = parse(name)
         assert channel is not None
+        node = self._registry.members.nodes.get(token)
         self._broadcaster.from_another_node(
-            channel, payload[begin:], sender, kept.encode(), lazy=lazy, priority=priority, expires=expires
+            channel,
+            payload[begin:],
+            sender,
+            kept.encode(),
+            node="" if node is None else node.name,
+            lazy=lazy,
+            priority=priority,
+            expires=expires,
         )
 
     # What others want

@@ -37,11 +37,13 @@ class Origin(NamedTuple):
     """Whether it comes from a history because of a subscribe."""
     state: str = ""
     """`ERASED` for the notice that its topic was erased, `FAILED` for that of a subscription; empty for a message."""
+    node: str = ""
+    """Name of the node that accepted it, as the log has it where several share the store; empty if that is not known."""
 
     @classmethod
-    def stored(cls, position: int, sender: str, qos: bytes, redrive_of: str = "") -> Origin:
+    def stored(cls, position: int, sender: str, qos: bytes, redrive_of: str = "", node: str = "") -> Origin:
         """Of a message at this place of the log."""
-        return cls(str(position), f"{position}000", sender, qos, is_persistent=True, redrive_of=redrive_of)
+        return cls(str(position), f"{position}000", sender, qos, is_persistent=True, redrive_of=redrive_of, node=node)
 
     @classmethod
     def notice(cls, position: int, state: str) -> Origin:
@@ -49,10 +51,12 @@ class Origin(NamedTuple):
         return cls(str(position), f"{position}000", state=state)
 
 
-def shared(wire: bytes, origin: Origin) -> bytes:
-    """The message with the `ext.update` that all its receivers share, without the three braces at its end. Raises TypeError or
-    ValueError if its stored form cannot be encoded so: its `ext` is no object, or its QoS no JSON."""
+def shared(wire: bytes, origin: Origin, here: str = "", now_ms: int = 0) -> bytes:
+    """The message with the `ext.update` that all its receivers at this node, `here`, share, without the three braces at its
+    end. Raises TypeError or ValueError if its stored form cannot be encoded so: its `ext` is no object, or its QoS no JSON."""
     update = _fields(origin)
+    if origin.node and origin.node != here:
+        update["route"] = _route(origin, here, now_ms)
     # The common message has no `ext` of its own: it is extended as bytes, without parsing it.
     if b'"ext"' in wire:  # in the data, perhaps; if it is the publisher's own, the two become one
         fields = reread(wire)
@@ -77,6 +81,16 @@ def _fields(origin: Origin) -> dict[str, Any]:
     if origin.redrive_of:
         fields["clientProperties"] = {**fields.get("clientProperties", {}), "__redriveOf": origin.redrive_of}
     return fields
+
+
+def _route(origin: Origin, here: str, now_ms: int) -> list[dict[str, Any]]:
+    """The nodes that have handled the message, in their order. A stratum counts the nodes since the one that accepted it, and
+    a timestamp says when it came there, nanoseconds since 1970, in digits; of a message that is not stored only here."""
+    first = {"node": origin.node, "stratum": 0, "timestamp": origin.received, "dirtyRead": False}
+    second = {"node": here, "stratum": 1, "timestamp": f"{now_ms}000000", "dirtyRead": False}
+    if not origin.is_persistent:
+        second["timestamp"] = first.pop("timestamp")
+    return [first, second]
 
 
 def counts_down_to(origin: Origin) -> int:

@@ -213,6 +213,7 @@ KEYS: tuple[Key, ...] = (
         "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session excluded"
         " from delivery; `q` PublishQos as JSON; `r` dead id of its dead letter, `n` how often it has been one; `t`"
         " its destination; `w` of a message in inboxes of other nodes' sessions: their names and its record, as JSON;"
+        " `o` the node that accepted it, if several share the store;"
         " `k` of a change of a topic: the token of the node that made it; then `b` is the change, as JSON; `s` to `k` only if"
         " needed",
         "until no cursor and no pending message needs it",

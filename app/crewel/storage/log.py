@@ -74,10 +74,12 @@ def append(
     facts_max: int,
     once_ms: int = 120_000,
     history_max_bytes: int = 0,
+    node: str = "",
 ) -> Step[Appended]:
     """Put messages into the log, all or none, with a fact of that; and in the same step into the histories of their
     topics and the queues of groups, as far as they ask for that. A key is remembered for `once_ms` milliseconds. The oldest
-    messages of a history go when it has more than `history_max_bytes`; 0: it may have any number.
+    messages of a history go when it has more than `history_max_bytes`; 0: it may have any number. `node` is noted with each
+    message as the one that accepted it, unless it is empty.
 
     Raises Fenced if the server with this token has been superseded. After an unknown outcome it must not be repeated, but for
     messages that all have a key.
@@ -92,6 +94,8 @@ def append(
             further += ("x", each.excluded)
         if each.qos:
             further += ("q", each.qos)
+        if node:
+            further += ("o", node)
         kind = 0
         if each.key:
             keys.append(k.once(each.key))
@@ -346,7 +350,7 @@ def logged(log_id: LogId, fields: Mapping[bytes, bytes]) -> Logged:
     redrive_of, returns = fields.get(b"r", b"").decode(), int(fields.get(b"n", 0))
     qos, to = fields.get(b"q", b""), fields.get(b"t", b"").decode()
     addressed = fields.get(b"w", b"")
-    changed_by = fields.get(b"k", b"").decode()
+    node, changed_by = fields.get(b"o", b"").decode(), fields.get(b"k", b"").decode()
     return Logged(
         log_id,
         fields[b"c"].decode(),
@@ -358,6 +362,7 @@ def logged(log_id: LogId, fields: Mapping[bytes, bytes]) -> Logged:
         returns,
         to,
         addressed,
+        node,
         changed_by,
     )
 

@@ -92,6 +92,7 @@ class LogAppender:
             submissions,
             access.facts_max,
             history_max_bytes=self._settings.storage.history_max_bytes,
+            node=self._settings.node.name if access.is_shared else "",
         )
 
     def _appended(self, group: list[PendingPublish], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:

@@ -70,6 +70,7 @@ class Dispatchers:
     """The sessions that receive `ext.update`, including those that acknowledge nothing."""
 
     def __post_init__(self) -> None:
+        self._node = self._runtime.settings.node.name
         self.pings = Pings(self._runtime, self._outbound)
         self._runtime.metrics.gauge(
             "held_sessions", lambda: sum(self.holdback(each) is not None for each in self._sessions.values())
@@ -93,7 +94,7 @@ class Dispatchers:
             session.dispatcher = Dispatcher(rules)
         is_oneway = qos.update and self.is_offered and not session.is_reliable
         if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
-            session.add_part(OnewayUpdates(self.updated, self.open_messages, self._expiry))
+            session.add_part(OnewayUpdates(self.updated, self.open_messages, self._expiry, self._node))
         if rules.tells or is_oneway:
             self.updated.add(session)
         else:

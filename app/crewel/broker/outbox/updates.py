@@ -23,6 +23,8 @@ class OnewayUpdates(SessionPart):
     _updated: set[Session]
     _open_messages: OpenMessages
     _expiry: Expiry
+    _node: str
+    """The name of this node."""
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The messages with `ext.update`, in the encoding that all receivers share. A message
@@ -34,9 +36,8 @@ class OnewayUpdates(SessionPart):
         for entry in entries:
             try:
                 has_origin = entry.origin is not None
-                encoded.append(
-                    entry.updated_copy(_subscription(session, entry.channel, ""), now_ms) if has_origin else entry
-                )
+                subscription = _subscription(session, entry.channel, "")
+                encoded.append(entry.updated_copy(subscription, now_ms, self._node) if has_origin else entry)
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 self._open_messages.dead_letter_unsendable(session, entry, error)
         return encoded
@@ -50,6 +51,7 @@ class Updates:
     _outbound: Outbound
     _open_messages: OpenMessages
     _expiry: Expiry
+    _node: str
 
     def encode(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
@@ -69,7 +71,9 @@ class Updates:
             try:
                 subscription = _subscription(session, entry.channel, "" if waiting is None else waiting.source)
                 parts.append(
-                    entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms)
+                    entry.updated(
+                        subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms, self._node
+                    )
                 )
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 failed.append((entry, error))
