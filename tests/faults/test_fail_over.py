@@ -77,7 +77,7 @@ async def test_what_was_answered_survives_fail_overs(
         await health.is_well(GOES_ON_S)
     await load.settle(40)
     only_resource(load)
-    assert figure(await metrics(server), "crewel_lost_messages_total") == 0
+    assert figure(await metrics(server), "crewel_lost_messages_total") == 0, server.stderr
     tell(
         f"seed {seed}: the primary killed, then a fail-over by an operator, 2 of 2 replicas awaited;"
         f" {load.ledger.answered_count} publishes answered, {load.ledger.refusals.total()} refused,"

@@ -135,7 +135,8 @@ async def _answer(asked: Awaitable[T]) -> T:
 
 
 class Connection(asyncio.Protocol):
-    """The connection on which everything is written, with at most one exchange under way: bytes out, as many answers in.
+    """A connection such as the one on which everything is written, with at most one exchange under way: bytes out, as many
+    answers in.
 
     The client library makes it, with its user, password, database and TLS. From then on its transport belongs to us: the
     library would take a coroutine for each command, and another for each answer.
@@ -168,6 +169,12 @@ class Connection(asyncio.Protocol):
         if self._timer is None:
             self._timer = self._loop.call_at(self._deadline, self._check_deadline)
         self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
+
+    async def ask(self, command: Command) -> Any:
+        """Return the answer to one command, as `exchange` gives it."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.exchange([pack(command)], lambda answers: None if future.done() else future.set_result(answers[0]))
+        return await future
 
     def close(self, reason: str) -> None:
         """Give up the connection, and with it what is under way: its caller is called back a little later."""
@@ -224,6 +231,19 @@ class Connection(asyncio.Protocol):
             self._lost(f"no answer within {LIMIT_S:g} s")
 
 
+async def connected(pool: ConnectionPool, lost: Callable[[str], None]) -> Connection:
+    """Return a connection of the caller's own, with user, password and database of the pool; `lost` as `Connection` has it.
+    Raises RedisError, OSError or TimeoutError."""
+    connection: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await connection.connect()  # type: ignore[no-untyped-call]
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+    return Connection(connection, lost)
+
+
 class Writer:
     """Sends commands on one connection, in order, and hands out their answers. It needs no task: a write follows the answers
     to the one before it."""
@@ -245,14 +265,7 @@ class Writer:
 
     async def connect(self, pool: ConnectionPool) -> None:
         """Make the connection, with its user, password and database. Raises RedisError, OSError or TimeoutError."""
-        connection: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                await connection.connect()  # type: ignore[no-untyped-call]
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        self._connection = Connection(connection, self.give_up)
+        self._connection = await connected(pool, self.give_up)
 
     async def close(self) -> None:
         """Let what was asked for be answered, then disconnect."""

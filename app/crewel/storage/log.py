@@ -297,12 +297,6 @@ async def read(store: Store, after: LogId, count: int) -> list[Logged]:
     return [logged(_id(entry), fields) for entry, fields in entries]
 
 
-async def wait_for_entry(store: Store, after: LogId, limit_ms: int) -> LogId | None:
-    """Wait until there is an entry after this id, at most so long; return its id, or None. It keeps a connection busy."""
-    found: Any = await store.reader.xread({store.keys.log: f"{after}-0"}, 1, limit_ms)
-    return LogId(int(found[0][1][0][0].partition(b"-")[0])) if found else None
-
-
 async def fetch(store: Store, ids: Iterable[LogId]) -> dict[LogId, Logged]:
     """Return these entries, in one round trip; those that the log does not have (any more) are left out."""
     pipeline = store.reader.pipeline(transaction=False)

@@ -20,7 +20,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
 from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, why_full, why_not
-from crewel.storage.connection import Command, Done, Reader, Writer, pool_of, unavailable
+from crewel.storage.connection import Command, Connection, Done, Reader, Writer, connected, pool_of, unavailable
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.losses import Met, meet
@@ -141,6 +141,28 @@ class Store:
         except Exception as error:
             log.exception("a reply of the store to %s could not be parsed", step.script)
             return StoreError(f"the store answered what cannot be understood: {error}")
+
+    async def connect_again(self, lost: Callable[[str], None]) -> Connection:
+        """Return a further connection to the very store that the steps go to. `lost` is called with the reason when it is
+        closed because it is of no use any more. Raises StoreUnavailable."""
+        generation, pool = self.generation, self._pool
+        if not self.is_up or pool is None:
+            raise StoreUnavailable(self.trouble or "the store is not open")
+
+        def close(reason: str) -> None:
+            connection.close(reason)
+            lost(reason)
+
+        try:
+            connection = await connected(pool, close)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise StoreUnavailable(f"the store cannot be reached: {error}") from error
+        said = await connection.ask(("INFO",))
+        info = StoreInfo(said if isinstance(said, bytes) else b"")
+        if f"{info.run_id}:{info.history}" == self.generation == generation:
+            return connection
+        connection.close("another store is in its place")
+        raise StoreUnavailable("another store is in its place")
 
     def watch(self, came: Callable[[], None], went: Callable[[], None]) -> None:
         """Call `went` whenever the store goes away from now on, before the steps that were under way get their answers, and

@@ -197,3 +197,34 @@ async def test_what_insists_and_finds_no_store_is_given_up_at_the_end(queue: Que
         await queue.writing.close()
         with pytest.raises(StoreUnavailable):
             await insisting
+
+
+async def test_work_without_a_step_has_its_place_and_what_was_there_before_what_follows(queue: Queue) -> None:
+    """What follows is asked for together with it: what it works on must not know that already."""
+    seen: list[str] = []
+
+    def work(found: list[str]) -> None:
+        queue.told.append(f"work on {found}, {len(seen)} by now")
+
+    queue.publish("one")
+    queue.writing.in_turn(lambda: list(seen), work)
+    queue.publish("two")
+    await asyncio.sleep(0)  # the turn in which the store is asked
+    seen.append("later")
+    assert await queue.until_told(3) == ["one", "work on [], 1 by now", "two"]
+
+
+async def test_work_without_a_step_needs_no_store(queue: Queue) -> None:
+    queue.store.cut()
+    queue.writing.in_turn(lambda: "it", queue.told.append)
+    assert await queue.until_told(1) == ["it"]
+
+
+async def test_what_follows_waits_for_work_that_takes_long(queue: Queue) -> None:
+    queue.hinders = asyncio.Event()
+    queue.writing.in_turn(lambda: ["work"], lambda found: queue._published(found, StoreUnavailable("")))
+    queue.submit("after")
+    await asyncio.sleep(0.02)
+    assert queue.told == []
+    queue.hinders.set()
+    assert await queue.until_told(2) == ["work StoreUnavailable", "after"]

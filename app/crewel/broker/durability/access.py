@@ -126,6 +126,7 @@ class StoreAccess:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+N = TypeVar("N")
 
 MOST_PUBLISHES: Final = 256
 """Publishes that one step carries at most."""
@@ -223,6 +224,26 @@ class Publishes(Generic[T]):
         return self.done(self.waiting, answer)
 
 
+class _Turn(Generic[T]):
+    """Work that needs no step, and has its place among the steps."""
+
+    __slots__ = ("_found", "_look", "_work")
+    retries, size = False, 0
+
+    def __init__(self, look: Callable[[], T], work: Callable[[T], Awaitable[None] | None]) -> None:
+        self._look = look
+        self._work = work
+        self._found: T
+
+    def asked(self) -> None:
+        """It asks the store for nothing. What it works on was there before the store is asked for what comes behind it."""
+        self._found = self._look()
+
+    def answered(self, _: object) -> Awaitable[None] | None:
+        """Do it."""
+        return self._work(self._found)
+
+
 class WriteQueue(Generic[T]):
     """The queue. It is closed until `open` gives it a store."""
 
@@ -231,7 +252,7 @@ class WriteQueue(Generic[T]):
         self._loop = loop
         self._append: Callable[[list[Submission]], Step[Appended]]
         self._published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None]
-        self._queue: deque[_Request[Any] | Publishes[T]] = deque()
+        self._queue: deque[_Request[Any] | Publishes[T] | _Turn[Any]] = deque()
         self._is_busy = False
         self._idle: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None  # that keeps answers waiting
@@ -292,6 +313,12 @@ class WriteQueue(Generic[T]):
         self._wake()
         return done
 
+    def in_turn(self, look: Callable[[], N], work: Callable[[N], Awaitable[None] | None]) -> None:
+        """Do `work` when all has been answered that was asked for before, with what `look` returned before the store was asked
+        for anything behind it. What `work` returns must be waited for before the next answer is handed out."""
+        self._queue.append(_Turn(look, work))
+        self._wake()
+
     def probe_later(self) -> None:
         """The same, after a pause."""
         self._after_pause(self.probe)
@@ -338,18 +365,26 @@ class WriteQueue(Generic[T]):
             requests.append(queue.popleft())
             size += requests[-1].size
 
+        steps: list[Step[Any]] = []
+
         def answered(answers: list[Any]) -> None:
-            self._hand_over(zip(requests, answers, strict=True))
+            found = iter(answers)
+            self._hand_over((each, None if isinstance(each, _Turn) else next(found)) for each in requests)
 
         try:
-            self._store.submit([each.asked() for each in requests], answered)
+            steps += [step for each in requests if (step := each.asked()) is not None]
+            if steps:
+                self._store.submit(steps, answered)
+            else:
+                answered([])
         except Exception as error:
             log.exception("a request to the store failed")
             answered([StoreError(f"the store could not be asked: {error}")] * len(requests))
 
-    def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T], Any]]) -> None:
+    def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]) -> None:
         for request, answer in answers:
             if request.retries and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
+                assert not isinstance(request, _Turn)
                 self._ask_later(request)
                 continue
             try:
@@ -368,7 +403,7 @@ class WriteQueue(Generic[T]):
             self._idle = None
 
     async def _hand_over_later(
-        self, waiting: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T], Any]]
+        self, waiting: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]
     ) -> None:
         try:
             await waiting

@@ -106,7 +106,7 @@ class Durability:
     def __post_init__(self) -> None:
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self.lease = StoreLease(self._access, self._runtime.settings, self._runtime.supervisor)
-        self.tail = LogTail(self._access)
+        self.tail = LogTail(self._access, self.appender.ahead, self.appender.take_ahead)
         self.inheritance = Inheritance(self._access, self.appender, self._restore, self.committed)
         self._access.on_lost = self._suspect
         self._closing = asyncio.Event()

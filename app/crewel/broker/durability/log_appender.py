@@ -17,6 +17,7 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import PendingPublish, Published, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.durability.log_tail import ReadAhead
 from crewel.broker.durability.subscriber_cache import SubscriberCache, Subscribers, is_open
 from crewel.broker.ids import Ids
 from crewel.broker.outbox.dispatchers import Dispatchers
@@ -81,6 +82,7 @@ class LogAppender:
         """Messages that are handed to many receivers in steps: what follows them in the log waits."""
         self.on_addressed: Callable[[Logged], None]
         """Called with each message of the log that waits in inboxes of sessions, and is broadcast to none."""
+        self.ahead = ReadAhead()
         self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliver)
         self._access.writing.serve(self._append, self._appended)
 
@@ -106,7 +108,7 @@ class LogAppender:
             self._access.suspect(answer)
             return None
         self._access.answered.note(answer.prev, answer.ids)
-        if answer.prev > self._access.node.cursor:
+        if answer.prev > self._access.node.cursor and not self._take_known(answer.prev):
             return self._apply_pending(group, answer)
         if answer.prev < self._access.node.cursor:
             self._access.suspect(Behind("the log is shorter than it was"))
@@ -159,6 +161,9 @@ class LogAppender:
         """Take what lies before the group, and then the group. If that cannot be read now it will be, with the group itself,
         when the store is looked at again."""
         try:
+            if self.ahead.node is self._access.node:
+                await asyncio.sleep(0)  # what has been appended before has come, most often
+                await self._take_ahead_up_to(answer.prev)
             await self.read_up_to(answer.prev)
         except StoreError as error:
             log.warning("the log cannot be read at the moment: %s", error)
@@ -197,17 +202,7 @@ class LogAppender:
             for logged in entries:
                 if logged.id > last:
                     break
-                if logged.addressed:
-                    self._access.node.skip(logged.id)
-                    if logged.changed_by:
-                        self._topics.changes.take(logged)
-                    else:
-                        self.on_addressed(logged)
-                    continue
-                channel = parse(logged.channel)
-                assert channel is not None
-                entry = Entry.read_back(logged)
-                self._take(channel, entry, None, logged.excluded, logged.sender, logged.qos)
+                is_shared = self._take_read(logged) or is_shared
                 if self._unfinished:
                     await self._finish()
                 node = self._access.node  # another one, if all was read again meanwhile
@@ -215,11 +210,56 @@ class LogAppender:
                     for _ in node.apply_in_steps():
                         await turns.rest()
                 await turns.rest()
-                is_shared = is_shared or bool(self._groups.on(channel))
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
                 self._access.node.cursor = max(self._access.node.cursor, last)
-        if is_shared:  # their queues have got them as well, and no part knows
+        if is_shared:
             self._spawn(self._shared_queues.load_again())
+
+    def _take_read(self, logged: Logged) -> bool:
+        """Take an entry that was read; whether it is in the queue of a group as well, and no part knows."""
+        if logged.addressed:
+            self._access.node.skip(logged.id)
+            if logged.changed_by:
+                self._topics.changes.take(logged)
+            else:
+                self.on_addressed(logged)
+            return False
+        channel = parse(logged.channel)
+        assert channel is not None
+        self._take(channel, Entry.read_back(logged), None, logged.excluded, logged.sender, logged.qos)
+        return bool(self._groups.on(channel))
+
+    def take_ahead(self, last: LogId) -> Coroutine[Any, Any, None] | None:
+        """Take what has been read ahead up to there; what is returned must be waited for, because this turn was too short."""
+        return None if self._take_known(last) else self._take_ahead_up_to(last)
+
+    async def _take_ahead_up_to(self, last: LogId) -> None:
+        """Take what has been read ahead up to there, if it has, with turns for others."""
+        while self.ahead.node is self._access.node and self.ahead.upto >= last:
+            if self._take_known(last):
+                return
+            await self._finish()
+            await asyncio.sleep(0)  # others have their turn
+
+    def _take_known(self, last: LogId) -> bool:
+        """Take what has been read ahead and is not beyond this id, for one turn. False: that is not all up to there."""
+        ahead, names, is_shared = self.ahead, set[str](), False
+        if ahead.node is not self._access.node or ahead.upto < last:
+            return False
+        end = self._loop.time() + self._outbound.fan_outs.slice_s
+        logged: Logged | None = None
+        while not self._unfinished and (logged := ahead.next(last)) is not None:
+            names.add(logged.channel)
+            is_shared = self._take_read(logged) or is_shared
+            if self._loop.time() >= end:
+                break
+        self._topics.count_again(names)
+        if is_shared:
+            self._spawn(self._shared_queues.load_again())
+        if logged is not None or self._unfinished:
+            return False
+        self._access.node.skip(last)
+        return True
 
     def _take(
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes

@@ -1,0 +1,95 @@
+"""Follows the log: a connection of its own waits at its end, and brings what is appended.
+
+It asks again in the same turn in which an answer has come, and leaves the entries as the store sent them: most are of no
+interest, because this server has appended them itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import hiredis
+
+from crewel.delivery.records import Logged, LogId
+from crewel.errors import StoreError
+from crewel.storage.connection import Connection, pack, store_error
+from crewel.storage.log import logged
+from crewel.storage.store import Store
+
+_AT_ONCE: Final = 1000
+_WAIT_MS: Final = 1000  # less than a connection waits for an answer
+
+
+class Unread(NamedTuple):
+    """An entry as it came."""
+
+    id: LogId
+    fields: list[bytes]
+    """Name and value in turn."""
+
+    def read(self) -> Logged:
+        """What it says."""
+        fields = iter(self.fields)
+        return logged(self.id, dict(zip(fields, fields, strict=True)))
+
+
+Take = Callable[[list[Unread]], LogId | None]
+"""Gets the next entries, none if nothing has come for a second; returns after which to continue, None to end."""
+
+
+class Follower:
+    """The connection, made when it is needed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._connection: Connection | None = None
+
+    async def follow(self, after: LogId, take: Take) -> None:
+        """Call `take` with what comes after this id, until it ends that. Raises StoreError."""
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = await self._store.connect_again(self.close)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def ask(last: LogId) -> None:
+            command = ("XREAD", "COUNT", _AT_ONCE, "BLOCK", _WAIT_MS, "STREAMS", self._store.keys.log, f"{last}-0")
+            connection.exchange([pack(command)], answered)
+
+        def answered(answers: list[Any]) -> None:
+            if ended.done():
+                return
+            try:
+                last = take(_entries(answers[0]))
+            except Exception as error:  # noqa: BLE001 - it is the caller's
+                ended.set_exception(error)
+                return
+            if last is None:
+                ended.set_result(None)
+            else:
+                ask(last)
+
+        ask(after)
+        try:
+            await ended
+        except BaseException:
+            self.close("it is not needed any more")  # for an answer may still be under way
+            raise
+
+    def close(self, reason: str = "it was closed") -> None:
+        """Give up the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(reason)
+
+
+def _entries(answer: Any) -> list[Unread]:
+    if isinstance(answer, StoreError):
+        raise answer
+    if isinstance(answer, hiredis.ReplyError):
+        raise store_error(answer)
+    if answer is None:
+        return []
+    ((_, found),) = answer
+    return [Unread(LogId(int(entry_id.partition(b"-")[0])), fields) for entry_id, fields in found]

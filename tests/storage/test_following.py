@@ -1,0 +1,68 @@
+"""Following the log."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from crewel.delivery.records import LogId
+from crewel.errors import StoreError, StoreUnavailable
+from crewel.storage.connection import client_name
+from crewel.storage.following import Follower, Unread
+from crewel.storage.store import Store
+from tests.storage.owner import started
+
+LIMIT_S = 15
+
+
+async def test_what_is_appended_comes_in_its_order(store: Store) -> None:
+    owner = await started(store)
+    first = await owner.publish("/a", "/b")
+    found: list[Unread] = []
+    came = asyncio.Event()
+
+    def take(entries: list[Unread]) -> LogId | None:
+        found.extend(entries)
+        came.set()
+        return None if len(found) == 5 else found[-1].id
+
+    follower = Follower(store)
+    following = asyncio.create_task(follower.follow(first[0], take))
+    async with asyncio.timeout(LIMIT_S):
+        await came.wait()
+        ids = [*first, *await owner.publish("/c"), *await owner.publish("/d", "/e", "/f")]
+        await following
+    follower.close()
+    assert [each.id for each in found] == ids[1:]
+    assert [each.read().channel for each in found] == ["/b", "/c", "/d", "/e", "/f"]
+    assert found[0].read().body == b'{"channel":"/b"}'
+
+
+def waits(client: dict[str, str], store: Store) -> bool:
+    """Whether this connection is that of the follower."""
+    return client["cmd"] == "xread" and client["name"] == client_name(store.keys.base.partition("{")[0])
+
+
+async def test_a_lost_connection_is_told_and_made_again(store: Store) -> None:
+    owner = await started(store)
+    follower = Follower(store)
+    following = asyncio.create_task(follower.follow(LogId(0), lambda entries: LogId(0)))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(LIMIT_S):
+        while not (waiting := [each["id"] for each in await store.reader.client_list() if waits(each, store)]):
+            await asyncio.sleep(0.005)
+        await store.reader.client_kill_filter(_id=waiting[0])
+        with pytest.raises(StoreError):
+            await following
+        (log_id,) = await owner.publish("/a")
+        found: list[Unread] = []
+        await follower.follow(LogId(0), found.extend)  # which returns None: that is enough
+    follower.close()
+    assert [each.id for each in found] == [log_id]
+
+
+async def test_a_store_that_is_away_is_not_followed(store: Store) -> None:
+    store.cut()
+    with pytest.raises(StoreUnavailable):
+        await Follower(store).follow(LogId(0), lambda entries: None)
