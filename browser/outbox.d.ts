@@ -1,6 +1,6 @@
 import type {CometD, Extension, Message} from "cometd";
 
-/** The outbox has `maxMessages` publishes already. */
+/** The outbox is full: it has `maxMessages` publishes. */
 export class OutboxFullError extends Error {
     constructor(most: number);
 }
@@ -17,7 +17,7 @@ export interface RefusedPublish {
 export interface OutboxOptions {
     /** The name of the database. Default: `crewel.outbox`. */
     name?: string;
-    /** How many publishes wait at most. Default: 1000. */
+    /** The maximum number of waiting publishes. Default: 1000. */
     maxMessages?: number;
     /** Called with each publish that the server refused for good. */
     onRefused?: (publish: RefusedPublish) => void;
@@ -25,10 +25,10 @@ export interface OutboxOptions {
     onChange?: (outbox: Outbox) => void;
 }
 
-/** Keeps publishes in IndexedDB until the server has answered them. */
+/** Keeps publishes in IndexedDB until the server has replied to them. */
 export class Outbox implements Extension {
     constructor(options?: OutboxOptions);
-    /** How many publishes wait for the server. */
+    /** How many publishes are waiting for the server. */
     readonly waiting: number;
     /**
      * Keeps a publish. Resolves to its idempotency key, `key` or a random one, once it is in the database; rejects with an
@@ -37,7 +37,7 @@ export class Outbox implements Extension {
     publish(channel: string, data: unknown, options?: {key?: string; ext?: Record<string, unknown>}): Promise<string>;
     /** The publishes that the server refused for good. */
     refused(): Promise<RefusedPublish[]>;
-    /** Deletes these. */
+    /** Deletes the refused publishes. */
     forgetRefused(): Promise<void>;
     registered(name: string, cometd: CometD): void;
     unregistered(): void;

@@ -1,6 +1,6 @@
 import type {CometD, Extension, Message, SubscriptionHandle} from "cometd";
 
-/** The answer says that its responder failed. A responder throws it. */
+/** An answer that reports a failure of the responder. A responder throws it to report one. */
 export class ErrorAnswer extends Error {
     constructor(errorCode: string, message?: string, data?: unknown);
     readonly errorCode: string;
@@ -18,7 +18,7 @@ export class RequestError extends Error {
     readonly reply: Message | null;
 }
 
-/** The channel on which an answer to this message is awaited, or null. */
+/** The channel for the answer to this message, or null if it is not a request. */
 export function replyChannel(message: Message): string | null;
 
 /** The answer to a request, for `cometd.publish(channel, data, {ext})`. */
@@ -33,7 +33,7 @@ export class RequestExtension implements Extension {
     constructor(options?: {timeout?: number});
     /** The id of the channel on which this session gets its answers; null before the handshake. */
     readonly replyId: string | null;
-    /** How many requests wait for an answer. */
+    /** How many requests are waiting for an answer. */
     readonly pending: number;
     /** How many further answers to a request were dropped. */
     duplicates: number;
@@ -44,7 +44,7 @@ export class RequestExtension implements Extension {
      * ErrorAnswer or a RequestError.
      */
     request(channel: string, data: unknown, options?: {timeout?: number; ext?: Record<string, unknown>}): Promise<Message>;
-    /** Answers the requests on a channel with what the function returns, or its promise. */
+    /** Answers the requests on a channel with the result of the function, or of its promise. */
     reply(
         channel: string,
         answer: (message: Message) => unknown,

@@ -10,7 +10,7 @@ export interface SessionFields {
     [field: string]: unknown;
 }
 
-/** What the server said of the session. */
+/** `ext.session` of a handshake reply. */
 export interface SessionReply {
     name?: string;
     reconnected?: boolean;
@@ -21,7 +21,7 @@ export interface SessionReply {
     [field: string]: unknown;
 }
 
-/** Why a handshake was refused. */
+/** Why the server refused a handshake. */
 export interface Refusal {
     errorCode: string;
     message: string;
@@ -31,25 +31,25 @@ export interface Refusal {
 export interface SessionOptions {
     /** Where the secret is kept, such as `window.sessionStorage`. */
     storage?: Pick<Storage, "getItem" | "setItem" | "removeItem"> | null;
-    /** Its name there. Default: `crewel.session`. */
+    /** The name of the secret in the storage. Default: `crewel.session`. */
     key?: string;
-    /** Called after each answer to a handshake. */
+    /** Called after each reply to a handshake. */
     changed?: (session: SessionExtension) => void;
 }
 
-/** Names the session of this page, and takes it over again after a reload. */
+/** Names the session of this page, and resumes it after a reload. */
 export class SessionExtension implements Extension {
     /** `asked` are the fields of each handshake, or a function that returns them, for tokens that change. */
     constructor(asked?: SessionFields | (() => SessionFields), options?: SessionOptions);
-    /** What the server said when it granted the last handshake; null before. */
+    /** `ext.session` of the last successful handshake reply; null before. */
     readonly reply: SessionReply | null;
-    /** Why the last handshake was refused; null if it was granted. */
+    /** Why the server refused the last handshake; null if it succeeded. */
     readonly refusal: Refusal | null;
     /** The public name of the session, or null. */
     readonly name: string | null;
-    /** The secret that takes the session over, or null. */
+    /** The secret with which a handshake takes over the session, or null. */
     readonly resume: string | null;
-    /** Lets the next handshake begin a new session. */
+    /** Makes the next handshake open a new session. */
     forget(): void;
     incoming(message: Message): Message | null;
     outgoing(message: Message): Message | null;

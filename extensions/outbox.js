@@ -6,9 +6,9 @@
  *     cometd.registerExtension("outbox", outbox);
  *     await outbox.publish("/orders/today", {pizza: 2});
  *
- * A publish is in the database when the promise resolves, and leaves it when the server has answered. Each has an idempotency
- * key, which the server remembers for two minutes: within that time a publish whose answer was lost is still one message. All
- * tabs of an origin share the database, and one of them sends at a time. Refused publishes stay, with the reason, until
+ * When the promise resolves, the publish is in the database; it leaves it when the server has replied. Each publish has an
+ * idempotency key, which the server remembers for two minutes, so a repeat within that time is still one message. All tabs of
+ * an origin share the database, and one of them sends at a time. Refused publishes stay, with the reason, until
  * `forgetRefused`.
  */
 
@@ -18,7 +18,7 @@ const RETRY_MS = 1000;
 const UNKNOWN_SESSION = /^40[12]:/;
 const TEMPORARY = /^resource\.(temporary\.)?unavailable$|^resource\.noMoreSpace$/;
 
-/** The outbox has as many publishes as it may. */
+/** The outbox is full. */
 export class OutboxFullError extends Error {
     constructor(most) {
         super(`the outbox is full: ${most} publishes wait for the server`);
@@ -39,7 +39,7 @@ export class Outbox {
     #waiting = 0;
 
     /**
-     * @param name of the database; each name is an outbox of its own
+     * @param name of the database; each name is a separate outbox
      * @param maxMessages how many publishes wait at most
      * @param onRefused called with each publish that the server refuses for good: {key, channel, data, errorCode, message}
      * @param onChange called with this outbox when `waiting` may have changed
@@ -54,14 +54,14 @@ export class Outbox {
         this.#onChange = onChange;
     }
 
-    /** How many publishes of all tabs waited for the server when this page looked last. */
+    /** How many publishes of all tabs were waiting for the server when this page last looked. */
     get waiting() {
         return this.#waiting;
     }
 
     /**
-     * Keeps a publish until the server has it; resolves to its key. `ext` is for its other fields, such as
-     * {publish: {priority: 9}}. A key that waits already is not added again. Rejects with an OutboxFullError, or with the
+     * Keeps a publish until the server has it; resolves to its key. `ext` has its other fields, such as
+     * {publish: {priority: 9}}. A key that is already waiting is not added again. Rejects with an OutboxFullError, or with the
      * DOMException of IndexedDB.
      */
     async publish(channel, data, {key = newKey(), ext = {}} = {}) {
@@ -72,13 +72,13 @@ export class Outbox {
         return key;
     }
 
-    /** Those that the server has refused, oldest first: {key, channel, data, errorCode, message}. */
+    /** The publishes that the server refused for good, oldest first: {key, channel, data, errorCode, message}. */
     async refused() {
         const rows = await this.#transaction("readonly", (store) => request(store.getAll()));
         return rows.filter((row) => row.refusal).map(refusedPublish);
     }
 
-    /** Deletes those. */
+    /** Deletes the refused publishes. */
     async forgetRefused() {
         await this.#transaction("readwrite", async (store) => {
             const rows = await request(store.getAll());
@@ -162,7 +162,7 @@ export class Outbox {
         await this.#look();
     }
 
-    /** Publishes these in one batch; how many of them have to be sent again. */
+    /** Publishes these in one batch; returns how many of them must be sent again. */
     async #sendTogether(rows) {
         let replies = [];
         this.#cometd.batch(() => {
@@ -207,7 +207,7 @@ export class Outbox {
         }, RETRY_MS);
     }
 
-    /** What `work` returns, once its transaction is on disk. */
+    /** Returns the result of `work` when its transaction is on disk. */
     async #transaction(mode, work) {
         this.#database ??= opened(this.#name);
         let database;
@@ -242,13 +242,13 @@ function refusedPublish({key, channel, data, refusal}) {
     return {key, channel, data, ...refusal};
 }
 
-/** Whether it may succeed later: nothing came back, the session was lost, or the server is short of something. */
+/** Whether a repeat may succeed: there was no reply, the session was lost, or the server lacks a resource. */
 function isTemporary(reply) {
     const code = reply.ext?.publish?.errorCode ?? "";
     return !reply.error || UNKNOWN_SESSION.test(reply.error) || TEMPORARY.test(code);
 }
 
-/** Runs `work` in one tab at a time. (Locks are for secure origins only; without them the keys keep copies apart.) */
+/** Runs `work` in one tab at a time. (Only secure origins have locks; without one, the keys identify duplicates.) */
 function locked(name, work) {
     return globalThis.navigator?.locks ? navigator.locks.request(name, work) : work();
 }

@@ -1,5 +1,5 @@
 /**
- * The browser's half of request and reply: ask, and wait for the answer to just that message; and answer.
+ * The browser's half of request and reply: sends requests, waits for the answer to each, and answers requests of others.
  *
  *     import {RequestExtension} from "/extensions/request.js";
  *     const requests = new RequestExtension();
@@ -7,8 +7,8 @@
  *     const answer = await requests.request("/power", 7, {timeout: 5000});
  *     requests.reply("/power", (message) => message.data ** 2);
  *
- * Each request has a reply channel of its own, `/ret/<ID>/<LDDDDDD>`: the server gives the ID at the handshake, L says that
- * JavaScript asks, D counts. All are heard by one subscription, which is confirmed before the first request goes out.
+ * Each request has a reply channel of its own, `/ret/<ID>/<LDDDDDD>`: the server assigns the ID at the handshake, L stands
+ * for JavaScript, D is a counter. One subscription receives all answers; it is confirmed before the first request is sent.
  * Register it before the handshake.
  */
 
@@ -21,7 +21,7 @@ const COMPLETE = /^\/ret\/[A-Za-z0-9_-]{1,64}\/[1-9][0-9]{6}$/;
 const FAULT = "internal.unknown";
 const UNTOLD = "the responder failed";
 
-/** The answer says that its responder failed. A responder throws it to say so. */
+/** An answer that reports a failure of the responder. A responder throws it to report one. */
 export class ErrorAnswer extends Error {
     constructor(errorCode, message = "", data = null) {
         super(message);
@@ -39,7 +39,7 @@ export class AnswerTimeoutError extends Error {
     }
 }
 
-/** The request was refused, or it is unknown whether it was taken: `reply` is what the client received, if anything. */
+/** The request was refused, or it is unknown whether the server accepted it. `reply` is the reply, if there was one. */
 export class RequestError extends Error {
     constructor(message, reply = null) {
         super(message);
@@ -48,15 +48,15 @@ export class RequestError extends Error {
     }
 }
 
-/** The channel on which an answer to this message is awaited, or null if it is no request. */
+/** The channel for the answer to this message, or null if it is not a request. */
 export function replyChannel(message) {
     const told = [message?.ext?.replyTo, message?.ext?.update?.replyTo];
     return told.find((name) => typeof name === "string" && COMPLETE.test(name)) ?? null;
 }
 
 /**
- * The answer to a request, {channel, data, ext}: with this data, or without it with the request's own and its client
- * properties. For `cometd.publish(channel, data, {ext})`.
+ * Returns the answer to a request, {channel, data, ext}, for `cometd.publish(channel, data, {ext})`. Without `data`, it has
+ * the data and the client properties of the request.
  */
 export function createResponse(message, ...data) {
     const channel = replyChannel(message);
@@ -71,8 +71,8 @@ export function createResponse(message, ...data) {
 }
 
 /**
- * The last parts of reply channels: each is another one, in turn, and none is given that is in use. They begin anywhere, for an
- * ID may outlive its page, and what was answered to that must not answer the next.
+ * The last parts of reply channels: a counter that skips numbers in use. It starts at a random number, because an ID may outlive
+ * its page, and an answer to the earlier page must not answer a request of the next one.
  */
 export class Serials {
     #next;
@@ -81,7 +81,7 @@ export class Serials {
         this.#next = first;
     }
 
-    /** The next channel below `prefix` that `used` does not have. */
+    /** Returns the next channel below `prefix` that is not in `used`. */
     take(prefix, used) {
         for (let left = SERIALS; left > 0; left -= 1) {
             const channel = `${prefix}${JAVASCRIPT}${String(this.#next).padStart(6, "0")}`;
@@ -106,13 +106,13 @@ export class RequestExtension {
     #pending = new Map(); // by reply channel
     #answered = new Set();
 
-    /** How many answers came to requests that had one. */
+    /** How many answers came to requests that already had one. */
     duplicates = 0;
 
-    /** How many answers came that no request waited for, or not any more. */
+    /** How many answers came for which no request was waiting. */
     late = 0;
 
-    /** @param timeout how long a request waits, in ms, unless it says so itself */
+    /** @param timeout default time that a request waits for its answer, in ms */
     constructor({timeout = 10000} = {}) {
         this.#timeout = timeout;
     }
@@ -122,14 +122,15 @@ export class RequestExtension {
         return this.#id;
     }
 
-    /** How many requests wait for their answer. */
+    /** How many requests are waiting for an answer. */
     get pending() {
         return this.#pending.size;
     }
 
     /**
      * Publishes a request; resolves with the first answer, a message. Rejects with an AnswerTimeoutError, an ErrorAnswer, a
-     * RequestError, or a TypeError that names what of the data JSON cannot say. The time-out counts from here, and includes waiting for a session.
+     * RequestError, or a TypeError that names the value in the data that JSON cannot represent. The
+     * time-out starts now, and includes waiting for a session.
      * @param ext more of the message's `ext`, such as {publish: {persistent: true}}
      */
     request(channel, data, {timeout = this.#timeout, ext = {}} = {}) {
@@ -149,8 +150,8 @@ export class RequestExtension {
     }
 
     /**
-     * Answers the requests on a channel with what the function returns, or its promise. What it throws is an answer too: with
-     * its `errorCode` and words if it has one. Returns the handle for `cometd.unsubscribe`.
+     * Answers the requests on a channel with the result of the function, or of its promise. An exception becomes an error answer,
+     * with its `errorCode` and message if it has one. Returns the handle for `cometd.unsubscribe`.
      */
     reply(channel, answer, props = {}, callback = undefined) {
         return this.#cometd.subscribe(channel, (message) => this.#respond(message, answer), props, callback);
@@ -185,7 +186,7 @@ export class RequestExtension {
         return message;
     }
 
-    // Asking
+    // Sending requests
 
     async #ask(asked) {
         const prefix = await this.#heard();
@@ -203,7 +204,7 @@ export class RequestExtension {
         });
     }
 
-    /** What the reply channels of this session begin with, once the server has confirmed that they are heard. */
+    /** Resolves to the prefix of this session's reply channels when the server has confirmed the subscription to them. */
     async #heard() {
         for (;;) {
             const id = this.#id ?? (await new Promise((resolve) => this.#arrivals.push(resolve)));
@@ -212,7 +213,7 @@ export class RequestExtension {
             if (this.#id === id) {
                 if (!reply.successful) {
                     this.#listening = null;
-                    throw new RequestError(`answers cannot be heard: ${reply.error ?? "the connection was lost"}`, reply);
+                    throw new RequestError(`answers cannot be received: ${reply.error ?? "the connection was lost"}`, reply);
                 }
                 return `/ret/${id}/`;
             }
@@ -243,7 +244,7 @@ export class RequestExtension {
         }
     }
 
-    /** Rejects the requests that no answer can reach any more: all but those on channels that begin so. */
+    /** Rejects the requests that no answer can reach any more: all except those whose channel has this prefix. */
     #lose(kept) {
         for (const [channel, asked] of [...this.#pending]) {
             if (kept === "" || !channel.startsWith(kept)) {
@@ -268,7 +269,7 @@ export class RequestExtension {
             }
             await this.#send(replyTo, response, TRIES);
         })();
-        // No caller need look at the promise; the update extension does, and settles the request with it.
+        // Callers may ignore the promise; the update extension acknowledges the request when it resolves.
         done.catch((reason) => this.#cometd._warn("request: an answer could not be sent", replyTo, reason));
         return done;
     }
@@ -283,7 +284,7 @@ export class RequestExtension {
         return {data: null, ext: {error: {errorCode: FAULT, message: UNTOLD}}};
     }
 
-    /** Publishes an answer; again if it is unknown whether it arrived, for a second one does no harm. */
+    /** Publishes an answer, and repeats it if it is unknown whether it arrived: a second one does no harm. */
     #send(replyTo, {data, ext}, tries) {
         return new Promise((resolve, reject) => {
             this.#cometd.publish(replyTo, data, {ext}, (reply) => {
@@ -302,7 +303,7 @@ export class RequestExtension {
     }
 }
 
-/** What an answer says of its responder's failure, or null. */
+/** Returns the failure that an answer reports, or null. */
 function errorOf(message) {
     const told = message.ext?.error;
     if (typeof told === "string") {
@@ -316,8 +317,8 @@ function errorOf(message) {
 }
 
 /**
- * As it will be read on the other side; what happens to the original later is of no account. Throws a TypeError for what would
- * be read as something else: JSON.stringify makes null of NaN, and {} of binary data.
+ * Returns a copy of the data as the other side will read it, so that later changes have no effect. Throws a TypeError for a
+ * value that JSON would change: JSON.stringify turns NaN into null, and binary data into {}.
  */
 function copied(value, name = "data") {
     const fault = notEncodable(value, name);
@@ -327,7 +328,7 @@ function copied(value, name = "data") {
     return value === undefined ? null : JSON.parse(JSON.stringify(value));
 }
 
-/** What of a value JSON cannot say, and where it stands, such as "data.price[2] is NaN"; or null. */
+/** Returns what JSON cannot represent in a value, and where, such as "data.price[2] is NaN"; or null. */
 function notEncodable(value, path) {
     if (typeof value === "number" && !Number.isFinite(value)) {
         return `${path} is ${value}`;
@@ -351,7 +352,7 @@ function notEncodable(value, path) {
     return null;
 }
 
-/** 128 random bits, for servers that give no ID. */
+/** Returns 128 random bits, for servers that assign no ID. */
 function randomId() {
     const bytes = globalThis.crypto.getRandomValues(new Uint8Array(16));
     return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

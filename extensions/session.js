@@ -1,19 +1,19 @@
 /**
- * The browser's half of names: who this page is, and how it takes its session over again.
+ * The browser's half of named sessions: names the session of this page, and resumes it after a reload.
  *
  *     import {SessionExtension} from "/extensions/session.js";
  *     const session = new SessionExtension({name: "client/joe/1"}, {storage: window.sessionStorage});
  *     cometd.registerExtension("session", session);
  *
- * Every handshake carries `ext.session`. The server's answer holds `resume`, a secret that only the last login of a session
- * has; the next handshake shows it, and so takes over the session with its subscriptions and all that waits in it. Kept
- * in a `storage`, it lives through a reload of the page. By the `nonce`, which is another one in each handshake, the server
- * tells a copy that a proxy sends from another client.
+ * Every handshake carries `ext.session`. The reply contains `resume`, a secret that only the last login of a session
+ * has. The next handshake sends it, and takes over the session with its subscriptions and its queue. In a `storage`, it
+ * survives a reload of the page. The `nonce`, new in each handshake, lets the server distinguish a copy that a proxy sends from
+ * the handshake of another client.
  */
 
 const NAME_PAUSE = 50; // ms
 
-/** Returns what no other handshake has. (crypto.randomUUID is for secure origins only.) */
+/** Returns a random string for one handshake. (Only secure origins have crypto.randomUUID.) */
 function newNonce() {
     const bytes = globalThis.crypto.getRandomValues(new Uint8Array(16));
     return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -27,14 +27,14 @@ export class SessionExtension {
     #resume = null;
     #reply = null;
     #refusal = null;
-    #subscribes = new Set(); // ids of the subscribes of this login that are not answered yet
+    #subscribes = new Set(); // ids of the subscribes of this login without a reply
 
     /**
      * @param asked the fields of `ext.session`: name, token, persistent, timeout and so on; or a function that
      *     returns them, called at each handshake, for tokens that change
-     * @param storage where `resume` is kept, such as window.sessionStorage; nowhere without
-     * @param key under which name it is kept there
-     * @param changed called with this extension after each answer to a handshake
+     * @param storage where `resume` is kept, such as window.sessionStorage; without it, `resume` is in memory only
+     * @param key the name of `resume` in the storage
+     * @param changed called with this extension after each reply to a handshake
      */
     constructor(asked = {}, {storage = null, key = "crewel.session", changed = () => {}} = {}) {
         this.#asked = typeof asked === "function" ? asked : () => asked;
@@ -44,12 +44,12 @@ export class SessionExtension {
         this.#resume = this.#read();
     }
 
-    /** What the server said of the session when it granted the last handshake, such as name, reconnected, queued; or null. */
+    /** `ext.session` of the last successful handshake reply, with name, reconnected, queued and more; or null. */
     get reply() {
         return this.#reply;
     }
 
-    /** Why the last handshake was refused: {errorCode, message}; null if it was granted. */
+    /** Why the server refused the last handshake: {errorCode, message}; null if it succeeded. */
     get refusal() {
         return this.#refusal;
     }
@@ -59,12 +59,12 @@ export class SessionExtension {
         return this.#reply?.name ?? null;
     }
 
-    /** The secret that takes the session over, or null. */
+    /** The secret with which a handshake takes over the session, or null. */
     get resume() {
         return this.#resume;
     }
 
-    /** Lets the next handshake begin a new session. */
+    /** Makes the next handshake open a new session. */
     forget() {
         this.#keep(null);
     }
@@ -88,10 +88,10 @@ export class SessionExtension {
         } else if (message.channel === "/meta/disconnect" && message.successful) {
             this.#keep(null);
         } else if (message.channel === "/meta/subscribe" && message.id === undefined) {
-            return message; // the server has ended a subscription: then the listeners have to go
+            return message; // the server has ended a subscription, so its listeners must be removed
         } else if (message.channel === "/meta/subscribe" && !this.#subscribes.delete(message.id) && !message.successful) {
-            // The client takes the listeners of the channel away when a subscribe fails, also when that is one of the login
-            // before. The session continues, so what comes then would be acknowledged without a listener.
+            // The client removes the listeners of the channel when a subscribe fails, even one of the previous login. The
+            // session continues, so later messages would be acknowledged without a listener.
             return {...message, subscription: undefined};
         }
         return message;
@@ -108,10 +108,10 @@ export class SessionExtension {
         this.#reply = null;
         this.#refusal = told?.errorCode ? told : {errorCode: "", message: message.error ?? ""};
         if (told?.errorCode === "user.configuration.identicalClient") {
-            // What was kept is good for nothing: somebody else is this session by now.
+            // The secret is useless now: another client has taken over the session.
             this.#keep(null);
             if (Number.isInteger(told.retryAfter)) {
-                // Its last client is gone, and the name is free by then unless that comes back.
+                // Its last client is gone; the name is free after this time unless that client returns.
                 message.advice = {reconnect: "handshake", interval: told.retryAfter + NAME_PAUSE};
             }
         }
@@ -121,7 +121,7 @@ export class SessionExtension {
         try {
             return this.#storage?.getItem(this.#key) ?? null;
         } catch {
-            return null; // a browser may forbid it: then it is kept as long as the page
+            return null; // a browser may forbid storage: then the secret lives as long as the page
         }
     }
 

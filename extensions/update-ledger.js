@@ -1,16 +1,16 @@
 /**
- * How the messages of one session fare: the bookkeeping of update.js, which knows the client; this knows nothing of it.
+ * The delivery statuses of one session: the bookkeeping of update.js. This module does not know the client.
  */
 
 const INTERNAL = "user.update.internalError";
 const LONGEST_CODE = 200;
 const LONGEST_TEXT = 500;
 
-/** What the server has to be told and has not confirmed: a status a message, and the request that carries it, if any. */
+/** The statuses that the server has not confirmed: one for each message, and the request that carries it, if any. */
 class Statuses {
     #open = new Map();
 
-    /** Notes how a message fares. That it has not ended is no news once its end is known. */
+    /** Notes the status of a message. A status that does not end it has no effect after one that does. */
     put(status) {
         const known = this.#open.get(status.id);
         if (known && isEnd(known.status) && !isEnd(status)) {
@@ -19,7 +19,7 @@ class Statuses {
         this.#open.set(status.id, {status, carrier: null});
     }
 
-    /** Those that no request carries, as many as fit into so many characters, one at least. This request carries them now. */
+    /** Returns statuses that no request carries: at least one, as many as fit. This request carries them now. */
     take(carrier, room) {
         const taken = [];
         for (const entry of this.#open.values()) {
@@ -35,12 +35,12 @@ class Statuses {
         return taken;
     }
 
-    /** A request was answered: what it carried is known to the server. */
+    /** A request had a reply: the server has the statuses that it carried. */
     confirm(carrier) {
         this.#open.forEach((entry, id) => entry.carrier === carrier && this.#open.delete(id));
     }
 
-    /** A request came to nothing, as far as is known: what it carried has to go again. All of them, without `carrier`. */
+    /** A request probably failed: its statuses must be sent again. Without `carrier`, those of all requests. */
     release(carrier = null) {
         this.#open.forEach((entry) => {
             if (carrier === null || entry.carrier === carrier) {
@@ -49,7 +49,7 @@ class Statuses {
         });
     }
 
-    /** Whether there are some that no request carries. */
+    /** Whether there are statuses that no request carries. */
     get areWaiting() {
         for (const entry of this.#open.values()) {
             if (entry.carrier === null) {
@@ -64,7 +64,7 @@ function isEnd({state}) {
     return state !== "WORKING" && state !== "UNCLAIMED";
 }
 
-/** One delivery in the hands of its listeners. It ends when all of them have; the first failure counts. */
+/** One delivery, while its listeners process it. It ends when all of them have finished; the first failure counts. */
 class Handling {
     /** Whether a listener was called with it. */
     isTaken = false;
@@ -93,7 +93,7 @@ class Handling {
     }
 }
 
-/** What is known of one session's messages: at work, settled OK (the latest of them), and to be told. */
+/** The messages of one session: in progress, acknowledged (the latest ids), and statuses to send. */
 export class Ledger {
     statuses = new Statuses();
     /** The messages that no listener has taken, by id: {message, handling, since, timer}. */
@@ -114,14 +114,14 @@ export class Ledger {
         return this.#atWork.get(id);
     }
 
-    /** Keeps a message until a listener takes it. Returns the one that has to make room, if there are too many. */
+    /** Keeps a message until a listener takes it. Returns the message that it displaces, if there are too many. */
     keep(id, entry) {
         this.unclaimed.set(id, entry);
         this.statuses.put({id, state: "UNCLAIMED"});
         return this.unclaimed.size > this.#most ? this.release(this.unclaimed.keys().next().value) : undefined;
     }
 
-    /** Takes a message out that no listener has taken so far; undefined if it is not there. */
+    /** Removes and returns a message that no listener has taken so far; undefined if it is not there. */
     release(id) {
         const entry = this.unclaimed.get(id);
         clearTimeout(entry?.timer);
@@ -129,13 +129,13 @@ export class Ledger {
         return entry;
     }
 
-    /** Forgets what no listener has taken: its session is over. */
+    /** Forgets the messages that no listener has taken: their session has ended. */
     close() {
         this.unclaimed.forEach(({timer}) => clearTimeout(timer));
         this.unclaimed.clear();
     }
 
-    /** Begins with a message; `changed` is called when it has ended. One that comes again while it is at work counts again. */
+    /** Starts the processing of a message, and calls `changed` at its end. A copy that arrives meanwhile starts it again. */
     begin(id, changed) {
         this.#done.delete(id);
         const handling = new Handling((failure) => {
@@ -157,7 +157,7 @@ export class Ledger {
         }
     }
 
-    /** Settles a message, perhaps once more: if the server sent it again, it has not heard of it. */
+    /** Acknowledges a message, perhaps once more: if the server sent it again, it did not get the status. */
     ok(id) {
         this.#done.delete(id);
         this.#done.add(id);
@@ -168,7 +168,7 @@ export class Ledger {
     }
 }
 
-/** What the server receives about a failure. It makes user.update.internalError of codes that it does not take. */
+/** Returns the status for a failure. The server replaces codes that it does not accept by user.update.internalError. */
 function described(reason) {
     const isCoded = typeof reason?.errorCode === "string" && reason.errorCode !== "";
     const text = typeof reason?.message === "string" ? reason.message : isCoded ? "" : String(reason);

@@ -1,15 +1,15 @@
 /**
- * The browser's half of `update`: tells the server how each message fared in the page's listeners.
+ * The browser's half of `update`: reports to the server whether the page's listeners processed each message.
  *
  *     import {AckExtension, CometD} from "/static/vendor/cometd/cometd.js";
  *     import {UpdateExtension} from "/extensions/update.js";
  *     cometd.registerExtension("ack", new AckExtension());
  *     cometd.registerExtension("update", new UpdateExtension());
  *
- * A listener that returns has settled its message, one that returns a promise settles it with that promise, and one that
- * throws reports what it threw: an object or Error keeps its `errorCode`, anything else is `user.update.internalError`.
- * A message that no listener takes stays open, and goes to the first listener that is added for it.
- * Register it before listeners are added and before the handshake.
+ * A listener acknowledges its message by returning; if it returns a promise, the promise decides. A listener that throws rejects
+ * the message: an object or Error keeps its `errorCode`, anything else becomes `user.update.internalError`.
+ * A message that no listener takes stays open, and goes to the first matching listener that is added.
+ * Register the extension before the handshake and before you add listeners.
  */
 
 import {Ledger} from "./update-ledger.js";
@@ -22,7 +22,7 @@ const DEAD_MESSAGE = "user.update.deadMessage";
 const ERASED = "ERASED";
 const REPLIES = "/ret/";
 
-/** After a failure of its own a page is tried again a few times, later each time; and to be away is no failure. */
+/** By default, the server retries a failed page a few times, with growing pauses, and an absence is not a failure. */
 const RETRYING = {retries: 5, delay: 1000, factor: 2, maxDelay: 60000, absence: false};
 
 export class UpdateExtension {
@@ -47,12 +47,12 @@ export class UpdateExtension {
 
     /**
      * @param asked more fields of `ext.session`, such as {ackWait: 60000, dispatcher: {retries: 3, delay: 1000}}
-     * @param onRejected called with each status that the server did not take: {id, ..., reason}
+     * @param onRejected called with each status that the server did not accept: {id, ..., reason}
      * @param onEnded called when the server has ended a subscription, with {subscription, errorCode, message}: its listeners
-     *     get nothing more. The client's own listeners of /meta/subscribe and /meta/unsuccessful are called as well
-     * @param remembered how many ids of settled messages are kept, to drop what comes twice; and at most how many messages
+     *     get no more messages. The client's own listeners of /meta/subscribe and /meta/unsuccessful are called as well
+     * @param remembered how many ids of acknowledged messages are kept, to drop duplicates; also the maximum number of messages
      *     that no listener has taken
-     * @param unclaimedMs after how long a message that no listener takes becomes a dead letter; -1: never
+     * @param unclaimedMs time after which a message that no listener takes becomes a dead letter, in ms; -1: never
      */
     constructor(asked = {}, {onRejected = () => {}, onEnded = () => {}, remembered = 10000, unclaimedMs = -1} = {}) {
         if (!Number.isInteger(unclaimedMs) || unclaimedMs < -1) {
@@ -66,7 +66,7 @@ export class UpdateExtension {
         this.#ledger = new Ledger(remembered);
     }
 
-    /** Whether the server takes statuses from this session. */
+    /** Whether the server accepts statuses from this session. */
     get isGranted() {
         return this.#isGranted;
     }
@@ -76,7 +76,7 @@ export class UpdateExtension {
         return this.#ledger.unclaimed.size;
     }
 
-    /** Says that a message is still being worked on: its wait, if the session has one, begins again. */
+    /** Reports that a listener is still processing a message: `ackWait`, if the session has one, restarts. */
     working(message) {
         const id = message?.ext?.update?.id;
         if (this.#ledger.handling(id)) {
@@ -191,7 +191,7 @@ export class UpdateExtension {
         const earlier = this.#ledger.release(id);
         const ledger = this.#ledger;
         const handling = ledger.begin(id, () => this.#changed());
-        // The client calls the listeners now and awaits nothing: when this runs, all of them have been called.
+        // The client calls the listeners now, without waiting: when this runs, it has called all of them.
         queueMicrotask(() => {
             if (handling.isTaken || ledger !== this.#ledger || this.#isOfNoInterest(message)) {
                 handling.end();
@@ -202,7 +202,7 @@ export class UpdateExtension {
         return message;
     }
 
-    /** The server has ended a subscription. Once the page has been told, that counts as settled. */
+    /** The server has ended a subscription. Its notice is acknowledged when the page has received it. */
     #ended(message) {
         const id = message.ext?.update?.id;
         const isTracked = this.#isGranted && typeof id === "string";
@@ -227,14 +227,14 @@ export class UpdateExtension {
 
     // Messages without a listener
 
-    /** Whether it needs no listener: a notice, a late answer, or a message of an ended subscription. */
+    /** Whether a message needs no listener: a notice, a late answer, or a message of an ended subscription. */
     #isOfNoInterest({channel, ext: {update}}) {
         const subscription = update.subscription ?? channel;
         return (
             update.state === ERASED ||
             channel.startsWith(REPLIES) ||
             this.#unwanted.has(subscription) ||
-            // The server names the subscription that a message comes by, but where that has ended the channel.
+            // The server names the subscription of a message; if that has ended, the channel.
             (this.#knowsAll && subscription === channel && [...this.#unwanted].some((pattern) => hears(pattern, channel)))
         );
     }
@@ -264,7 +264,7 @@ export class UpdateExtension {
         handling.end();
     }
 
-    /** Lets listeners that were just added have what came before them, as the client would have called them. */
+    /** Calls listeners that were just added with earlier messages, as the client would have called them. */
     #handOver() {
         const fresh = this.#fresh.splice(0);
         for (const [id, {message, handling}] of fresh.length ? [...this.#ledger.unclaimed] : []) {
@@ -289,7 +289,7 @@ export class UpdateExtension {
         }
     }
 
-    // Telling the server
+    // Sending statuses
 
     #changed() {
         if (!this.#isScheduled && this.#ledger.statuses.areWaiting) {
@@ -301,7 +301,7 @@ export class UpdateExtension {
         }
     }
 
-    /** Publishes what waits, if the next connect is not about to take it along. */
+    /** Publishes the waiting statuses, unless the next connect is about to carry them. */
     #tell() {
         if (!this.#isGranted || this.#isTelling || this.#heldConnect === null || this.#cometd.isDisconnected()) {
             return;
@@ -328,7 +328,7 @@ export class UpdateExtension {
         this.#cometd.setTimeout(() => this.#tell(), wait); // unless a connect takes them before
     }
 
-    /** A refusal has a reason that lasts, such as a policy: the page's author must see it, but once. */
+    /** A refusal has a lasting reason, such as a policy: log it for the developer, but once. */
     #complainOfRefusal({error}) {
         if (!this.#refused.has(error)) {
             this.#refused.add(error);
@@ -348,9 +348,9 @@ export class UpdateExtension {
         return this.#cometd.getConfiguration().maxSendBayeuxMessageSize / 2;
     }
 
-    // Seeing what listeners return and throw
+    // Results and exceptions of listeners
 
-    /** Looks at what the listeners return that are added with this method of the client from now on. */
+    /** From now on, observes the results of listeners that are added with this method of the client. */
     #watch(method) {
         const cometd = this.#cometd;
         const original = cometd[method];
@@ -369,7 +369,7 @@ export class UpdateExtension {
         this.#undo.push(() => (isOwn ? (cometd[method] = original) : delete cometd[method]));
     }
 
-    /** Lets a new listener have what waits for one, but not before the page has its handle. */
+    /** Calls a new listener with the messages that wait for one, but only after the page has its handle. */
     #added(handle) {
         if (handle && !handle.channel.startsWith("/meta/")) {
             this.#unwanted.delete(handle.channel);
@@ -378,7 +378,7 @@ export class UpdateExtension {
         }
     }
 
-    /** What still comes for a subscription that the page has ended is not wanted any more. */
+    /** Drops later messages of a subscription that the page has ended. */
     #watchUnsubscribe() {
         const cometd = this.#cometd;
         const original = cometd.unsubscribe;
@@ -419,7 +419,7 @@ export class UpdateExtension {
         );
     }
 
-    /** Does what the client does with an exception: a promise that is rejected is one too. */
+    /** Treats a rejected promise like an exception, as the client treats those. */
     #complain(reason, handle, message) {
         this.#isComplaining = true;
         try {
@@ -431,7 +431,7 @@ export class UpdateExtension {
         }
     }
 
-    /** Puts itself between the client and the application's handler, which is called as ever. */
+    /** Wraps the handler of the application, which is still called. */
     #hearExceptions() {
         const cometd = this.#cometd;
         let handler = cometd.onListenerException;
@@ -464,7 +464,7 @@ export class UpdateExtension {
     }
 
     #handling(message) {
-        // Also while a handshake is on its way: what a listener takes meanwhile goes with the next connect.
+        // Also during a handshake: statuses of that time go with the next connect.
         return this.#ledger.handling(message?.ext?.update?.id);
     }
 }
@@ -478,7 +478,7 @@ function hears(pattern, channel) {
     return pattern === channel || (isBelow && !channel.slice(pattern.length - 1).includes("/"));
 }
 
-/** The `dispatcher` that the page asks for: what the application leaves out is as above; a delay of its own does not grow. */
+/** The `dispatcher` that the page asks for, with the defaults above. A delay that the application sets does not grow. */
 function retrying(asked) {
     const own = asked?.delay === undefined ? {} : {factor: 1, maxDelay: undefined};
     return Object.fromEntries(Object.entries({...RETRYING, ...own, ...asked}).filter(([, value]) => value !== undefined));

@@ -176,7 +176,7 @@ test("a subscription that is refused is tried again with the next request", asyn
     asking.catch(() => {});
     await turn();
     here.client.sent[0].answer({successful: false, error: "403::subscribe_denied"});
-    await assert.rejects(asking, /answers cannot be heard: 403::subscribe_denied/);
+    await assert.rejects(asking, /answers cannot be received: 403::subscribe_denied/);
     const [again, message] = await ask(here);
     deliver(here, replyTo(message));
     assert.equal((await again).data, 1);

@@ -28,7 +28,7 @@ def _place(value: object) -> str:
 
 
 _FILTERS: Final = (
-    text_field("who", "Only what this operator did: a subject, or admin for the admin token."),
+    text_field("who", "Only actions of this operator: a subject, or admin for the admin token."),
     text_field("what", "Only what begins with this text: hold session, redrive."),
     text_field(
         "about", "Only what was done to this session, subject, channel or job, or to what is below it: client/joe."
@@ -79,7 +79,7 @@ AUDIT_ROUTES: Final = (
     Route(
         "GET",
         "/audit",
-        "List what operators did and were refused, the newest first, a page at a time.",
+        "List the actions of operators, refused ones too, the newest first, a page at a time.",
         _list,
         f"`entries`, a list; `next`, the cursor of the next page, empty if this is the last: a page may come back short, or"
         f" empty, before it; `kept`: how many entries there are; `max`: how many there may be. An entry has {_ENTRY}.",

@@ -174,7 +174,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
         raise NotThere(f"{dead_id!r} is not the id of a dead letter, such as 1795179106957-0")
     found = await dead_letters.get(ask.admin.store, [dead_id])
     if not found:
-        raise NotThere(f"there is no dead letter {dead_id}, or not any more")
+        raise NotThere(f"there is no dead letter {dead_id}, or no longer")
     return _shown(ask, found[0])
 
 
@@ -288,7 +288,7 @@ def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:
 
 _WORK: Final = (
     "`undone`: those that stayed, with `id`, `errorCode` and `message` (the first 1000), `undoneCount`: how many. A request"
-    " works for five seconds at most: `next` is empty if all is done; else send the same again with `after`: `next`,"
+    " works for five seconds at most: `next` is empty if all is done; otherwise send the request again with `after`: `next`,"
     " `until` as answered (of `ids`, those behind `next`), and not before `waitMs` milliseconds have passed. With `dryRun`"
     " it answers `count` instead."
 )
@@ -346,7 +346,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Show one dead letter.",
         _show,
         _LETTER,
-        refusals={404: "There is no such dead letter, or not any more."},
+        refusals={404: "There is no such dead letter, or no longer."},
     ),
     Route(
         "POST",

@@ -131,7 +131,7 @@ async def _found(ask: Ask) -> Job:
     job_id = ask.path["job"]
     job = await ask.admin.jobs.get(job_id) if is_dead_id(job_id) else None
     if job is None:
-        raise NotThere(f"there is no job {job_id[:64]}, or not any more")
+        raise NotThere(f"there is no job {job_id[:64]}, or no longer")
     return job
 
 
@@ -153,7 +153,7 @@ def _steering(verb: str) -> Callable[[Ask], Awaitable[dict[str, Any]]]:
     return handle
 
 
-_UNKNOWN: Final = {404: "There is no such job, or not any more."}
+_UNKNOWN: Final = {404: "There is no such job, or no longer."}
 _JOB: Final = (
     f"`id`, `what` ({', '.join(Work)}), `state` ({', '.join(JobState)}), `who` (began it), `reason`, `node` (runs it),"
     " `began`, `changed`, `ended` (milliseconds since 1970, or null), `changedBy` (steered it), `choice` (the filters, or how"
@@ -165,7 +165,7 @@ _MORE: Final = (
 )
 _SUMMARIES: Final = {
     "pause": "Pause a job: what is done stays done.",
-    "resume": "Let a paused job continue. A discard needs the role destroy.",
+    "resume": "Resume a paused job. A discard needs the role destroy.",
     "stop": "Stop a job for good: what is done stays done.",
 }
 
@@ -173,7 +173,7 @@ JOB_ROUTES: Final = (
     Route(
         "POST",
         "/jobs",
-        "Begin a job, which the server works off: a redrive or discard of dead letters, or a drain of receivers.",
+        "Start a job, which the server carries out: a redrive or discard of dead letters, or a drain of receivers.",
         _begin,
         f"The job: {_JOB}. {_MORE}",
         body=(

@@ -40,7 +40,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     if letter is not None:
         _add_letter(told, letter)
     if not (told.fates or not_for or told.channel):
-        raise NotThere(f"nothing is recorded of the message {message}, or not any more")
+        raise NotThere(f"nothing is recorded of the message {message}, or no longer")
     return {
         "message": message,
         "channel": told.channel,
@@ -58,7 +58,7 @@ async def _letter(admin: Administration, dead_id: str) -> StoredDeadLetter:
     """The dead letter. Raises NotThere."""
     found = await dead_letters.get(admin.store, [dead_id])
     if not found:
-        raise NotThere(f"there is no dead letter {dead_id}, or not any more")
+        raise NotThere(f"there is no dead letter {dead_id}, or no longer")
     return found[0]
 
 
@@ -120,8 +120,8 @@ MESSAGE_ROUTES: Final = (
         "`message`, `channel`, `publishedAt`. `recorded`: whether its publish is still among the facts. `partial`: whether"
         " there are more facts than one request reads. `redriveOf`, `redrivenAs`: other ids of it. `receivers`, a list, with"
         " `receiver`, `state` (waiting, acknowledged, dead letter, or another reason of its end), `at` and `code`. Where they"
-        " are known, also `attempts`, `why`, `letter`, `reason` and `redrivenAs`. `notFor`: subscribers that it is not for,"
+        " are known, also `attempts`, `why`, `letter`, `reason` and `redrivenAs`. `notFor`: subscribers that do not get it,"
         " each with `why`.",
-        refusals={404: "Nothing is recorded of the message, or not any more."},
+        refusals={404: "Nothing is recorded of the message, or no longer."},
     ),
 )

@@ -225,7 +225,7 @@ NODE_ROUTES: Final = (
         "List the servers that share the store.",
         _nodes,
         "`nodes`, a list, the oldest first. A node has `node` (its name), `state` (ALIVE, or DEAD while its sessions have not"
-        " all been taken over), `own` (whether it is the one that answers), `sessions` (how many it has in the store), `since`"
+        " all been taken over), `own` (whether it sent this answer), `sessions` (how many it has in the store), `since`"
         " (milliseconds since 1970) and `process`.",
     ),
     Route(
@@ -234,7 +234,7 @@ NODE_ROUTES: Final = (
         "List the receivers that have been on hold for longer than the pipeline's limit.",
         _alerts,
         "`alerts`, a list in the order of the names. An alert has `session`, `since` and `raised` (milliseconds since 1970),"
-        " `held_ms` (how long it had been held when that was noticed), `code`, `who` and `reason`.",
+        " `held_ms` (how long it had been on hold when the alert was raised), `code`, `who` and `reason`.",
     ),
     Route(
         "GET",

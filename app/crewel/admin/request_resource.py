@@ -32,7 +32,7 @@ REQUEST_ROUTES: Final = (
     Route(
         "GET",
         "/requests",
-        "List the remote calls that wait for a service of this server, the longest first.",
+        "List the remote calls that are waiting for a service of this server, the longest first.",
         _list,
         "`requests`, a list of `channel`, `caller` (the name of the session, empty if it has none), `id` (of the message, or"
         " null) and `since` (milliseconds since 1970); `count`: how many there are in all. Requests between clients are"
@@ -40,7 +40,7 @@ REQUEST_ROUTES: Final = (
         query=(
             text_field("channel", "Only those on channels that begin with this text."),
             text_field("caller", "Only those of sessions whose name begins with this text: client/joe."),
-            number_text("count", "Most requests, of the longest.", 1, MAX_PAGE, PAGE),
+            number_text("count", "At most this many requests, those that have waited longest.", 1, MAX_PAGE, PAGE),
         ),
     ),
 )

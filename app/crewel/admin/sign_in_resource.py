@@ -138,7 +138,7 @@ SIGN_IN_ROUTES: Final = (
         is_public=True,
         role=Role.VIEW,
         refusals={
-            401: "The token or the code is not valid, or not any more.",
+            401: "The token or the code is not valid, or no longer.",
             403: "The page is of a foreign origin, or the token is no operator's.",
         },
     ),

@@ -221,7 +221,7 @@ async def _unconnected_publish(trial: Trial) -> None:
     "no-id",
     Level.CLIENTS,
     "id",
-    "A publish without `id` has a reply, as each message has: the socket of CometD closes without one.",
+    "A publish without `id` has a reply, like every message: CometD's WebSocket transport closes without one.",
 )
 async def _no_id(trial: Trial) -> None:
     """A publish with an id and one without."""
@@ -309,7 +309,7 @@ async def _meta_subscribe(trial: Trial) -> None:
     "invalid-channel",
     Level.CLIENTS,
     "Channels",
-    "A name that is no channel is refused in the reply, and the request is otherwise processed.",
+    "An invalid channel name is refused in its reply, and the rest of the request is processed.",
 )
 async def _invalid_channel(trial: Trial) -> None:
     """Publishes to `foo`, `/a//b` and `//` beside a valid one in one payload."""

@@ -11,7 +11,7 @@ from crewel.conformance.trial import Trial
 _SHORT_MS = 300
 
 
-@check("connect-unknown", Level.MUST, "Connect", "A server responds to a connect also if the session is unknown.")
+@check("connect-unknown", Level.MUST, "Connect", "A server responds to a connect even if the session is unknown.")
 async def _connect_unknown(trial: Trial) -> None:
     """A connect with a `clientId` that does not exist is unsuccessful."""
     reply = (await refusals(trial.client()))["/meta/connect"]
@@ -43,7 +43,7 @@ async def _connect_timeout(trial: Trial) -> None:
     "two-requests",
     Level.MUST,
     "HTTP transport",
-    "Two requests at a time are enough: while a connect is held, another one is answered.",
+    "Two requests at a time are enough: while a connect is held, another request is answered.",
 )
 async def _two_requests(trial: Trial) -> None:
     """A subscribe while the connect of the same client is held."""
@@ -191,7 +191,7 @@ async def _messages_first(trial: Trial) -> None:
     "socket-of-a-session",
     Level.CLIENTS,
     "Connect",
-    "A session of long-polling continues over a WebSocket: Faye and aiocometd switch so.",
+    "A session that began with long-polling can continue over a WebSocket, as Faye and aiocometd do.",
     [WEBSOCKET],
 )
 async def _socket_of_a_session(trial: Trial) -> None:

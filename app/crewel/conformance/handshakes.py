@@ -207,7 +207,7 @@ async def _client_id_alphanumeric(trial: Trial) -> None:
 @check("client-id-random", Level.SHOULD, "Client ID", "A client id has at least 128 random bits.", [LONG_POLLING])
 async def _client_id_random(trial: Trial) -> None:
     """Twenty handshakes: the places in which the ids differ, times the bits of the alphabet in use. This is an upper bound, so
-    that a failure is one, and a pass is none too many."""
+    a failure is certain, and a pass is not."""
     ids = await _client_ids(trial)
     alphabet = len({char for each in ids for char in each})
     width = min(map(len, ids))
@@ -317,9 +317,14 @@ async def _unknown_code(trial: Trial) -> None:
     expect(isinstance(advice, dict) and advice.get("reconnect") == "handshake", "the advice handshake", reply)
 
 
-@check("error-arguments", Level.CLIENTS, "error", "A denied request says why between the colons, as CometD does.")
+@check(
+    "error-arguments",
+    Level.CLIENTS,
+    "error",
+    "The error of a denied request has the reason between its colons, as with CometD.",
+)
 async def _error_arguments(trial: Trial) -> None:
-    """The error of a subscribe to a meta channel that there is not: `403:<reason>:<text>`."""
+    """The error of a subscribe to a meta channel that does not exist: `403:<reason>:<text>`."""
     client = await trial.open()
     reply = await client.ask("/meta/subscribe", subscription="/meta/conformance")
     expect(reply.get("successful") is False, "a refused subscribe", reply)
@@ -330,7 +335,7 @@ async def _error_arguments(trial: Trial) -> None:
     "unknown-meta",
     Level.CLIENTS,
     "Meta channels",
-    "A message to a meta channel that there is not has a reply, which refuses it.",
+    "A message to a meta channel that does not exist has a reply that refuses it.",
 )
 async def _unknown_meta(trial: Trial) -> None:
     """A message to `/meta/conformance` of a connected client."""

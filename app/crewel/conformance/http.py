@@ -37,7 +37,11 @@ async def _content_type(trial: Trial) -> None:
 
 
 @check(
-    "response-array", Level.MUST, "Messages", "A response is an array of messages, also if it is one.", [LONG_POLLING]
+    "response-array",
+    Level.MUST,
+    "Messages",
+    "A response is an array of messages, even of a single one.",
+    [LONG_POLLING],
 )
 async def _response_array(trial: Trial) -> None:
     """The body of the response to a handshake."""
@@ -191,7 +195,7 @@ async def _refusal_status(trial: Trial) -> None:
     "malformed",
     Level.CLIENTS,
     "Messages",
-    "A body that is no JSON is refused with a status of 400 or above, and not with 500.",
+    "A body that is not JSON is refused with a status of 400 or above other than 500.",
     [LONG_POLLING],
 )
 async def _malformed(trial: Trial) -> None:
