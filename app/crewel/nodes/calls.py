@@ -23,6 +23,8 @@ _ABOUT: Final = "about"
 """The field of a question that says which one it is."""
 OPERATOR: Final = "operator"
 """What a question is about that does not say it: those of nodes of the first versions."""
+_SAYS_ABOUT: Final = 2
+"""The version of the link from which on a question says what it is about."""
 _FAILED: Final = "failed"
 """The field of an answer that says why there is none."""
 
@@ -47,6 +49,8 @@ class Calls:
         link = self._link_to(token)
         if link is None:
             raise StoreUnavailable("the node cannot be reached at the moment")
+        if about != OPERATOR and link.version < _SAYS_ABOUT:
+            raise StoreUnavailable(f"the node does not know the question {about}: it is of an earlier version")
         link.streams += 1
         key = link, link.streams
         told: asyncio.Future[bytes] = self._runtime.loop.create_future()

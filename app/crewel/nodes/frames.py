@@ -15,8 +15,8 @@ import orjson
 
 from crewel.errors import LinkError
 
-VERSION: Final = 1
-"""What this node speaks at most. Two nodes speak the lower one of both."""
+VERSION: Final = 2
+"""What this node speaks at most. Two nodes speak the lower one of both. 2: questions say what they are about."""
 OLDEST: Final = 1
 """A link with a node that speaks less is refused."""
 MOST_BYTES: Final = 256 << 20

@@ -57,6 +57,8 @@ class Link(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.token = ""
         """The other node's."""
+        self.version = 0
+        """What both nodes speak; 0 before the introduction is over."""
         self.is_clogged = False
         """Whether the other node does not read what it is sent."""
         self.settled: asyncio.Future[None] = loop.create_future()
@@ -111,7 +113,7 @@ class Link(asyncio.Protocol):
         if reply:
             self._transport.write(reply)
             return
-        self.token, self._introduction = introduction.token, None
+        self.token, self.version, self._introduction = introduction.token, introduction.version, None
         self._reader.most_bytes = MOST_BYTES
         self._user.opened(self)
         if not self.settled.done():
