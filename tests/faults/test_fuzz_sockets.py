@@ -19,6 +19,8 @@ from tests.conftest import StartServer
 from tests.faults.conftest import IS_FULL, Tell
 from tests.functional.wire import descriptors, resident, until
 
+pytestmark = pytest.mark.timeout(1800 if IS_FULL else 120)
+
 COUNT = 100_000 if IS_FULL else 600
 """Upgrades and frames, a lane."""
 AT_ONCE = 12
