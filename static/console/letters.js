@@ -39,7 +39,7 @@ export function deadLetters({query, go, me, again}) {
         selected.textContent = chosen.size ? `${count(chosen.size)} selected` : "Nothing is selected: these work on all that match.";
     }
     const which = () => chosen.size ? {ids: [...chosen]} : {all: true, ...wanted};
-    const buttons = works(me, which, output, () => {
+    const buttons = works(me.role, which, output, () => {
         chosen.clear();
         choose();
         return again();
@@ -115,9 +115,9 @@ function name(letter) {
 }
 
 /** Buttons that redrive or discard what `which` says: ids, or a filter. */
-function works(me, which, output, again) {
+function works(role, which, output, again) {
     const counted = async (verb) => (await post(`/dead-letters/${verb}`, {...which(), dryRun: true})).count;
-    const make = (verb, text, role, effect, more = {}, kind = "") => may(me.role, role) && action({
+    const make = (verb, text, needed, effect, more = {}, kind = "") => may(role, needed) && action({
         name: text,
         question: async () => {
             const number = await counted(verb);
@@ -125,7 +125,7 @@ function works(me, which, output, again) {
                 output.textContent = "No dead letter matches.";
                 return null;
             }
-            return {title: text, effect: effect(things(number, "dead letter")), button: `${text}: ${count(number)}`, isFinal: role === "destroy",
+            return {title: text, effect: effect(things(number, "dead letter")), button: `${text}: ${count(number)}`, isFinal: needed === "destroy",
                 thing: verb === "redrive" && !which().ids ? "dead letters" : ""};
         },
         work: (reason, rate) => {
@@ -151,10 +151,10 @@ async function few(verb, body) {
     return `${things(told[field], "dead letter")} ${field}.${left}`;
 }
 
-export function deadLetter({words: [id], me, again}) {
+export function deadLetter({words: [id], again}) {
     const body = h("div", {class: "stack"});
     const output = h("p", {class: "outcome"});
-    const choice = h("div", {class: "actions"}, works(me, () => ({ids: [id]}), output, again));
+    const choice = h("div", {class: "actions"});
     const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/dead-letters"}, "All dead letters")),
         h("h1", {}, `Dead letter ${id}`), choice, output, body);
 
@@ -169,6 +169,9 @@ export function deadLetter({words: [id], me, again}) {
             body.replaceChildren(h("p", {}, "There is no such dead letter, or not any more: it was redriven, discarded or dropped."));
             choice.hidden = true;
             return;
+        }
+        if (!choice.hasChildNodes()) {
+            choice.replaceChildren(...works(letter.may, () => ({ids: [id]}), output, again));
         }
         body.replaceChildren(
             h("section", {class: "card"}, facts([

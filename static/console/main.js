@@ -18,7 +18,7 @@ import {topic, topics} from "./topics.js";
 
 /** Address, key, name in the navigation, and the function that shows it. The groups of the address are its arguments. */
 const VIEWS = [
-    {address: /^\/$/, key: "o", name: "Overview", href: "#/", show: overview},
+    {address: /^\/$/, key: "o", name: "Overview", href: "#/", show: overview, isOfServer: true},
     {address: /^\/receivers$/, key: "r", name: "Receivers", href: "#/receivers", show: receivers},
     {address: /^\/receivers\/(.+)$/, name: "Receiver", show: receiver},
     {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters},
@@ -30,7 +30,7 @@ const VIEWS = [
     {address: /^\/requests$/, key: "q", name: "Requests", href: "#/requests", show: requests},
     {address: /^\/jobs$/, key: "j", name: "Jobs", href: "#/jobs", show: jobs},
     {address: /^\/jobs\/([0-9]+-[0-9]+)$/, name: "Job", show: job},
-    {address: /^\/audit$/, key: "a", name: "Audit", href: "#/audit", show: audit},
+    {address: /^\/audit$/, key: "a", name: "Audit", href: "#/audit", show: audit, isOfServer: true},
     {address: /^\/commands$/, key: "c", name: "Commands", href: "#/commands", show: commands},
 ];
 
@@ -48,6 +48,11 @@ function place() {
     return {path, query: new URLSearchParams(search)};
 }
 
+/** Whether the navigation has the view: an operator of some channels does not see what is of the server as a whole. */
+function isOpen(view) {
+    return view.href && (me?.everywhere !== null || !view.isOfServer);
+}
+
 function viewOf(path) {
     return VIEWS.find((each) => each.address.test(path));
 }
@@ -58,6 +63,10 @@ async function route({focus = false} = {}) {
         return;
     }
     const {path, query} = place();
+    if (path === "/" && me.everywhere === null) {
+        location.replace("#/receivers"); // the overview is of the server as a whole
+        return;
+    }
     const view = viewOf(path);
     close();
     for (const link of document.querySelectorAll("#nav a")) {
@@ -157,13 +166,14 @@ async function begin() {
 
 function enter(operator) {
     me = operator;
-    document.querySelector("#nav").replaceChildren(...VIEWS.filter((view) => view.href).map((view) =>
+    document.querySelector("#nav").replaceChildren(...VIEWS.filter(isOpen).map((view) =>
         h("a", {href: view.href, title: `Key: g ${view.key}`}, view.name)));
     document.querySelector("#nav").hidden = false;
     const who = document.querySelector("#who");
     who.replaceChildren(
         h("span", {class: "node", title: "The server that answers"}, me.node),
-        h("span", {}, `${me.who}, ${me.role}`),
+        h("span", {title: me.channels.map(({role, patterns}) => `${role}: ${patterns.join(", ")}`).join("; ")},
+            `${me.who}, ${me.role}${me.channels.length ? " on some channels" : ""}`),
         h("button", {type: "button", onclick: signOut}, "Sign out"),
     );
     who.hidden = false;
@@ -219,7 +229,7 @@ function onKey(event) {
     }
     const wasLeader = leader;
     leader = event.key === "g";
-    const view = wasLeader && VIEWS.find((each) => each.href && each.key === event.key);
+    const view = wasLeader && VIEWS.find((each) => isOpen(each) && each.key === event.key);
     if (view) {
         location.hash = view.href;
     } else if (event.key === "/") {
@@ -236,7 +246,7 @@ function onKey(event) {
 }
 
 function showKeys() {
-    const rows = [...VIEWS.filter((view) => view.href).map((view) => [`g ${view.key}`, view.name]), ["/", "Search"], ["s", "Saved views"], ["?", "This list"], ["Esc", "Close"]];
+    const rows = [...VIEWS.filter(isOpen).map((view) => [`g ${view.key}`, view.name]), ["/", "Search"], ["s", "Saved views"], ["?", "This list"], ["Esc", "Close"]];
     const dialog = h("dialog", {"aria-label": "Keys"},
         h("h2", {}, "Keys"),
         h("dl", {class: "facts"}, rows.flatMap(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])),

@@ -121,7 +121,7 @@ export function receiver(asked) {
     return asked.words[0].split("/").length === 2 ? subject(asked) : session(asked);
 }
 
-function session({words: [name], me, again}) {
+function session({words: [name], again}) {
     const path = `/sessions/${name.replace(/^client\//, "").split("/").map(encodeURIComponent).join("/")}`;
     const head = h("div", {class: "stack"});
     const actions = h("div", {class: "actions"});
@@ -147,7 +147,7 @@ function session({words: [name], me, again}) {
             return;
         }
         head.replaceChildren(about(told));
-        const possible = ACTIONS.filter(([, , role, fits]) => may(me.role, role) && fits(told));
+        const possible = ACTIONS.filter(([, , role, fits]) => may(told.may, role) && fits(told));
         if (known !== possible.map(([verb]) => verb).join()) { // a button under the pointer stays where it is
             known = possible.map(([verb]) => verb).join();
             actions.replaceChildren(...possible.map((each) => button(each)));

@@ -100,7 +100,7 @@ const ACTIONS = [
         (told) => `Erased: ${told.state}.`],
 ];
 
-export function topic({words: [name], query, go, me, again}) {
+export function topic({words: [name], query, go, again}) {
     const channel = `/${name}`;
     const path = pathOf(channel);
     const most = Number(query.get("count") ?? SHOWN);
@@ -128,7 +128,7 @@ export function topic({words: [name], query, go, me, again}) {
             messages.replaceChildren();
             return;
         }
-        const possible = may(me.role, "destroy") ? ACTIONS.filter(([, , , fits]) => fits(told)) : [];
+        const possible = may(told.may, "destroy") ? ACTIONS.filter(([, , , fits]) => fits(told)) : [];
         if (known !== possible.map(([text]) => text).join()) {
             known = possible.map(([text]) => text).join();
             actions.replaceChildren(...possible.map(button));

@@ -144,6 +144,7 @@ def test_a_topic_is_shown(desk: Desk, topic: str) -> None:
         "exactSubscribers": 0,
         "groups": [],
         "diesIn": None,
+        "may": "destroy",
     }
 
 

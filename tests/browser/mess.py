@@ -61,7 +61,7 @@ def in_a_mess(directory: Path) -> Mess:
         "bayeux.max_interval_ms=1500",  # after that a client without a connect is away
     )
     server = Server(["--port=0", *(f"--set={text}" for text in sets)], directory)
-    speaker = Receiver(server).be(token=TOKEN)
+    speaker = Receiver(server).be("speaker/1", token=TOKEN, timeout=600_000)  # it stays, however slow the machine is
     _hold(server, speaker)
     _fill(server, speaker)
     worker = _leave_group(server, speaker)
@@ -70,6 +70,7 @@ def in_a_mess(directory: Path) -> Mess:
     _fail(server, speaker)
     for number in range(SESSIONS):
         _someone(server, f"guest{number}/1").forget_connections()
+    speaker.disconnect()
     return Mess(server, slow, worker)
 
 

@@ -200,6 +200,19 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     for name in ("Redrive", "Discard"):
         expect(viewer.page.get_by_role("button", name=name, exact=True)).to_have_count(0)
     viewer.close()
+
+    cook = Console(browser, own_mess).open("/", signed(sub="cook", operator=["operate:/kitchen/orders"]))
+    cook.refusals.append("403")
+    expect(
+        cook.page.locator("main").get_by_role("link", name="client/joe/1")
+    ).to_be_visible()  # in place of the overview
+    expect(cook.page.get_by_role("link", name="Overview")).to_have_count(0)
+    cook.page.goto(f"{own_mess.base}/admin/#/receivers/client/joe/1")
+    expect(cook.page.get_by_role("button", name="Release")).to_be_visible()
+    expect(cook.page.get_by_role("button", name="End", exact=True)).to_have_count(0)
+    cook.page.goto(f"{own_mess.base}/admin/#/topics/kitchen/menu")
+    expect(cook.page.get_by_role("alert")).to_contain_text("does not have it on these channels")
+    cook.close()
     console = Console(browser, own_mess).open("/dead-letters")
     page = console.page
     page.get_by_role("button", name="user.update.illegalArgument").click()

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from crewel.bayeux.channel import parse
-from crewel.security.grants import OPERATOR, Grants, Role, patterns, subjects
+from crewel.security.grants import OPERATOR, Grants, Role, Scope, patterns, scope_of, subjects
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,49 @@ def test_no_two_subjects_have_one_identity() -> None:
     assert len({Grants(name).identity for name in names}) == len(names)
     assert Grants("joe").identity == "joe"
     assert OPERATOR.identity == "__admin"
+
+
+# The roles of operators
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        (True, Scope(Role.DESTROY)),
+        ("view", Scope(Role.VIEW)),
+        ("nothing", Scope()),
+        (["view"], Scope(Role.VIEW)),
+        ([], Scope()),
+        ("operate:/orders/**", Scope(None, ((Role.OPERATE, frozenset({"/orders/**"})),))),
+        (["view", "destroy:/orders/*"], Scope(Role.VIEW, ((Role.DESTROY, frozenset({"/orders/*"})),))),
+    ],
+)
+def test_a_claim_names_roles_and_where_they_hold(claim: object, expected: Scope) -> None:
+    assert scope_of(claim) == expected
+    assert scope_of(expected.as_claim()) == expected
+
+
+@pytest.mark.parametrize("claim", ["opreate:/orders/**", "view:orders", ["view", "opreate"], [5], [["view"]], "view:"])
+def test_a_role_that_is_misspelled_is_an_error_and_no_role(claim: object) -> None:
+    with pytest.raises(ValueError, match="is not a"):
+        scope_of(claim)
+
+
+@pytest.mark.parametrize(
+    ("channel", "role"),
+    [
+        ("/orders/new", Role.OPERATE),
+        ("/orders/a/b", Role.OPERATE),
+        ("/orders/*", Role.OPERATE),
+        ("/orders/**", Role.OPERATE),
+        ("/stock/flour", Role.VIEW),
+        ("/stock/a/b", None),
+        ("/stock/**", None),
+        ("/orders", None),
+        ("/**", None),
+    ],
+)
+def test_a_role_holds_for_the_channels_and_patterns_that_its_pattern_covers(channel: str, role: Role | None) -> None:
+    parsed = parse(channel)
+    assert parsed is not None
+    assert scope_of(["operate:/orders/**", "view:/stock/*"]).on(parsed) is role

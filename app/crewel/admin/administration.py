@@ -22,7 +22,7 @@ from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership
-from crewel.security.grants import Role
+from crewel.security.grants import Scope
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
 from crewel.storage.dead_letter_groups import alike
@@ -38,7 +38,7 @@ class Administration:
         self.broker = broker
         self.membership: Membership | None = None
         """The other nodes, if the server shares its store."""
-        self.run_anywhere: Callable[[object, str, Role], Awaitable[dict[str, Any]]] | None = None
+        self.run_anywhere: Callable[[object, str, Scope], Awaitable[dict[str, Any]]] | None = None
         """Carries out a command at the nodes that it concerns; None: there is this one."""
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()

@@ -229,10 +229,11 @@ def _topic(name: str) -> tuple[Level, str]:
     return Level.TOPIC, channel.name
 
 
-def demand(role: Role, needed: Role) -> None:
+def demand(role: Role | None, needed: Role) -> None:
     """Raise Refused unless this role includes the one that is needed."""
-    if role < needed:
-        text = f"this needs the role {needed.word}, and the operator has the role {role.word}"
+    if role is None or role < needed:
+        has = "no role" if role is None else f"the role {role.word}"
+        text = f"this needs the role {needed.word}, and the operator has {has}"
         raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, text)
 
 

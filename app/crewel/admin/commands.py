@@ -13,16 +13,17 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import Access, Call, Command, Order, demand, illegal, read_order
+from crewel.admin.command import Access, Call, Command, Order, illegal, read_order
 from crewel.admin.node_resource import NODE_COMMANDS
 from crewel.admin.operation import Level
+from crewel.admin.scopes import covers_channel, covers_session, covers_sessions, require
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
 from crewel.broker.guard import role_of_session
 from crewel.broker.session import Session
 from crewel.errors import CrewelError, PayloadError, Refused, RemoteCallError
-from crewel.security.grants import Role
+from crewel.security.grants import Role, Scope
 from crewel.topics import State
 
 CHANNEL: Final = "/service/__cmd"
@@ -35,15 +36,16 @@ _TABLES: Final[Mapping[Level, Mapping[str, Command]]] = {
 }
 
 
-async def run(admin: Administration, text: object, who: str, role: Role) -> dict[str, Any]:
-    """Carry out one command for the operator of this name and role: `{"command": <absolute>, "result": <value>}`. Raises
-    IllegalArgument, which names what is wrong, Refused if the role does not allow it, StoreError, and what an operation raises
+async def run(admin: Administration, text: object, who: str, scope: Scope) -> dict[str, Any]:
+    """Carry out one command for the operator of this name and these roles: `{"command": <absolute>, "result": <value>}`. Raises
+    IllegalArgument, which names what is wrong, Refused if the roles do not allow it, StoreError, and what an operation raises
     that did not succeed."""
     order = read_order(text, admin.node)
     row, absolute = row_of(order), order.absolute(admin.node)
     writes = row.write is not None and order.values is not None
+    needed, role = row.needs(writes=writes), scope.highest
     try:
-        demand(role, row.needs(writes=writes))
+        require(scope, needed, order.level.about, is_covered=_covers(admin, scope, needed, order))
     except Refused as error:
         admin.audit.refused(who, role, "command", error.code, command=absolute)
         raise
@@ -54,6 +56,22 @@ async def run(admin: Administration, text: object, who: str, role: Role) -> dict
         result = await _waited((row.write if writes and row.write is not None else row.answer)(call))
         action.count = result if type(result) is int else None
     return {"command": absolute, "result": "OK" if writes else result}
+
+
+def _covers(admin: Administration, scope: Scope, needed: Role, order: Order) -> bool:
+    """Whether the role that is needed holds for what the command is about."""
+    match order.level:
+        case Level.TOPIC:
+            return covers_channel(scope, needed, order.name)
+        case Level.SESSION:
+            session = admin.find(order.name)
+            return session is not None and covers_session(scope, needed, session)
+        case Level.SUBJECT:
+            sessions = admin.broker.names.of_subject(order.name.partition("/")[2])
+            if not (sessions or scope.allows(needed)):
+                raise illegal(f"is about {order.name}, which has no session here")  # another node may have one
+            return covers_sessions(scope, needed, sessions)
+    return False
 
 
 async def _waited(result: Any) -> Any:
@@ -128,7 +146,7 @@ def answer_remote_calls(admin: Administration) -> None:
         carry_out = admin.run_anywhere or partial(run, admin)
         try:
             text = data.get("command") if isinstance(data, dict) else None
-            return await carry_out(text, session.name, role_of_session(session))
+            return await carry_out(text, session.name, Scope(role_of_session(session)))
         except CrewelError as error:
             raise RemoteCallError(failure_json(error)) from error
 

@@ -10,8 +10,9 @@ from aiohttp import web
 
 from crewel.admin.audit import Action
 from crewel.admin.moments import EXPECTED, since
-from crewel.admin.operation import MAX_PAGE, PAGE, Field, flag_field, flag_text, number_text, text_field
+from crewel.admin.operation import MAX_PAGE, PAGE, About, Field, flag_field, flag_text, number_text, text_field
 from crewel.admin.route import Ask, NotThere, Route, send_lines
+from crewel.admin.scopes import refused
 from crewel.bayeux.channel import parse as parse_channel
 from crewel.bayeux.codec import encode
 from crewel.broker.dead_letters.dead_letter import DeadLetter
@@ -21,7 +22,7 @@ from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letters
-from crewel.storage.dead_letter_groups import KINDS, LIKENESS, groups
+from crewel.storage.dead_letter_groups import KINDS, LIKENESS, alike, groups
 from crewel.storage.dead_letters import DeadLetterFilter, Page, StoredDeadLetter, is_dead_id
 
 _MOST_WORKED: Final = 10_000
@@ -113,7 +114,9 @@ REDRIVE_FIELDS: Final = (
 """What a redrive takes more."""
 
 
-def _filter(fields: dict[str, Any], until: str = "") -> DeadLetterFilter:
+def _filter(ask: Ask, needed: Role, until: str = "") -> DeadLetterFilter:
+    """What the fields ask for, of the channels for which the operator has the role that is needed."""
+    fields, within = ask.fields, sorted(ask.scope.patterns(needed))
     return DeadLetterFilter(
         fields.get("code", ""),
         fields.get("receiver", ""),
@@ -122,6 +125,7 @@ def _filter(fields: dict[str, Any], until: str = "") -> DeadLetterFilter:
         fields.get("until", until),
         fields.get("contains", ""),
         fields.get("like", ""),
+        tuple(within),
     )
 
 
@@ -132,7 +136,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
     page = await dead_letters.page(
         ask.admin.store,
-        _filter(fields),
+        _filter(ask, Role.VIEW),
         fields.get("after", ""),
         fields.get("count", PAGE),
         newest_first=fields.get("newestFirst", False),
@@ -142,12 +146,14 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
 async def _count(ask: Ask) -> dict[str, Any]:
     store = ask.admin.store
-    count = await dead_letters.count(store, _filter(ask.fields))
+    count = await dead_letters.count(store, _filter(ask, Role.VIEW))
     return {"count": count, "dropped": await dead_letters.dropped(store)}
 
 
 async def _groups(ask: Ask) -> dict[str, Any]:
     kind = ask.fields.get("by", KINDS[0])
+    if not ask.covers_all:
+        return await _own_groups(ask, kind)
     if kind == LIKENESS:
         alike_ones, is_partial = await ask.admin.likeness.get()
         return {
@@ -168,21 +174,30 @@ async def _groups(ask: Ask) -> dict[str, Any]:
     }
 
 
+async def _own_groups(ask: Ask, kind: str) -> dict[str, Any]:
+    """The groups of an operator of some channels: no index knows them."""
+    found, is_partial = await alike(ask.admin.store, _filter(ask, Role.VIEW), kind)
+    rows = [{"value": group.value, "count": group.letters, "like": like, "example": id_} for group, like, id_ in found]
+    if kind != LIKENESS:
+        rows = [{"value": row["value"], "count": row["count"]} for row in rows]
+    return {"by": kind, "groups": rows, "values": len(rows), "partial": is_partial}
+
+
 async def _show(ask: Ask) -> dict[str, Any]:
     dead_id = ask.path["id"]
     if not is_dead_id(dead_id):
         raise NotThere(f"{dead_id!r} is not the id of a dead letter, such as 1795179106957-0")
     found = await dead_letters.get(ask.admin.store, [dead_id])
-    if not found:
+    if not found or not ask.covers(found[0].channel):
         raise NotThere(f"there is no dead letter {dead_id}, or no longer")
-    return _shown(ask, found[0])
+    return _shown(ask, found[0]) | {"may": ask.may(lambda role: ask.covers(found[0].channel, role))}
 
 
 async def _export(ask: Ask) -> web.StreamResponse:
     """The dead letters as lines."""
     store = ask.admin.store
     # Up to the newest of now: an export ends although new dead letters arrive.
-    wanted = _filter(ask.fields, await dead_letters.newest(store))
+    wanted = _filter(ask, Role.VIEW, await dead_letters.newest(store))
     page = await dead_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
     with ask.action("export dead letters", **ask.fields) as action:
         return await send_lines(ask, _portions(ask, wanted, page, action))
@@ -209,7 +224,7 @@ def _shown(ask: Ask, letter: StoredDeadLetter) -> dict[str, Any]:
 
 async def _redrive(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
-    chosen = await chosen_of(ask)
+    chosen = await chosen_of(ask, Role.OPERATE)
     if fields.get("dryRun", False):
         return await _counted(ask, chosen)
     to_channel = fields.get("toChannel", False)
@@ -221,7 +236,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
 
 
 async def _discard(ask: Ask) -> dict[str, Any]:
-    chosen = await chosen_of(ask)
+    chosen = await chosen_of(ask, Role.DESTROY)
     if ask.fields.get("dryRun", False):
         return await _counted(ask, chosen)
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
@@ -231,19 +246,23 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     return {"discarded": report.done} | _outcome(report, chosen)
 
 
-async def chosen_of(ask: Ask) -> Chosen:
-    """The dead letters that the body says. Dead letters that are made from now on are not part of it: what comes back would
-    be sent again and again."""
+async def chosen_of(ask: Ask, needed: Role) -> Chosen:
+    """The dead letters that the body says, of the channels for which the operator has the role that is needed. Dead letters
+    that are made from now on are not part of it: what comes back would be sent again and again."""
     fields = ask.fields
     ids: Sequence[str] | None = fields.get("ids")
     if (ids is None) is ("all" not in fields):
         raise IllegalArgument("ids", 'must be there, or "all": true; not both, for one of them would not count')
     if ids is None:
         until = fields.get("until") or await dead_letters.newest(ask.admin.store)
-        return Chosen(_filter(fields, until), fields.get("after", ""))
+        return Chosen(_filter(ask, needed, until), fields.get("after", ""))
     for each in _FILTERS:
         if each.name in fields:
             raise IllegalArgument(each.name, 'goes with "all": true, and not with `ids`')
+    if not ask.scope.allows(needed):
+        letters = await dead_letters.get(ask.admin.store, ids)
+        if not all(ask.covers(letter.channel, needed) for letter in letters):
+            raise refused(needed, About.MANY)
     return Chosen(ids=tuple(ids))
 
 
@@ -310,6 +329,7 @@ DEAD_LETTER_ROUTES: Final = (
             number_text("count", "At most this many dead letters.", 1, MAX_PAGE, PAGE),
             flag_text("newestFirst", "true: the newest first."),
         ),
+        about=About.MANY,
     ),
     Route(
         "GET",
@@ -318,6 +338,7 @@ DEAD_LETTER_ROUTES: Final = (
         _count,
         "`count`; `dropped`: how many were dropped since the store exists, because there were too many.",
         query=_FILTERS[:-1],
+        about=About.MANY,
     ),
     Route(
         "GET",
@@ -330,6 +351,7 @@ DEAD_LETTER_ROUTES: Final = (
         query=(
             text_field("by", f"What they are grouped by: {', '.join((*KINDS, LIKENESS))}.", one_of(*KINDS, LIKENESS)),
         ),
+        about=About.MANY,
     ),
     Route(
         "GET",
@@ -339,6 +361,7 @@ DEAD_LETTER_ROUTES: Final = (
         "A dead letter a line, as the list has them.",
         query=_FILTERS,
         media_type="application/x-ndjson",
+        about=About.MANY,
     ),
     Route(
         "GET",
@@ -347,6 +370,7 @@ DEAD_LETTER_ROUTES: Final = (
         _show,
         _LETTER,
         refusals={404: "There is no such dead letter, or no longer."},
+        about=About.MANY,
     ),
     Route(
         "POST",
@@ -359,6 +383,7 @@ DEAD_LETTER_ROUTES: Final = (
             *REDRIVE_FIELDS,
         ),
         role=Role.OPERATE,
+        about=About.MANY,
     ),
     Route(
         "POST",
@@ -367,5 +392,6 @@ DEAD_LETTER_ROUTES: Final = (
         _discard,
         f"`discarded`: how many. {_WORK}",
         body=CHOICE,
+        about=About.MANY,
     ),
 )

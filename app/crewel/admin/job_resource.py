@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, REDRIVE_FIELDS, chosen_of
 from crewel.admin.jobs import Work, choice_of
-from crewel.admin.operation import MAX_PAGE, Field, page_fields, text_field
+from crewel.admin.operation import MAX_PAGE, About, Field, page_fields, text_field
 from crewel.admin.route import Ask, NotThere, Route
+from crewel.admin.scopes import covers_sessions, refused
+from crewel.broker.session import Session
 from crewel.errors import IllegalArgument
 from crewel.qos.fields import list_of, one_of
 from crewel.qos.names import parse_name
@@ -73,7 +75,7 @@ async def _begin(ask: Ask) -> dict[str, Any]:
         raise IllegalArgument("what", f"must be there: one of {', '.join(Work)}")
     work = Work(fields["what"])
     demand(ask.role, work.role)
-    choice, total = await (_receivers(ask) if work is Work.DRAIN else _letters(ask))
+    choice, total = await (_receivers(ask) if work is Work.DRAIN else _letters(ask, work.role))
     for name in () if work is Work.REDRIVE else ("toChannel", "rate"):
         if name in fields:
             raise IllegalArgument(name, "goes with the redrive of dead letters")
@@ -88,11 +90,11 @@ async def _begin(ask: Ask) -> dict[str, Any]:
     return job_view(job)
 
 
-async def _letters(ask: Ask) -> tuple[dict[str, Any], int]:
+async def _letters(ask: Ask, needed: Role) -> tuple[dict[str, Any], int]:
     for name in ("sessions", "subject"):
         if name in ask.fields:
             raise IllegalArgument(name, "goes with the drain of receivers")
-    chosen = await chosen_of(ask)
+    chosen = await chosen_of(ask, needed)
     return choice_of(chosen), await ask.admin.redriving.count(chosen)
 
 
@@ -109,8 +111,19 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
         names = list(dict.fromkeys(fields["sessions"]))
     if not names:
         raise IllegalArgument("sessions", "must name one that there is")
-    found = filter(None, map(admin.find, names))
+    found = list(filter(None, map(admin.find, names)))
+    if not ask.scope.allows(Work.DRAIN.role) and (len(found) < len(names) or not _covers(ask, found)):
+        raise refused(Work.DRAIN.role, About.MANY)
     return {"sessions": names}, sum(map(admin.dispatchers.waiting, found))
+
+
+def _covers(ask: Ask, sessions: Iterable[Session]) -> bool:
+    return covers_sessions(ask.scope, Work.DRAIN.role, sessions)
+
+
+def _is_shown(ask: Ask, job: Job) -> bool:
+    """Whether the operator sees the job; one of some channels sees their own."""
+    return ask.covers_all or job.who == ask.who
 
 
 async def _list(ask: Ask) -> dict[str, Any]:
@@ -120,9 +133,13 @@ async def _list(ask: Ask) -> dict[str, Any]:
     if after:
         ids = ids[ids.index(after) + 1 :] if after in ids else []
     found: list[Job] = []
+
+    def _is_wanted(job: Job) -> bool:
+        return (state is None or job.state == state) and _is_shown(ask, job)
+
     while ids and len(found) <= count:
         portion, ids = ids[:_PORTION], ids[_PORTION:]
-        found += [job for job in await jobs.get(store, portion) if state is None or job.state == state]
+        found += [job for job in await jobs.get(store, portion) if _is_wanted(job)]
     page = found[:count]
     return {"jobs": [job_view(job) for job in page], "next": page[-1].id if len(found) > count else ""}
 
@@ -130,7 +147,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 async def _found(ask: Ask) -> Job:
     job_id = ask.path["job"]
     job = await ask.admin.jobs.get(job_id) if is_dead_id(job_id) else None
-    if job is None:
+    if job is None or not _is_shown(ask, job):
         raise NotThere(f"there is no job {job_id[:64]}, or no longer")
     return job
 
@@ -195,6 +212,7 @@ JOB_ROUTES: Final = (
         ),
         role=Role.OPERATE,
         action="begin job",
+        about=About.MANY,
     ),
     Route(
         "GET",
@@ -206,8 +224,9 @@ JOB_ROUTES: Final = (
             text_field("state", f"Only those in this state: {', '.join(JobState)}.", one_of(*JobState)),
             *page_fields("jobs"),
         ),
+        about=About.MANY,
     ),
-    Route("GET", "/jobs/{job}", "Show one job.", _show, f"{_JOB}. {_MORE}", refusals=_UNKNOWN),
+    Route("GET", "/jobs/{job}", "Show one job.", _show, f"{_JOB}. {_MORE}", refusals=_UNKNOWN, about=About.MANY),
     *(
         Route(
             "POST",
@@ -219,6 +238,7 @@ JOB_ROUTES: Final = (
             role=Role.OPERATE,
             action=f"{verb} job",
             refusals=_UNKNOWN,
+            about=About.MANY,
         )
         for verb in STEERINGS
     ),

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.fates import Fate, History, history
+from crewel.admin.operation import About
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.broker.session import Session
@@ -41,6 +42,8 @@ async def _show(ask: Ask) -> dict[str, Any]:
         _add_letter(told, letter)
     if not (told.fates or not_for or told.channel):
         raise NotThere(f"nothing is recorded of the message {message}, or no longer")
+    if not (ask.covers_all or ask.covers(told.channel)):
+        raise NotThere(f"nothing is recorded of the message {message} on the operator's channels")
     return {
         "message": message,
         "channel": told.channel,
@@ -123,5 +126,6 @@ MESSAGE_ROUTES: Final = (
         " are known, also `attempts`, `why`, `letter`, `reason` and `redrivenAs`. `notFor`: subscribers that do not get it,"
         " each with `why`.",
         refusals={404: "Nothing is recorded of the message, or no longer."},
+        about=About.MANY,
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.qos.fields import Check, flag, text, whole
@@ -22,6 +22,16 @@ MAX_PAGE: Final = 1000
 PAGE: Final = 100
 """Entries in a page whose size the request does not say."""
 _MAX_TEXT: Final = 1024
+
+
+class About(Enum):
+    """What a request is about, for operators whose roles hold for some channels."""
+
+    SERVER = "the server as a whole"
+    CHANNEL = "the channel that its path names"
+    SESSION = "the session that its path names"
+    SUBJECT = "the subject that its path names"
+    MANY = "what its handler chooses, of what the operator may see or do"
 
 
 class Level(StrEnum):
@@ -38,11 +48,22 @@ class Level(StrEnum):
         return _COMMANDS[self]
 
     @property
+    def about(self) -> About:
+        """What its resources are about."""
+        return _ABOUT[self]
+
+    @property
     def resource(self) -> str:
         """Its path below `/admin/api`; `{name}` is a variable."""
         return _RESOURCES[self]
 
 
+_ABOUT: Final = {
+    Level.NODE: About.SERVER,
+    Level.SUBJECT: About.SUBJECT,
+    Level.SESSION: About.SESSION,
+    Level.TOPIC: About.CHANNEL,
+}
 _COMMANDS: Final = {
     Level.NODE: "__cmd:?",
     Level.SUBJECT: "__cmd:client/joe/?",

@@ -19,13 +19,14 @@ from crewel.admin.commands import failure_json, row_of, run
 from crewel.admin.operation import PAGE, Level
 from crewel.admin.paging import cursor
 from crewel.admin.route import Ask, NotThere, Route, read
+from crewel.admin.scopes import answered
 from crewel.bayeux.codec import encode
 from crewel.broker.point_to_point.consumer_groups import GroupState, joined_groups
 from crewel.errors import CrewelError, IllegalArgument, Refused, StoreError
 from crewel.nodes.calls import OPERATOR
 from crewel.nodes.membership import Membership
 from crewel.qos.names import parse_name
-from crewel.security.grants import Role
+from crewel.security.grants import Role, Scope, scope_of
 from crewel.storage import nodes
 from crewel.topics import State
 from crewel.topics import joined as joined_state
@@ -70,14 +71,14 @@ class Reach:
         if route.path in _LISTS:
             return await self._join(route, ask, sent, tokens)
         if not tokens:
-            return await route.handler(ask)
+            return await answered(route, ask)
         if (route.method, route.path) == _COMMANDS:
-            return await self.command(ask.fields.get("command"), ask.who, ask.role)
+            return await self.command(ask.fields.get("command"), ask.who, ask.scope)
         if route.path.startswith(Level.SUBJECT.resource):
             return await self._everywhere(route, ask, sent, tokens)
         owner = await self._owner(self._session(route, ask))
         if owner not in tokens:
-            return await route.handler(ask)
+            return await answered(route, ask)
         return await self._hand_over(owner, route, ask, sent)
 
     # Of one session
@@ -101,7 +102,7 @@ class Reach:
         query, body = sent
         question = {
             "who": ask.who,
-            "role": int(ask.role),
+            "role": _role_of(ask.scope),
             "expires": ask.expires,
             "path": dict(ask.path),
             "query": dict(query),
@@ -123,11 +124,12 @@ class Reach:
             route = self._routes.get((asked["method"], asked["route"]))
             if route is None:
                 raise NotThere(f"this node has no {asked['route']}: it is of another version")
-            role = Role(asked["role"])
-            demand(role, route.needs)
+            given = asked["role"]
+            scope = scope_of(given) if isinstance(given, list) else Scope(Role(given))
+            demand(scope.highest, route.needs)
             fields = read(route, asked["query"], asked["body"].encode())
-            ask = Ask(self._admin, asked["who"], None, asked["path"], fields, _NODE, role, asked["expires"])
-            return {"answer": await route.handler(ask)}
+            ask = Ask(self._admin, asked["who"], None, asked["path"], fields, _NODE, scope, asked["expires"])
+            return {"answer": await answered(route, ask)}
         except CrewelError as error:
             told = failure_json(error)
             return {"error": told, "status": self._status(error, told["errorCode"])}
@@ -136,7 +138,7 @@ class Reach:
 
     # Commands
 
-    async def command(self, text: object, who: str, role: Role) -> dict[str, Any]:
+    async def command(self, text: object, who: str, scope: Scope) -> dict[str, Any]:
         """Carry out a command wherever it has to be: at the node that it names, if it is about a node; at that of the session;
         else here, and at all others where the answer of one is not the whole. Raises what `run` raises, and
         StoreUnavailable."""
@@ -144,34 +146,41 @@ class Reach:
         others = {each.name: each.token for each in registry.others()}
         named, plain = without_node(text)
         if not others or named not in ("", admin.node, *others):
-            return await run(admin, text, who, role)
+            return await run(admin, text, who, scope)
         order = read_order(plain, admin.node)
         if order.level is Level.NODE and named:
             if named == admin.node:
-                return await run(admin, plain, who, role)
-            return await self._command_at(others[named], plain, who, role)
+                return await run(admin, plain, who, scope)
+            return await self._command_at(others[named], plain, who, scope)
         if order.level is Level.SESSION:
             owner = await self._owner(order.name)
             if owner in others.values():
-                return await self._command_at(owner, plain, who, role)
+                return await self._command_at(owner, plain, who, scope)
         row = row_of(order)
         if order.level is Level.SESSION or row.join is None:
-            return await run(admin, plain, who, role)
-        return await self._command_everywhere(order, row, str(plain), list(others.values()), who, role)
+            return await run(admin, plain, who, scope)
+        return await self._command_everywhere(order, row, str(plain), list(others.values()), who, scope)
 
-    async def _command_at(self, token: str, text: object, who: str, role: Role) -> dict[str, Any]:
+    async def _command_at(self, token: str, text: object, who: str, scope: Scope) -> dict[str, Any]:
         body = encode({"command": text}).decode()
-        question = {"who": who, "role": int(role), "expires": None, "path": {}, "query": {}, "body": body}
+        question: dict[str, Any] = {
+            "who": who,
+            "role": _role_of(scope),
+            "expires": None,
+            "path": {},
+            "query": {},
+            "body": body,
+        }
         answer: dict[str, Any] = await self._ask(token, _COMMANDS, question)
         return answer
 
     async def _command_everywhere(
-        self, order: Order, row: Command, text: str, tokens: list[str], who: str, role: Role
+        self, order: Order, row: Command, text: str, tokens: list[str], who: str, scope: Scope
     ) -> dict[str, Any]:
         asked = f"{text.partition('?')[0]}?{row.asks}" if row.asks else text
         answers = await asyncio.gather(
-            run(self._admin, asked, who, role),
-            *(self._command_at(token, asked, who, role) for token in tokens),
+            run(self._admin, asked, who, scope),
+            *(self._command_at(token, asked, who, scope) for token in tokens),
             return_exceptions=True,
         )
         results = [each["result"] for each in _answers(answers)]
@@ -185,7 +194,7 @@ class Reach:
         """Do it at all nodes where the subject is known; what they answer, as one. An error of one node that has it is the
         answer, for the operator has to know."""
         handed = (self._hand_over(token, route, ask, sent) for token in tokens)
-        return _as_one(_answers(await asyncio.gather(route.handler(ask), *handed, return_exceptions=True)))
+        return _as_one(_answers(await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)))
 
     # Lists
 
@@ -195,7 +204,7 @@ class Reach:
         if state is not None:
             sent = {name: value for name, value in sent[0].items() if name != "state"}, sent[1]
         asked = (self._hand_over(token, route, ask, sent) for token in tokens)
-        own, *others = await asyncio.gather(route.handler(ask), *asked, return_exceptions=True)
+        own, *others = await asyncio.gather(answered(route, ask), *asked, return_exceptions=True)
         if isinstance(own, BaseException):
             raise own
         found = [own, *(each for each in others if not isinstance(each, BaseException))]
@@ -221,6 +230,11 @@ _NOT_THERE: Final = 404
 _ILLEGAL: Final = "user.illegalArgument"
 _NODE: Final = Client(None, "", "")
 """The client of a request that another node has handed over."""
+
+
+def _role_of(scope: Scope) -> int | str | list[str]:
+    """The roles as another node is asked with them: a number, as in earlier versions, unless they are of some channels."""
+    return scope.as_claim() if scope.parts else int(scope.highest or 0)
 
 
 def _may_be_handed(route: Route) -> bool:

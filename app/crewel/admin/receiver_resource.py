@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
-from crewel.admin.operation import PAGE, flag_text, page_fields, text_field
+from crewel.admin.operation import PAGE, About, flag_text, page_fields, text_field
 from crewel.admin.paging import cursor, first, place_of
 from crewel.admin.route import Ask, Route
 from crewel.broker.session import Session
@@ -52,7 +52,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     async def wanted() -> AsyncIterator[tuple[tuple[int, str], _Receiver]]:
         async for receiver in _all(admin, fields.get("kind")):
             place = (order(receiver), receiver.name)
-            if _is_wanted(receiver, fields) and (after is None or place > after):
+            if _is_wanted(receiver, fields) and _is_covered(ask, receiver) and (after is None or place > after):
                 yield place, receiver
 
     page, has_more = await first(wanted(), count)
@@ -99,6 +99,15 @@ def _groups(admin: Administration) -> Iterator[_Receiver]:
         of = group_of(queue)
         if of is not None and of not in with_members:
             yield _Receiver("group", " ".join(of), _EMPTY, False, queues.waiting(queue), None, None, 0)
+
+
+def _is_covered(ask: Ask, receiver: _Receiver) -> bool:
+    """Whether the operator sees it. A subject has messages of any channel."""
+    if ask.covers_all:
+        return True
+    if receiver.kind == "group":
+        return ask.covers(receiver.name.partition(" ")[0])
+    return receiver.session is not None and ask.covers_session(receiver.session)
 
 
 def _is_wanted(receiver: _Receiver, fields: dict[str, Any]) -> bool:
@@ -173,5 +182,6 @@ RECEIVER_ROUTES: Final = (
             ),
             *page_fields("receivers"),
         ),
+        about=About.MANY,
     ),
 )

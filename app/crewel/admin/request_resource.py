@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from crewel.admin.operation import MAX_PAGE, PAGE, number_text, text_field
+from crewel.admin.operation import MAX_PAGE, PAGE, About, number_text, text_field
 from crewel.admin.route import Ask, Route
 from crewel.event_loop import in_turns
 
@@ -16,7 +16,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     found = [
         (call.since, call.channel, call.session.name, call.id)
         async for call in in_turns(admin.broker.publish_handler.open_calls)
-        if call.channel.startswith(channel) and call.session.name.startswith(caller)
+        if call.channel.startswith(channel) and call.session.name.startswith(caller) and ask.covers(call.channel)
     ]
     longest = heapq.nsmallest(fields.get("count", PAGE), found, key=lambda each: each[0])
     return {
@@ -42,5 +42,6 @@ REQUEST_ROUTES: Final = (
             text_field("caller", "Only those of sessions whose name begins with this text: client/joe."),
             number_text("count", "At most this many requests, those that have waited longest.", 1, MAX_PAGE, PAGE),
         ),
+        about=About.MANY,
     ),
 )

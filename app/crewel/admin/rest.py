@@ -24,12 +24,13 @@ from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
 from crewel.admin.job_resource import JOB_ROUTES
 from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
-from crewel.admin.operation import Field
+from crewel.admin.operation import About, Field
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
 from crewel.admin.reach import Reach, RefusedElsewhere
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.request_resource import REQUEST_ROUTES
 from crewel.admin.route import API, Ask, NotThere, Route, document, read
+from crewel.admin.scopes import answered, require
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
 from crewel.admin.subject_resource import SUBJECT_ROUTES
@@ -63,7 +64,7 @@ _SPANS: Final = {"channel": ".+"}
 
 
 async def _command(ask: Ask) -> dict[str, Any]:
-    return await run(ask.admin, ask.fields.get("command"), ask.who, ask.role)
+    return await run(ask.admin, ask.fields.get("command"), ask.who, ask.scope)
 
 
 async def _commands(_: Ask) -> dict[str, Any]:
@@ -84,6 +85,7 @@ ROUTES: Final = (
         " before the name), `name`, `access` (r, rw, or x for an operation) and `meaning`. `takes` is what its value is, or"
         " null; `needsValue` is whether it must have one. `role` is what it needs, and `writeRole` what writing it needs, or"
         " null.",
+        about=About.MANY,
     ),
     Route(
         "POST",
@@ -93,6 +95,7 @@ ROUTES: Final = (
         "`command`: the command with its node; `result`: the result, or OK if a value was written.",
         body=(Field("command", lambda value: value, {"type": "string"}, "The command."),),
         role=Role.VIEW,  # each command has its own
+        about=About.MANY,
     ),
     *SIGN_IN_ROUTES,
     *OVERVIEW_ROUTES,
@@ -179,12 +182,14 @@ class Rest:
         return headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
 
     async def _answer(self, request: web.Request, route: Route, client: Client, grants: Grants) -> web.StreamResponse:
-        who, role = operator_of(grants)
+        who, scope = operator_of(grants)
         try:
-            demand(role, route.needs)
+            demand(scope.highest, route.needs)
+            if route.about is About.SERVER:
+                require(scope, route.needs, route.about, is_covered=False)
         except Refused as error:
             what = route.action or f"{route.method} {route.path}"
-            self._admin.audit.refused(who, role, what, error.code, **request.match_info)
+            self._admin.audit.refused(who, scope.highest, what, error.code, **request.match_info)
             raise
         body = await read_body(request, self._admin.broker.settings)
         query = dict(request.query)
@@ -193,9 +198,9 @@ class Rest:
             raise IllegalArgument("query", "must have each field once")
         try:
             fields = read(route, query, body)
-            ask = Ask(self._admin, who, request, request.match_info, fields, client, role, grants.expires_at)
+            ask = Ask(self._admin, who, request, request.match_info, fields, client, scope, grants.expires_at)
             if self._reach is None:
-                answer = await route.handler(ask)
+                answer = await answered(route, ask)
             else:
                 answer = await self._reach.answer(route, ask, (query, body))
         except ValueError as error:  # an id that is no place in the list

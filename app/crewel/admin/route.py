@@ -20,10 +20,12 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
 from crewel.admin.command import Call
-from crewel.admin.operation import OPERATIONS, Field, Level, Operation
+from crewel.admin.operation import OPERATIONS, About, Field, Level, Operation
+from crewel.admin.scopes import covers_channel, covers_session
+from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused, StoreError
 from crewel.qos.fields import read_fields
-from crewel.security.grants import Role
+from crewel.security.grants import Role, Scope
 from crewel.transports.connection import Connection
 from crewel.transports.origins import Client
 
@@ -71,9 +73,32 @@ class Ask:
     fields: dict[str, Any]
     """Those of the query, or of the body, that were given."""
     client: Client
-    role: Role
+    scope: Scope
+    """The operator's roles, and where they hold."""
     expires: float | None
     """When what the operator has shown expires, in seconds since 1970; None: never."""
+
+    @property
+    def role(self) -> Role:
+        """The highest of the roles."""
+        return self.scope.highest or Role.VIEW
+
+    @property
+    def covers_all(self) -> bool:
+        """Whether the operator sees all there is."""
+        return self.scope.allows(Role.VIEW)
+
+    def covers(self, name: str, needed: Role = Role.VIEW) -> bool:
+        """Whether the role that is needed holds for this channel or pattern."""
+        return self.scope.allows(needed) or covers_channel(self.scope, needed, name)
+
+    def covers_session(self, session: Session, needed: Role = Role.VIEW) -> bool:
+        """Whether it holds for the session."""
+        return covers_session(self.scope, needed, session)
+
+    def may(self, is_covered: Callable[[Role], bool]) -> str:
+        """The highest of the roles that hold, by its word."""
+        return max((role for role in Role if is_covered(role)), default=Role.VIEW).word
 
     def action(self, what: str, *, about: str = "", reason: str = "", **details: Any) -> AbstractContextManager[Action]:
         """The entry of the audit of what is done meanwhile."""
@@ -112,6 +137,8 @@ class Route:
     """Further answers, by status."""
     role: Role | None = None
     """The role that it needs; None: VIEW for GET, else DESTROY, so that a row that says nothing opens nothing."""
+    about: About = About.SERVER
+    """What it is about; a row that says nothing opens nothing to operators of some channels."""
     action: str = ""
     """What the audit calls it, `hold session`; empty: it changes nothing, or has several names."""
 
@@ -206,6 +233,7 @@ def _of_operation(
         query=() if has_body else operation.asked,
         body=operation.asked if has_body else (),
         role=operation.role,
+        about=operation.level.about,
         action=action,
     )
 

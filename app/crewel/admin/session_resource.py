@@ -13,7 +13,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.census import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
 from crewel.admin.moments import shown
-from crewel.admin.operation import MAX_PAGE, PAGE, Level, flag_text, number_text, page_fields, text_field
+from crewel.admin.operation import MAX_PAGE, PAGE, About, Level, flag_text, number_text, page_fields, text_field
 from crewel.admin.paging import cursor, first, place_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
@@ -320,7 +320,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     async def wanted() -> AsyncIterator[tuple[tuple[int, str], Session]]:
         async for session in in_turns(ask.admin.named()):
-            if _is_wanted(dispatchers, session, fields):
+            if _is_wanted(dispatchers, session, fields) and ask.covers_session(session):
                 place = (order(dispatchers, session), session.name)
                 if after is None or place > after:
                     yield place, session
@@ -329,7 +329,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     return {
         "sessions": [session_view(ask.admin, session) async for _, session in in_turns(page) if session.is_live],
         "next": cursor(page[-1][0], sort) if has_more else "",
-        "unnamed": sum(not session.name for session in ask.admin.broker.sessions.values()),
+        "unnamed": sum(not session.name for session in ask.admin.broker.sessions.values()) if ask.covers_all else 0,
     }
 
 
@@ -355,7 +355,8 @@ def _found(ask: Ask) -> Session:
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
-    return session_view(ask.admin, _found(ask))
+    session = _found(ask)
+    return session_view(ask.admin, session) | {"may": ask.may(lambda role: ask.covers_session(session, role))}
 
 
 async def _messages(ask: Ask) -> dict[str, Any]:
@@ -415,8 +416,17 @@ SESSION_ROUTES: Final = (
             ),
             *page_fields("sessions"),
         ),
+        about=About.MANY,
     ),
-    Route("GET", Level.SESSION.resource, "Show one session.", _show, _VIEW, refusals=_UNKNOWN),
+    Route(
+        "GET",
+        Level.SESSION.resource,
+        "Show one session.",
+        _show,
+        f"{_VIEW} `may`: the operator's highest role for it.",
+        refusals=_UNKNOWN,
+        about=About.SESSION,
+    ),
     Route(
         "GET",
         f"{Level.SESSION.resource}/messages",
@@ -425,6 +435,7 @@ SESSION_ROUTES: Final = (
         "`name`, `waiting`: how many there are, and `messages` as the session would get them.",
         query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),
         refusals=_UNKNOWN,
+        about=About.SESSION,
     ),
     Route(
         "GET",
@@ -436,6 +447,7 @@ SESSION_ROUTES: Final = (
         " (when it happened first and last), `count` (how often in a row) and what belongs to it.",
         query=(number_text("count", "Most events, of the newest.", 1, MAX_PAGE, PAGE),),
         refusals={404: "There is no such session, and nothing is known of a former one."},
+        about=About.SESSION,
     ),
     Route(
         "GET",

@@ -13,14 +13,14 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.feed import NOTICES, OVERVIEW
-from crewel.admin.operation import text_field
+from crewel.admin.operation import About, text_field
 from crewel.admin.route import Ask, Route
 from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.errors import IllegalArgument, Refused
 from crewel.qos.connect import MAX_SECRET
 from crewel.qos.fields import text
-from crewel.security.grants import Grants, Role
+from crewel.security.grants import Grants, Role, Scope
 from crewel.security.jwt import BadToken
 from crewel.transports.origins import Client
 
@@ -35,11 +35,11 @@ def cookie_name(client: Client) -> str:
     return f"crewel_operator_{port}"
 
 
-def operator_of(grants: Grants) -> tuple[str, Role]:
-    """The operator's name and role. Raises Refused for a client that is no operator."""
-    if grants.role is None:
+def operator_of(grants: Grants) -> tuple[str, Scope]:
+    """The operator's name and roles. Raises Refused for a client that is no operator."""
+    if grants.scope.highest is None:
         raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "the token is no operator's")
-    return grants.subject or ADMIN, grants.role
+    return grants.subject or ADMIN, grants.scope
 
 
 async def _sign_in(ask: Ask) -> web.Response:
@@ -52,13 +52,13 @@ async def _sign_in(ask: Ask) -> web.Response:
             grants = await ask.admin.broker.limits.grants_of(f"Bearer {token}", ask.client.address)
         else:
             grants = _enter(ask.admin, str(code), ask.client.address)
-        who, role = operator_of(grants)
+        who, scope = operator_of(grants)
     except (BadToken, Refused) as error:
         ask.admin.audit.refused("", None, "sign in", error.code, address=address)
         raise
     value, expires = ask.admin.sign_ins.seal(grants)
-    ask.admin.audit.done(who, role, "sign in", address=address)
-    response = _answer(_view(ask.admin, who, role, expires))
+    ask.admin.audit.done(who, scope.highest, "sign in", address=address)
+    response = _answer(_view(ask.admin, who, scope, expires))
     response.set_cookie(
         cookie_name(ask.client),
         value,
@@ -96,7 +96,7 @@ async def _sign_out(ask: Ask) -> web.Response:
 
 async def _feed(ask: Ask) -> dict[str, Any]:
     # Not without a subject, as the admin token is: that one may take any name.
-    grants = Grants(ask.who, role=ask.role, expires_at=ask.expires)
+    grants = Grants(ask.who, role=ask.scope.role, expires_at=ask.expires)
     token, expires = ask.admin.sign_ins.feed(grants)
     return {
         "token": token,
@@ -107,12 +107,20 @@ async def _feed(ask: Ask) -> dict[str, Any]:
 
 
 async def _me(ask: Ask) -> dict[str, Any]:
-    return _view(ask.admin, ask.who, ask.role, ask.expires)
+    return _view(ask.admin, ask.who, ask.scope, ask.expires)
 
 
-def _view(admin: Administration, who: str, role: Role, expires: float | None) -> dict[str, Any]:
-    expires_ms = None if expires is None else int(expires * 1000)
-    return {"who": who, "role": role.word, "expires": expires_ms, "node": admin.node, "masked": sorted(admin.masks)}
+def _view(admin: Administration, who: str, scope: Scope, expires: float | None) -> dict[str, Any]:
+    highest = scope.highest
+    return {
+        "who": who,
+        "role": "" if highest is None else highest.word,
+        "everywhere": None if scope.role is None else scope.role.word,
+        "channels": [{"role": role.word, "patterns": sorted(names)} for role, names in scope.parts],
+        "expires": None if expires is None else int(expires * 1000),
+        "node": admin.node,
+        "masked": sorted(admin.masks),
+    }
 
 
 def _answer(body: dict[str, Any]) -> web.Response:
@@ -120,8 +128,10 @@ def _answer(body: dict[str, Any]) -> web.Response:
 
 
 _ME: Final = (
-    "`who`, the operator's name; `role`: view, operate or destroy; `expires`: when the sign-in or the token expires, in"
-    " milliseconds since 1970, or null; `node`, the server's name; `masked`: names of fields that operators do not see."
+    "`who`, the operator's name. `role`: view, operate or destroy, the highest; `everywhere`: the role on all channels, or"
+    " null; `channels`: a list of `role` and `patterns`, the roles on some. `expires`: when the sign-in or the token"
+    " expires, in milliseconds since 1970, or null. `node`: the server's name; `masked`: names of fields that operators do"
+    " not see."
 )
 
 SIGN_IN_ROUTES: Final = (
@@ -142,7 +152,15 @@ SIGN_IN_ROUTES: Final = (
             403: "The page is of a foreign origin, or the token is no operator's.",
         },
     ),
-    Route("POST", "/sign-out", "Sign the page out.", _sign_out, "`who`, the operator's name.", role=Role.VIEW),
+    Route(
+        "POST",
+        "/sign-out",
+        "Sign the page out.",
+        _sign_out,
+        "`who`, the operator's name.",
+        role=Role.VIEW,
+        about=About.MANY,
+    ),
     Route(
         "POST",
         "/feed",
@@ -154,5 +172,5 @@ SIGN_IN_ROUTES: Final = (
         " as the sign-in.",
         role=Role.VIEW,
     ),
-    Route("GET", "/me", "Show who the operator is.", _me, _ME),
+    Route("GET", "/me", "Show who the operator is.", _me, _ME, about=About.MANY),
 )

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
-from crewel.admin.operation import MAX_PAGE, PAGE, Level, number_text, page_fields
+from crewel.admin.operation import MAX_PAGE, PAGE, About, Level, number_text, page_fields
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
+from crewel.admin.scopes import covers_sessions
 from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.subscriptions.history_reader import as_delivered
+from crewel.security.grants import Role
 
 # Commands
 
@@ -116,12 +118,16 @@ def _view(admin: Administration, subject: str) -> dict[str, Any]:
 async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the subjects in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     after, count = ask.fields.get("after", ""), ask.fields.get("count", PAGE)
-    found = [subject for subject in await ask.admin.all_subjects() if subject > after]
+    found = [subject for subject in await ask.admin.all_subjects() if subject > after and _is_covered(ask, subject)]
     page = found[:count]
     return {
         "subjects": [_view(ask.admin, subject) for subject in page],
         "next": page[-1] if len(found) > count else "",
     }
+
+
+def _is_covered(ask: Ask, subject: str) -> bool:
+    return ask.covers_all or covers_sessions(ask.scope, Role.VIEW, ask.admin.broker.names.of_subject(subject))
 
 
 def _found(ask: Ask, value: Any = None) -> Call:
@@ -159,6 +165,7 @@ SUBJECT_ROUTES: Final = (
         "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled` of all"
         " nodes, and `unreached` is how many did not answer.",
         query=page_fields("subjects"),
+        about=About.MANY,
     ),
     Route(
         "GET",
@@ -167,6 +174,7 @@ SUBJECT_ROUTES: Final = (
         _show,
         "The subject: name, sessions, queued, maxEntries.",
         refusals=_UNKNOWN,
+        about=About.SUBJECT,
     ),
     Route(
         "GET",
@@ -176,6 +184,7 @@ SUBJECT_ROUTES: Final = (
         "`name`, `queued`: how many there are, and `messages` as a session would get them.",
         query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),
         refusals=_UNKNOWN,
+        about=About.SUBJECT,
     ),
     *operation_routes(Level.SUBJECT, _call, _after, "`name`", _UNKNOWN),
 )

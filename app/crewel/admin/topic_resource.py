@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands, union
-from crewel.admin.operation import MAX_PAGE, PAGE, Level, flag_text, number_text, page_fields, text_field
+from crewel.admin.operation import MAX_PAGE, PAGE, About, Level, flag_text, number_text, page_fields, text_field
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.session import Session
@@ -224,7 +224,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     count = fields.get("count", PAGE)
     # A node that has been handed the request tells of its own queues alone: the one that asks knows the shared ones.
     views = await broker.topics.views.all(with_shared=ask.request is not None)
-    found = [view async for view in in_turns(views) if _is_wanted(view, fields)]
+    found = [view async for view in in_turns(views) if _is_wanted(view, fields) and ask.covers(view.name)]
     page = found[:count]
     return {
         "topics": [_view(view) for view in page],
@@ -239,7 +239,7 @@ async def _prefixes(ask: Ask) -> dict[str, Any]:
     after, count = fields.get("after", ""), fields.get("count", PAGE)
     found: dict[str, dict[str, Any]] = {}
     async for view in in_turns(await ask.admin.broker.topics.views.all()):
-        if view.name.startswith(below):
+        if view.name.startswith(below) and ask.covers(view.name):
             prefix = below + view.name[len(below) :].partition("/")[0]
             row = found.setdefault(prefix, {"prefix": prefix, "topics": 0, "deeper": 0, "history": 0, "queued": 0})
             row["topics"] += 1
@@ -284,7 +284,8 @@ async def _found(ask: Ask) -> TopicView:
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
-    return _view(await _found(ask))
+    view = await _found(ask)
+    return _view(view) | {"may": ask.may(lambda role: ask.covers(view.name, role))}
 
 
 async def _history(ask: Ask) -> dict[str, Any]:
@@ -315,6 +316,7 @@ TOPIC_ROUTES: Final = (
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
             *page_fields("topics"),
         ),
+        about=About.MANY,
     ),
     Route(
         "GET",
@@ -328,8 +330,17 @@ TOPIC_ROUTES: Final = (
             text_field("below", "The prefix: /kitchen. If it is left out, the first segments."),
             *page_fields("names"),
         ),
+        about=About.MANY,
     ),
-    Route("GET", Level.TOPIC.resource, "Show one topic.", _show, _VIEW, refusals=_UNKNOWN),
+    Route(
+        "GET",
+        Level.TOPIC.resource,
+        "Show one topic.",
+        _show,
+        f"{_VIEW} `may`: the operator's highest role for it.",
+        refusals=_UNKNOWN,
+        about=About.CHANNEL,
+    ),
     Route(
         "GET",
         _HISTORY,
@@ -341,6 +352,7 @@ TOPIC_ROUTES: Final = (
             flag_text("newestFirst", "false: the oldest of them first."),
         ),
         refusals=_UNKNOWN,
+        about=About.CHANNEL,
     ),
     *operation_routes(
         Level.TOPIC, _call, _after, "`channel`, `state`: SOFTERASED while messages are waiting", _UNKNOWN

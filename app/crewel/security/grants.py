@@ -31,6 +31,47 @@ class Role(IntEnum):
         return self.name.lower()
 
 
+Parts = tuple[tuple[Role, frozenset[str]], ...]
+"""Roles, each with the patterns of the channels that it holds for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The roles of one operator, and where they hold."""
+
+    role: Role | None = None
+    """On all channels, and for the server as a whole; None: none."""
+    parts: Parts = ()
+
+    @property
+    def highest(self) -> Role | None:
+        """The highest of the roles; None: this is no operator."""
+        return max((role for role in (self.role, *(role for role, _ in self.parts)) if role is not None), default=None)
+
+    def allows(self, needed: Role, channel: Channel | None = None) -> bool:
+        """Whether the role holds for this channel or pattern; without one, for all."""
+        if self.role is not None and self.role >= needed:
+            return True
+        return channel is not None and any(role >= needed and _covers(names, channel) for role, names in self.parts)
+
+    def on(self, channel: Channel) -> Role | None:
+        """The highest role for this channel."""
+        return max((role for role in Role if self.allows(role, channel)), default=None)
+
+    def patterns(self, needed: Role) -> frozenset[str]:
+        """The patterns for which the role holds; none if it holds for all channels."""
+        if self.allows(needed):
+            return frozenset()
+        return frozenset[str]().union(*(names for role, names in self.parts if role >= needed))
+
+    def as_claim(self) -> str | list[str]:
+        """The claim that says the same."""
+        if not self.parts:
+            return "" if self.role is None else self.role.word
+        everywhere = [] if self.role is None else [self.role.word]
+        return everywhere + [f"{role.word}:{name}" for role, names in self.parts for name in sorted(names)]
+
+
 @dataclass(frozen=True, slots=True)
 class Grants:
     """One token's content."""
@@ -47,12 +88,19 @@ class Grants:
     """Subjects that may be addressed, or `*`."""
     role: Role | None = None
     """What the holder may do as an operator; None: the holder is none."""
+    parts: Parts = ()
+    """Further roles of the holder as an operator, for some channels. They count in `/admin/api` only."""
     expires_at: float | None = None
     """Seconds since 1970; None: never."""
 
     @property
+    def scope(self) -> Scope:
+        """The roles of the holder as an operator."""
+        return Scope(self.role, self.parts)
+
+    @property
     def is_operator(self) -> bool:
-        """Whether the holder is an operator, of any role."""
+        """Whether the holder is an operator for the server as a whole, of any role."""
         return self.role is not None
 
     def may_subscribe(self, channel: Channel) -> bool:
@@ -99,7 +147,7 @@ class Grants:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Grants:
         """What `as_json` stored, now or in an earlier version."""
-        lists = {name: frozenset(stored.get(name, ())) for name in _LISTS}
+        lists: dict[str, Any] = {name: frozenset(stored.get(name, ())) for name in _LISTS}
         role = role_of(stored.get("role", stored["operator"]))
         return cls(stored["subject"], **lists, role=role, expires_at=stored["expires"])
 
@@ -116,6 +164,25 @@ def role_of(claim: object) -> Role | None:
     if claim is True:
         return Role.DESTROY
     return next((role for role in Role if claim == role.word), None)
+
+
+def scope_of(claim: object) -> Scope:
+    """The roles that a claim gives: as `role_of`, or a text or a list of texts such as `operate:/orders/**`, a role for the
+    channels of a pattern. Raises ValueError for such a text that is neither."""
+    if not (isinstance(claim, list) or (isinstance(claim, str) and ":" in claim)):
+        return Scope(role_of(claim))
+    everywhere: list[Role] = []
+    parts: list[tuple[Role, frozenset[str]]] = []
+    for text in claim if isinstance(claim, list) else [claim]:
+        word, colon, name = text.partition(":") if isinstance(text, str) else ("", "", "")
+        role = role_of(word)
+        if role is None:
+            raise ValueError(f"{text!r} is not a role, such as view or operate:/orders/**")
+        if colon:
+            parts.append((role, patterns([name])))
+        else:
+            everywhere.append(role)
+    return Scope(max(everywhere, default=None), tuple(parts))
 
 
 def patterns(listed: Iterable[object]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from crewel.bayeux.message import Message
 from crewel.errors import CrewelError
 from crewel.qos.connect import MAX_SECRET
 from crewel.qos.names import ANONYMOUS
-from crewel.security.grants import OPERATOR, Grants, patterns, role_of, subjects
+from crewel.security.grants import OPERATOR, Grants, patterns, scope_of, subjects
 from crewel.security.keys import Keys, KeysUnavailable, load_keys
 from crewel.security.policy import GRANTED, Answer, Refusal, SecurityPolicy, is_reserved
 from crewel.security.tokens import AdminToken
@@ -113,9 +113,12 @@ class Tokens:
             "group": _listed(claims, settings.jwt_group_claim, patterns),
             "address": _listed(claims, settings.jwt_address_claim, subjects),
         }
-        role = role_of(claims.get(settings.jwt_operator_claim))
+        try:
+            scope = scope_of(claims.get(settings.jwt_operator_claim))
+        except ValueError as error:
+            raise BadToken(f"the claim {settings.jwt_operator_claim}: {error}") from None
         expires_at = float(claims["exp"]) + settings.jwt_leeway_ms / 1000
-        return Grants(subject, **lists, role=role, expires_at=expires_at)
+        return Grants(subject, **lists, role=scope.role, parts=scope.parts, expires_at=expires_at)
 
 
 def _key_id(token: str) -> str | None:

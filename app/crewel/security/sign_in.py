@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import jwt
 
-from crewel.security.grants import OPERATOR, Grants, role_of
+from crewel.security.grants import OPERATOR, Grants, role_of, scope_of
 from crewel.security.jwt import EXPIRED, BadToken
 from crewel.security.tokens import AdminToken, key_of
 
@@ -91,9 +91,8 @@ class SignIns:
 
     def seal(self, grants: Grants) -> tuple[str, float]:
         """The value of the cookie for an operator with these grants, and when it expires, in seconds since 1970."""
-        assert grants.role is not None
         seconds = float(PAGE_S) if grants.expires_at is None else min(PAGE_S, grants.expires_at - time())
-        claims = {"who": grants.subject, "role": grants.role.word}
+        claims = {"who": grants.subject, "role": grants.scope.as_claim()}
         return _sealed(self._admin.key(_PAGE), claims, seconds), time() + seconds
 
     def feed(self, grants: Grants) -> tuple[str, float]:
@@ -107,7 +106,8 @@ class SignIns:
     def read(self, value: str) -> Grants:
         """The operator whose cookie has this value. Raises BadToken."""
         claims = self._claims(value)
-        return Grants(claims["who"], role=role_of(claims["role"]), expires_at=claims["exp"])
+        scope = scope_of(claims["role"])
+        return Grants(claims["who"], role=scope.role, parts=scope.parts, expires_at=claims["exp"])
 
     def leave(self, value: str) -> None:
         """Accept this value no more. Raises BadToken if it was not accepted before."""

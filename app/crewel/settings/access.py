@@ -73,7 +73,8 @@ class Security(Group):
     )
     jwt_operator_claim: ClaimName = setting(
         "operator",
-        "Claim that makes the client an operator: a role, which is view, operate or destroy; true is the same as destroy.",
+        "Claim that makes the client an operator: a role, which is view, operate or destroy; true is the same as destroy. A"
+        " list has roles for channels too: operate:/orders/**.",
     )
 
     @model_validator(mode="after")

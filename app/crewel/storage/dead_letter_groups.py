@@ -19,6 +19,7 @@ _AT_ONCE: Final = 500
 _MOST_READ: Final = 20_000
 """Values of an index that one call reads."""
 _MOST: Final = 1000
+_ALL: Final = DeadLetterFilter()
 
 
 class Group(NamedTuple):
@@ -39,19 +40,22 @@ class Groups(NamedTuple):
     """Whether there are more than one call reads: then larger groups may be missing."""
 
 
-async def alike(store: Store) -> tuple[list[tuple[Group, str, str]], bool]:
-    """Return the groups of the newest dead letters whose data has one shape, the largest first, each with its likeness and the
-    dead id of its newest; and whether there are more dead letters than one call reads. Raises StoreError."""
+async def alike(
+    store: Store, wanted: DeadLetterFilter = _ALL, kind: str = LIKENESS
+) -> tuple[list[tuple[Group, str, str]], bool]:
+    """Return the groups of the newest dead letters that are wanted, by the shape of their data or by another kind, the largest
+    first, each with its likeness and the dead id of its newest; and whether there are more dead letters than one call reads.
+    Raises StoreError."""
     turns, counts, newest = Turns(), Counter[str](), dict[str, str]()
     after, read = "", 0
     while read < _MOST_READ:
-        page = await dead_letters.page(store, DeadLetterFilter(), after, _AT_ONCE, newest_first=True)
+        page = await dead_letters.page(store, wanted, after, _AT_ONCE, newest_first=True)
         for letter in page.letters:
-            shape = shape_of(letter.body)
+            shape = shape_of(letter.body) if kind == LIKENESS else getattr(letter, kind)
             counts[shape] += 1
             newest.setdefault(shape, letter.dead_id)
             await turns.rest()
-        read, after = read + len(page.letters), page.next
+        read, after = read + _AT_ONCE, page.next
         if not after:
             break
     found = [(Group(count, shape), likeness_of(shape), newest[shape]) for shape, count in counts.most_common(_MOST)]

@@ -101,6 +101,8 @@ class DeadLetterFilter:
 
     like: str = ""
     """The likeness of its data, as groups of dead letters name it."""
+    within: Sequence[str] = ()
+    """Only those of channels that one of these patterns covers; empty: of all."""
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -114,6 +116,8 @@ class DeadLetterFilter:
         if needle and not any(needle in text.lower() for text in (letter.body, letter.qos, words)):
             return False
         if self.like and likeness_of(shape_of(letter.body)) != self.like:
+            return False
+        if self.within and not any(fits("channel", pattern, letter.channel) for pattern in self.within):
             return False
         return all(fits(kind, text, getattr(letter, kind)) for kind, text in self.kinds.items())
 
@@ -326,7 +330,7 @@ async def count(store: Store, wanted: DeadLetterFilter) -> int:
     are asked for; of several indexes, all dead letters of the smallest are read. Raises as `page` does."""
     span = _range(wanted, "", newest_first=False)
     kinds = wanted.kinds
-    if len(kinds) > 1 or wanted.contains or wanted.like:
+    if len(kinds) > 1 or wanted.contains or wanted.like or wanted.within:
         return await _count_read(store, wanted)
     kind, text = next(iter(kinds.items()), ("code", ""))
     if not text and span == ("-", "+", False):
