@@ -403,7 +403,10 @@ def test_redrive_to_the_channel_reaches_its_subscribers(
     report = desk.post("/dead-letters/redrive", {"all": True, "receiver": subject, "toChannel": True})
     assert report["redriven"] == len(dead)
     for each in (other, receiver):
-        assert [message["data"] for message in until(each.take)] == [0, 1, 2, 3, 4]
+        taken: list[Any] = []
+        while len(taken) < len(dead):  # they may come in several turns
+            taken += [message["data"] for message in until(each.take)]
+        assert taken == [0, 1, 2, 3, 4]
 
 
 def test_redrive_keeps_its_rate_and_ends_in_time(desk: Desk, dead: list[str], subject: str) -> None:
