@@ -16,7 +16,7 @@ from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.bayeux.codec import encode
 from crewel.event_loop import encoded_in_turns, sorted_in_turns
-from crewel.security.grants import Role
+from crewel.security.grants import Role, Scope
 from crewel.transports.origins import Client
 from tests.broker.stored_world import Receiver, StoredWorld, store
 
@@ -28,7 +28,7 @@ MANY = 30
 def asked(admin: Administration) -> Ask:
     """A request for a page with all of them."""
     request: Any = None  # it is not looked at
-    return Ask(admin, "an operator", request, {}, {"count": MANY}, Client(None, "http", ""), Role.VIEW, None)
+    return Ask(admin, "an operator", request, {}, {"count": MANY}, Client(None, "http", ""), Scope(Role.VIEW), None)
 
 
 @pytest.fixture
@@ -76,12 +76,12 @@ def turns_of(world: StoredWorld, work: Coroutine[Any, Any, Any]) -> tuple[Any, i
     ],
 )
 def test_others_have_turns_while_a_command_looks_at_many(stored: StoredWorld, admin: Administration, name: str) -> None:
-    _, turns = turns_of(stored, run(admin, f"__cmd:?{name}", "an operator", Role.DESTROY))
+    _, turns = turns_of(stored, run(admin, f"__cmd:?{name}", "an operator", Scope(Role.DESTROY)))
     assert turns >= MANY
 
 
 def test_the_whole_dump_is_there(stored: StoredWorld, admin: Administration) -> None:
-    answer, _ = turns_of(stored, run(admin, "__cmd:?dump", "an operator", Role.DESTROY))
+    answer, _ = turns_of(stored, run(admin, "__cmd:?dump", "an operator", Scope(Role.DESTROY)))
     assert [each["name"] for each in answer["result"]["sessions"]] == [f"client/joe{n:02}/1" for n in range(MANY)]
 
 
@@ -106,7 +106,7 @@ def test_others_have_turns_while_subjects_are_listed(stored: StoredWorld, admin:
 def test_others_have_turns_while_sessions_are_ended(stored: StoredWorld, admin: Administration) -> None:
     for number in range(2, 10):
         Receiver(stored).started(name=f"joe00/{number}")
-    answer, turns = turns_of(stored, run(admin, "__cmd:client/joe00/?killClient", "an operator", Role.DESTROY))
+    answer, turns = turns_of(stored, run(admin, "__cmd:client/joe00/?killClient", "an operator", Scope(Role.DESTROY)))
     assert answer["result"] == 9
     assert turns >= 9
 
@@ -157,13 +157,13 @@ def test_only_who_asks_for_it_stops_the_server_for_all_garbage(
     stored: StoredWorld, admin: Administration, monkeypatch: pytest.MonkeyPatch, value: str, generation: int
 ) -> None:
     monkeypatch.setattr("crewel.admin.node_resource.gc.collect", lambda collected: collected)
-    answer, _ = turns_of(stored, run(admin, f"__cmd:?gc{value}", "an operator", Role.DESTROY))
+    answer, _ = turns_of(stored, run(admin, f"__cmd:?gc{value}", "an operator", Scope(Role.DESTROY)))
     assert answer["result"] == generation
 
 
 def test_a_session_that_ends_meanwhile_is_left_out(stored: StoredWorld, admin: Administration) -> None:
     async def dump() -> Any:
-        task = asyncio.get_running_loop().create_task(run(admin, "__cmd:?dump", "an operator", Role.DESTROY))
+        task = asyncio.get_running_loop().create_task(run(admin, "__cmd:?dump", "an operator", Scope(Role.DESTROY)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         last = admin.find(f"client/joe{MANY - 1:02}/1")

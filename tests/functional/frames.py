@@ -28,9 +28,17 @@ class Socket:
     """One WebSocket: frames as they are."""
 
     def __init__(
-        self, server: Address, path: str = "/cometd", headers: Headers = (), *, tls: Any = None, host: str = "127.0.0.1"
+        self,
+        server: Address,
+        path: str = "/cometd",
+        headers: Headers = (),
+        *,
+        tls: Any = None,
+        host: str = "127.0.0.1",
+        connection: Connection | None = None,
     ) -> None:
-        self.connection = Connection(server, tls=tls, host=host)
+        """`connection`: one that has served requests before; a new one without it."""
+        self.connection = connection or Connection(server, tls=tls, host=host)
         key = base64.b64encode(os.urandom(16)).decode()
         upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
         self.connection.request("GET", path, b"", [*upgrade.items(), ("Sec-WebSocket-Key", key), *pairs(headers)])

@@ -22,6 +22,7 @@ UPGRADE = (
 )
 """With the length of a body, which never comes: aiohttp answers such a one on both lanes."""
 DEFLATE = {"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}
+HANDSHAKE = [{"channel": "/meta/handshake", "version": "1.0", "supportedConnectionTypes": ["long-polling"]}]
 RETRY = {"reconnect": "retry", "interval": 0, "timeout": 30000}
 
 
@@ -78,13 +79,18 @@ def test_a_bad_upgrade_is_refused(server: Server, headers: dict[str, str]) -> No
     assert 400 <= response.status < 500
 
 
-def test_a_connection_can_be_upgraded_after_requests(server: Server) -> None:
-    """Faye's client and browsers' pools use what connection there is."""
-    client = Client(server).start()
-    key = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
-           "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}  # fmt: skip
-    client.command.request("GET", "/cometd", b"", key)
-    assert client.command.response().status == 101
+@pytest.mark.parametrize(
+    "paths", [["/cometd"], ["/health/live"], ["/health/live", "/cometd"], ["/cometd", "/health/live"]]
+)
+def test_a_connection_can_be_upgraded_after_requests(server: Server, paths: list[str]) -> None:
+    """Proxies, Faye's client and browsers' pools use what connection there is; another lane may have served what came before."""
+    connection = Connection(server)
+    for path in paths:
+        response = connection.post(path, HANDSHAKE) if path == "/cometd" else connection.get(path)
+        assert response.status == 200
+    client = SocketClient(server, connection=connection).start()
+    client.subscribe("/upgraded")
+    assert client.call("/upgraded", data=1)["successful"]
 
 
 # Frames

@@ -239,6 +239,11 @@ class Connection(RequestHandler):
             self._fast.gone()
             self._fast = None
 
+    def let_go(self) -> None:
+        """The fast lane has made a socket of the connection: forget it, and leave it open."""
+        self.transport = None  # aiohttp would close it
+        self.connection_lost(None)
+
     def handle_error(
         self,
         request: web.BaseRequest,

@@ -351,7 +351,7 @@ class FastConnection(asyncio.Protocol, Peer):
         lane.left(self)
         self._transport = None
         if self._aiohttp is not None:
-            self._aiohttp.connection_lost(None)
+            self._aiohttp.let_go()
         socket.begin(data[len(raw) :], can_move=not self._stays)
 
     def _wait_for_body(self, data: bytes, end: int) -> None:
