@@ -80,10 +80,10 @@ def test_a_bad_upgrade_is_refused(server: Server, headers: dict[str, str]) -> No
 
 
 @pytest.mark.parametrize(
-    "paths", [["/cometd"], ["/health/live"], ["/health/live", "/cometd"], ["/cometd", "/health/live"]]
+    "paths", [["/cometd"], ["/health/live"], ["/health/live", "/cometd"], ["/cometd", "/health/live"]], ids="+".join
 )
 def test_a_connection_can_be_upgraded_after_requests(server: Server, paths: list[str]) -> None:
-    """Proxies, Faye's client and browsers' pools use what connection there is; another lane may have served what came before."""
+    """Proxies, Faye's client and browsers' pools use what connection there is, whatever it has served before."""
     connection = Connection(server)
     for path in paths:
         response = connection.post(path, HANDSHAKE) if path == "/cometd" else connection.get(path)

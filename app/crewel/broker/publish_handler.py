@@ -88,7 +88,7 @@ class PublishHandler:
         self._settings = self._runtime.settings
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
-        self.open_calls: set[OpenCall] = set()
+        self.open_calls: dict[OpenCall, None] = {}  # in the order in which they began
 
     def publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
@@ -290,12 +290,12 @@ class PublishHandler:
 
     async def _call_later(self, pending: Awaitable[Any], session: Session, message: Message) -> None:
         open_call = OpenCall(message.channel.name, session, message.id, self._runtime.loop.time())
-        self.open_calls.add(open_call)
+        self.open_calls[open_call] = None
         try:
             try:
                 result = await pending
             finally:
-                self.open_calls.discard(open_call)
+                self.open_calls.pop(open_call, None)
                 self._limits.call_finished(session)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
             self._notify(session, message, _failure(message, error), successful=False)
