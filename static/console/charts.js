@@ -23,9 +23,15 @@ function colour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** A chart of some columns of the samples: `lines` has column, label and an optional factor of each. */
+/** A value of a sample; null for what is not known. */
+function valueOf(value, factor) {
+    return value === null || value === undefined ? null : value * factor;
+}
+
+/** A chart of some columns of the samples: `lines` has column, label and an optional factor of each; `shown` writes a value. */
 export class Chart {
-    constructor(title, unit, lines) {
+    constructor(title, unit, lines, shown = figure) {
+        this.shown = shown;
         this.lines = lines;
         this.unit = unit;
         this.title = title;
@@ -44,7 +50,7 @@ export class Chart {
         this.samples = samples;
         await this.#draw(false);
         const last = this.lines.map(({column, label, factor = 1}) =>
-            `${label} ${figure(samples[column].length ? samples[column].at(-1) * factor : null)}`);
+            `${label} ${this.shown(valueOf(samples[column].at(-1), factor))}`);
         this.canvas.setAttribute("role", "img");
         this.canvas.setAttribute("aria-label", `${this.title}${this.unit && `, ${this.unit}`}; now: ${last.join(", ")}`);
     }
@@ -62,7 +68,7 @@ export class Chart {
     #data() {
         const {samples} = this;
         return [samples.at.map((at) => at / 1000), ...this.lines.map(({column, factor = 1}) =>
-            samples[column].map((value) => value === null ? null : value * factor))];
+            samples[column].map((value) => valueOf(value, factor)))];
     }
 
     async #draw(isNew) {
@@ -87,13 +93,14 @@ export class Chart {
             ...this.#size(),
             cursor: {sync: {key: sync}, drag: {x: false, y: false}},
             scales: {x: {time: true}, y: {range: (plot, low, high) => [0, Math.max(high ?? 0, 1) * 1.1]}},
-            axes: [{...axis, values: clock}, {...axis, size: 48, values: (plot, values) => values.map((value) => figure(value))}],
-            series: [{label: "at", value: (plot, value) => value === null ? "–" : clock(plot, [value, value + 1])[0]}, ...this.lines.map(({label}, index) => ({
+            axes: [{...axis, values: clock}, {...axis, size: 48, values: (plot, values) => values.map((value) => this.shown(value))}],
+            series: [{label: "at", value: (plot, value, _, index) => index === null || index === undefined ? "now" : clock(plot, [value, value + 1])[0]}, ...this.lines.map(({label, column, factor = 1}, index) => ({
                 label,
                 stroke: colour(COLOURS[index]),
                 width: 1.5,
                 points: {show: false},
-                value: (plot, value) => figure(value),
+                // Without a pointer on the chart, what is now.
+                value: (plot, value, _, place) => this.shown(place === null || place === undefined ? valueOf(this.samples[column].at(-1), factor) : value),
             }))],
         };
     }

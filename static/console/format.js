@@ -54,6 +54,17 @@ export function span(milliseconds) {
     return parts.join(" ");
 }
 
+/** From here on the server tells of a time no more than that it is at least so long. */
+const AT_LEAST_MS = 60_000;
+
+/** How long something took: 3.2 ms; 1.5 s; ≥ 5 min; a dash for what is not known. */
+export function took(milliseconds) {
+    if (milliseconds >= AT_LEAST_MS) {
+        return `≥ ${span(milliseconds)}`;
+    }
+    return milliseconds >= 1000 ? figure(milliseconds / 1000, " s") : figure(milliseconds, milliseconds === null ? "" : " ms");
+}
+
 /** 2026-11-22 04:31:07, 3 min ago */
 export function ago(milliseconds) {
     return `${time(milliseconds)}, ${span(Date.now() - milliseconds)} ago`;

@@ -5,7 +5,7 @@
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
 import {facts, h} from "./elements.js";
-import {bytes, count, figure, span} from "./format.js";
+import {bytes, count, figure, span, took} from "./format.js";
 
 const HOUR_MS = 3_600_000;
 const MINUTE = 60;
@@ -39,8 +39,8 @@ export function overview({has}) {
     const samples = new Samples();
     const charts = [
         new Chart("Messages", "per second", [{column: "published", label: "in"}, {column: "delivered", label: "out"}]),
-        new Chart("Time to acknowledgement", "ms", [
-            {column: "p50", label: "half"}, {column: "p95", label: "95 %"}, {column: "p99", label: "99 %"}]),
+        new Chart("Time to acknowledgement", "", [
+            {column: "p50", label: "half"}, {column: "p95", label: "95 %"}, {column: "p99", label: "99 %"}], took),
         new Chart("Failures", "per minute", [
             {column: "deadLetters", label: "dead letters", factor: MINUTE},
             {column: "redelivered", label: "sent again", factor: MINUTE},
@@ -87,7 +87,7 @@ function figures({sessions: all, store: kept}, samples) {
     return [
         tile("In", figure(samples.last("published")), "/s"),
         tile("Out", figure(samples.last("delivered")), "/s"),
-        tile("Acknowledged, 99 %", figure(samples.last("p99")), "ms"),
+        tile("Acknowledged, 99 %", took(samples.last("p99"))),
         tile("Waiting", count(all.waiting), "", "#/receivers?sort=waiting"),
         tile("Sessions", count(all.count), "", "#/receivers"),
         tile("On hold", count(all.held), "", "#/receivers?held=true"),

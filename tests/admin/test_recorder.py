@@ -10,6 +10,7 @@ import pytest
 from crewel.admin.recorder import COLUMNS, KEPT, Recorder, percentile
 from crewel.storage.streams import BUCKETS_MS
 from tests.broker.stored_world import Receiver, StoredWorld, store
+from tests.broker.world import Client, Socket
 
 
 def buckets(**counts: int) -> list[int]:
@@ -24,6 +25,8 @@ def buckets(**counts: int) -> list[int]:
         (buckets(b3=10), 0.5, 7.5),  # from 5 to 10 ms
         (buckets(b0=99, b6=1), 0.99, 1.0),
         (buckets(b0=90, b6=10), 0.95, 75.0),
+        (buckets(b15=10), 0.99, 60_000),  # somewhere from 1 to 5 minutes: not a guess that looks like a measurement
+        (buckets(b0=1, b16=99), 0.5, 300_000),
         (buckets(b17=4), 0.99, BUCKETS_MS[-1]),
     ],
 )
@@ -47,7 +50,7 @@ def test_sample_has_rates_gauges_and_the_backlog(stored: StoredWorld) -> None:
     recorder = Recorder(stored.broker)
     Receiver(stored).started("/a/*")
     store(stored, "/a/b", 1, 2, 3)
-    stored.wait(recorder.count_backlog())
+    stored.wait(recorder.count_sessions())
     stored.broker.metrics.letters["user"] += 2
     recorder.sample()
     found = recorder.since(0)
@@ -56,6 +59,26 @@ def test_sample_has_rates_gauges_and_the_backlog(stored: StoredWorld) -> None:
     assert found["published"][0] > 0
     assert recorder.total("deadLetters", 5) > 0
     assert recorder.since(found["at"][0]) == {name: [] for name in COLUMNS}
+
+
+@pytest.mark.store
+def test_a_session_is_connected_once_and_a_socket_without_one_is_not(stored: StoredWorld) -> None:
+    recorder = Recorder(stored.broker)
+    for socket in (Socket(), Socket(), None):
+        person = Client(stored, socket)
+        person.handshake()
+        kind = "websocket" if socket else "long-polling"
+        person.send(person.message("/meta/connect", connectionType=kind, advice={"timeout": 0}))
+        person.send(person.message("/meta/connect", connectionType=kind))
+    away = Client(stored)
+    away.handshake()
+    away.connect(advice={"timeout": 0})
+    stored.broker.metrics.gauge("sockets", lambda: 3)  # one has not shaken hands
+    stored.wait(recorder.count_sessions())
+    recorder.sample()
+    found = recorder.since(0)
+    assert stored.broker.metrics.value("held_connects") == 3
+    assert (found["sessions"], found["connected"]) == ([4], [3])
 
 
 @pytest.mark.store
@@ -73,6 +96,6 @@ def test_backlog_is_counted_more_seldom_the_longer_it_takes(
     clock = iter((0.0, 0.02))
     monkeypatch.setattr("crewel.admin.recorder.process_time", lambda: next(clock))
     recorder = Recorder(stored.broker)
-    stored.wait(recorder.count_backlog())
-    stored.wait(recorder.count_backlog())  # too early: the clock is not asked again
+    stored.wait(recorder.count_sessions())
+    stored.wait(recorder.count_sessions())  # too early: the clock is not asked again
     assert next(clock, None) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.cli.top import bars
+from crewel.cli.top import bars, figure
 from tests.admin.desk import Receiver
 from tests.cli.operators import Post
 
@@ -15,6 +15,14 @@ from tests.cli.operators import Post
 )
 def test_bars(values: list[float | None], line: str) -> None:
     assert bars(values) == line
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "shown"),
+    [(None, "p99", "-"), (12.25, "p99", "12.2"), (300_000, "p99", "≥ 300,000"), (300_000, "sessions", "300,000")],
+)
+def test_figure(value: float | None, column: str, shown: str) -> None:
+    assert figure(value, column) == shown
 
 
 def test_top_prints_what_is_wrong(post: Post, joe: Receiver) -> None:

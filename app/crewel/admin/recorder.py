@@ -1,7 +1,8 @@
 """The last hour of one server: a sample of its figures every five seconds, in a ring, so that a page that opens shows what was.
 
-A sample reads numbers that exist anyway. Only the backlog has to be counted, session by session: that is done in turns, and the
-longer it takes the more seldom, so that it never costs more than a thousandth of the processor.
+A sample reads numbers that exist anyway. Only the backlog, and the sessions whose client is connected, have to be counted one
+session after the other: that is done in turns, and the longer it takes the more seldom, so that it never costs more than a
+thousandth of the processor.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from math import nan
 from time import process_time, time
 from typing import Final
 
+from crewel.admin.census import transport_of
 from crewel.broker.broker import Broker
+from crewel.event_loop import in_turns
 from crewel.metrics import Metrics
-from crewel.storage.streams import BUCKETS_MS
+from crewel.storage.streams import BUCKETS_MS, WIDE_MS
 
 EVERY_S: Final = 5.0
 KEPT: Final = 720
 """Samples: an hour."""
 _SHARE: Final = 1000
-"""After a count of the backlog, at least so many times what it took passes before the next one."""
+"""After a count of the sessions, at least so many times what it took passes before the next one."""
 
 _RATES: Final[dict[str, Callable[[Metrics], float]]] = {
     "published": lambda metrics: metrics.publishes,
@@ -32,16 +35,12 @@ _RATES: Final[dict[str, Callable[[Metrics], float]]] = {
     "refused": lambda metrics: sum(metrics.errors.values()),
 }
 """Counters, which samples have as rates a second."""
-_GAUGES: Final = {
-    "sessions": ("sessions",),
-    "connected": ("held_connects", "sockets"),
-    "memoryBytes": ("queued_bytes",),
-}
-"""Figures that samples have as they stand: sums of gauges."""
+_GAUGES: Final = {"sessions": "sessions", "memoryBytes": "queued_bytes"}
+"""Figures that samples have as they stand: gauges."""
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 """Percentiles of the time from a publish to its acknowledgement, in milliseconds; NaN without acknowledgements."""
 
-COLUMNS: Final = ("at", *_RATES, *_GAUGES, "waiting", *_SHARES)
+COLUMNS: Final = ("at", *_RATES, *_GAUGES, "connected", "waiting", *_SHARES)
 """What a sample has; `at` is in milliseconds since 1970."""
 
 
@@ -51,7 +50,7 @@ class Recorder:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._samples: deque[tuple[float, ...]] = deque(maxlen=KEPT)
-        self._waiting = nan
+        self._connected = self._waiting = nan
         self._count_at = 0.0
         self._at = broker.loop.time()
         self.on_sample: list[Callable[[], None]] = []
@@ -63,18 +62,20 @@ class Recorder:
         """Take samples until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
-            await self.count_backlog()
+            await self.count_sessions()
             self.sample()
             for follow in self.on_sample:
                 follow()
 
-    async def count_backlog(self) -> None:
-        """Count the messages that wait, unless it is too early for it."""
+    async def count_sessions(self) -> None:
+        """Count the messages that wait, and the sessions whose client is connected, unless it is too early for it."""
         loop = self._broker.loop
         if loop.time() < self._count_at:
             return
         began = process_time()
         self._waiting = await self._broker.durability.waiting()
+        sessions = in_turns(self._broker.sessions.values())
+        self._connected = sum([session.is_live and transport_of(session) is not None async for session in sessions])
         self._count_at = loop.time() + _SHARE * (process_time() - began)
 
     def sample(self) -> None:
@@ -83,10 +84,10 @@ class Recorder:
         now, counts, latencies = broker.loop.time(), self._counted(), list(broker.events.latencies)
         seconds = max(now - self._at, 0.001)
         rates = [(after - before) / seconds for before, after in zip(self._counts, counts, strict=True)]
-        gauges = [sum(map(broker.metrics.value, names)) for names in _GAUGES.values()]
+        gauges = map(broker.metrics.value, _GAUGES.values())
         took = [after - before for before, after in zip(self._latencies, latencies, strict=True)]
         shares = [percentile(took, share) for share in _SHARES.values()]
-        self._samples.append((time() * 1000, *rates, *gauges, self._waiting, *shares))
+        self._samples.append((time() * 1000, *rates, *gauges, self._connected, self._waiting, *shares))
         self._at, self._counts, self._latencies = now, counts, latencies
 
     @property
@@ -112,13 +113,13 @@ class Recorder:
 
 def percentile(buckets: Sequence[int], share: float) -> float:
     """The time in milliseconds within which this share of what the buckets count lies, as far as buckets tell: within one, all
-    are taken to be spread evenly. NaN if they count nothing."""
+    are taken to be spread evenly. From a minute on, the lower bound of the bucket: "at least". NaN if they count nothing."""
     wanted = share * sum(buckets)
     if not wanted:
         return nan
     passed, low = 0, 0
     for high, count in zip((*BUCKETS_MS, BUCKETS_MS[-1]), buckets, strict=True):
         if count and passed + count >= wanted:
-            return low + (high - low) * (wanted - passed) / count
+            return low if low >= WIDE_MS else low + (high - low) * (wanted - passed) / count
         passed, low = passed + count, high
     return float(low)

@@ -28,6 +28,7 @@ _LINES: Final = (
     ("p99", "acknowledged, p99 ms"),
 )
 """Columns of the samples, and what they are called here."""
+_TIMES: Final = ("p50", "p99")
 
 
 async def top(
@@ -76,7 +77,7 @@ def shown(overview: Mapping[str, Any]) -> "RenderableType":
     rates = Table("figure", "now", "the last five minutes", box=None, pad_edge=False)
     for column, name in _LINES:
         values = overview["samples"][column][-_SHOWN:]
-        rates.add_row(name, _figure(values[-1] if values else None), bars(values))
+        rates.add_row(name, figure(values[-1] if values else None, column), bars(values))
     states = ", ".join(f"{count} {state}" for state, count in sessions["states"].items()) or "none"
     used = store["usedMemory"] / 1_048_576
     lines = [
@@ -107,7 +108,12 @@ def bars(values: Sequence[float | None]) -> str:
     return "".join(" " if value is None else _BARS[min(int(value / most * 8), 7)] for value in values)
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None, column: str) -> str:
+    """The value of this column; of a long time only what it is at least."""
+    from crewel.storage.streams import WIDE_MS
+
     if value is None:
         return "-"
+    if column in _TIMES and value >= WIDE_MS:
+        return f"≥ {value:,.0f}"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"

@@ -25,6 +25,8 @@ SCHEMA: Final = 1
 
 BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 300000, 3600000)
 """Upper bounds of the buckets of a latency, in milliseconds, inclusive; what took longer is in one more."""
+WIDE_MS: Final = 60_000
+"""From this bound on buckets are too wide for a guess at where in them a time lies: it is at least the bound below."""
 
 
 class Level(StrEnum):
