@@ -220,6 +220,16 @@ async def test_work_without_a_step_needs_no_store(queue: Queue) -> None:
     assert await queue.until_told(1) == ["it"]
 
 
+async def test_work_is_done_behind_a_step_that_cannot_be_made(queue: Queue) -> None:
+    def fails(_: list[Submission]) -> Step[Appended]:
+        raise ValueError("no step")
+
+    queue.writing.serve(fails, queue._published)
+    queue.publish("one")
+    queue.writing.in_turn(lambda: "work", queue.told.append)
+    assert await queue.until_told(2) == ["one StoreError", "work"]
+
+
 async def test_what_follows_waits_for_work_that_takes_long(queue: Queue) -> None:
     queue.hinders = asyncio.Event()
     queue.writing.in_turn(lambda: ["work"], lambda found: queue._published(found, StoreUnavailable("")))

@@ -227,20 +227,24 @@ class Publishes(Generic[T]):
 class _Turn(Generic[T]):
     """Work that needs no step, and has its place among the steps."""
 
-    __slots__ = ("_found", "_look", "_work")
+    __slots__ = ("_found", "_has_looked", "_look", "_work")
     retries, size = False, 0
 
     def __init__(self, look: Callable[[], T], work: Callable[[T], Awaitable[None] | None]) -> None:
         self._look = look
         self._work = work
+        self._has_looked = False
         self._found: T
 
     def asked(self) -> None:
         """It asks the store for nothing. What it works on was there before the store is asked for what comes behind it."""
         self._found = self._look()
+        self._has_looked = True
 
     def answered(self, _: object) -> Awaitable[None] | None:
         """Do it."""
+        if not self._has_looked:  # a step before it could not be made, and the store was asked for nothing
+            self.asked()
         return self._work(self._found)
 
 
