@@ -1,4 +1,4 @@
-"""The browser cookie, what it binds, and several sessions of one browser (reference 3.7)."""
+"""The browser cookie, what it binds, and several sessions of one browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callback-polling (JSONP): off unless listed, and then with everything that guards it (reference 3.8)."""
+"""Callback-polling (JSONP): off unless listed, and then with everything that guards it."""
 
 from __future__ import annotations
 

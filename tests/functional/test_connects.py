@@ -1,4 +1,4 @@
-"""Long-polling, the connect: when it is held, what ends the hold, and who comes second (reference 3.2 to 3.6)."""
+"""Long-polling, the connect: when it is held, what ends the hold, and who comes second."""
 
 from __future__ import annotations
 
@@ -406,7 +406,7 @@ def test_a_full_queue_loses_its_oldest_and_says_so_in_the_figures(serve: Serve) 
     client.subscribe("/much")
     other.send(*[other.message("/much", data=number) for number in range(12)])
     assert data(client.connect()) == [7, 8, 9, 10, 11]
-    assert figures(server)['crewel_dropped_total{policy="drop_oldest"}'] == 7
+    assert figures(server)['crewel_dropped_total{policy="dropOldest"}'] == 7
 
 
 # Who delivers

@@ -1,4 +1,4 @@
-"""One origin rule for POST, JSONP and upgrade (design, section 10; reference 3.9)."""
+"""One origin rule for POST, JSONP and upgrade."""
 
 from __future__ import annotations
 

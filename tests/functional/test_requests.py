@@ -1,4 +1,4 @@
-"""Long-polling, the request matrix: every form of body, and what is no request (reference 3.8)."""
+"""Long-polling, the request matrix: every form of body, and what is no request."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_a_socket_that_is_not_read_loses_its_oldest_messages_and_nobody_elses(se
         publisher.publish("/flood", [number, TEXT])
         assert quick.heard()[0][0] == number
     assert resident(server) - before < 16 * MIB
-    assert figures(server)['crewel_dropped_total{policy="drop_oldest"}'] > 100
+    assert figures(server)['crewel_dropped_total{policy="dropOldest"}'] > 100
 
     numbers = [message["data"][0] for message in slow.socket.fence()]
     while numbers[-1] < 999:

@@ -1,4 +1,4 @@
-"""Holding and releasing connects, expiry, bounds, lazy messages (reference 3.2 to 3.5, 3.10)."""
+"""Holding and releasing connects, expiry, bounds, lazy messages."""
 
 from typing import Any
 
@@ -294,7 +294,7 @@ class TestQueueBound:
             world.broker.publish("/a", number)
             world.settle()
         assert data_of(client.connect().answer) == [2, 3, 4]
-        assert world.broker.metrics.dropped == {"drop_oldest": 2}
+        assert world.broker.metrics.dropped == {"dropOldest": 2}
         assert client.is_known
 
     def test_a_session_that_acknowledges_is_ended_and_hears_no_gap(self, make_world: MakeWorld) -> None:

@@ -26,6 +26,7 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, insert, least
 from crewel.event_loop import TURN_S
 from crewel.metrics import Metrics
+from crewel.qos.connect import OverflowPolicy
 from crewel.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -254,11 +255,11 @@ class Outbound(Connects):
         if session.is_reliable or session.ends_when_full or session.recovered is not None:
             if entry.is_notice:
                 return True
-            self._metrics.dropped["disconnect"] += 1
+            self._metrics.dropped[OverflowPolicy.DISCONNECT.value] += 1
             self.end_soon(session)
             return False
         while True:
-            self._metrics.dropped["drop_oldest"] += 1
+            self._metrics.dropped[OverflowPolicy.DROP_OLDEST.value] += 1
             if not self._drop_oldest(session, entry):
                 return False
             if self._fits(session, entry, limit):
@@ -283,10 +284,10 @@ class Outbound(Connects):
         for session in list(sessions):
             while session.durable is None and session.queue and not self.has_bytes(session, 0):
                 if session.is_reliable or session.ends_when_full or session.recovered is not None:
-                    self._metrics.dropped["disconnect"] += 1
+                    self._metrics.dropped[OverflowPolicy.DISCONNECT.value] += 1
                     self.end_soon(session)
                     break
-                self._metrics.dropped["drop_oldest"] += 1
+                self._metrics.dropped[OverflowPolicy.DROP_OLDEST.value] += 1
                 self._drop_oldest(session, session.queue[-1])
 
     @staticmethod
