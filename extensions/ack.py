@@ -1,4 +1,4 @@
-"""Acknowledged messages: what a client has not acknowledged is sent again (reference 5.1).
+"""Acknowledged messages: what a client has not acknowledged is sent again.
 
 The server half of the pair whose browser half is the official client's `AckExtension`. As in the extension that this
 comes from, the server's part adds a part to each session that asks for it: `rcv_meta` takes the acknowledgement, `send`

@@ -1,4 +1,4 @@
-"""Activity: a session whose user does nothing for too long is disconnected (reference 5.4).
+"""Activity: a session whose user does nothing for too long is disconnected.
 
 A client connects as long as it lives, so a connect says nothing of its user; every other message does. Set the
 time with `activity.max_inactivity_ms`.

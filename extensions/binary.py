@@ -1,4 +1,4 @@
-"""Binary messages: bytes in `data`, as Z85 text on the wire (reference 5.6).
+"""Binary messages: bytes in `data`, as Z85 text on the wire.
 
 The browser half is the official client's `BinaryExtension`. A message with `ext.binary` has `data` of the form
 `{"data": "<Z85>", "last": true, "meta": {...}}`; services see a `Binary` instead, and may publish one. Without this

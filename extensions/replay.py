@@ -1,4 +1,4 @@
-"""Events that can be replayed by their numbers, in the form of Salesforce's Streaming API (reference 5.7).
+"""Events that can be replayed by their numbers, in the form of Salesforce's Streaming API.
 
 The server half of the pair whose other halves are the replay extensions of Salesforce's clients. It answers `ext.replay` of a
 handshake; what a subscribe asks for in it (`{"/topic/x": -1 | -2 | number}`), and the numbers themselves, are the work of

@@ -1,4 +1,4 @@
-"""Timestamps: every message that leaves says when it left (reference 5.2)."""
+"""Timestamps: every message that leaves says when it left."""
 
 from __future__ import annotations
 

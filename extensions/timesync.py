@@ -1,4 +1,4 @@
-"""Time synchronisation: clients learn the server's clock and the lag of the network (reference 5.3).
+"""Time synchronisation: clients learn the server's clock and the lag of the network.
 
 The browser half is the official client's `TimeSyncExtension`. Each meta message carries the client's time `tc`, its idea
 of the lag `l` and of the offset `o`; the reply tells the server's time on receipt `ts`, how long the request was held `p`,

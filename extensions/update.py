@@ -1,4 +1,4 @@
-"""Updates: what a delivery says of its message, and what its receiver says of it (design, 3.3 and 3.4).
+"""Updates: what a delivery says of its message, and what its receiver says of it.
 
 The server half of the pair whose browser half is update.js. A session asks for it with `ext.session.update` in its handshake,
 beside `ext.ack`. Its statuses come in `ext.update` of a connect, or as the data of a publish to `/service/update`; what does

@@ -1,4 +1,4 @@
-"""Advice (reference 1.8): clients replace it as a whole, so each is complete."""
+"""Advice: clients replace it as a whole, so each is complete."""
 
 import pytest
 

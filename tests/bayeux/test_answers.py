@@ -1,4 +1,4 @@
-"""Requests and answers as messages (design, 3.9; docs/how-to/request-reply.md)."""
+"""Requests and answers as messages (docs/how-to/request-reply.md)."""
 
 from typing import Any
 

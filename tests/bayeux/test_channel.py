@@ -1,4 +1,4 @@
-"""Channel names (Bayeux 1.0, section 2; reference 2.1 to 2.3)."""
+"""Channel names (Bayeux 1.0, section 2)."""
 
 import string
 import tracemalloc
@@ -204,7 +204,7 @@ class TestMatching:
 
 
 class TestReplyChannels:
-    """`/ret/<ID>/<LDDDDDD>` (design, 3.9; xMsg's `ret:<ID>:LDDDDDD`)."""
+    """`/ret/<ID>/<LDDDDDD>` (xMsg's `ret:<ID>:LDDDDDD`)."""
 
     @pytest.mark.parametrize(
         ("name", "reply_id"),

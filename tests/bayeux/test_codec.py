@@ -1,4 +1,4 @@
-"""JSON in and out (reference 1.1, 3.8)."""
+"""JSON in and out."""
 
 import json
 from contextlib import suppress
@@ -96,7 +96,7 @@ class TestDecode:
 class TestBatches:
     @pytest.mark.parametrize("name", ["/meta/handshake", "/meta/handshake/"])
     def test_a_handshake_must_be_alone_however_it_is_spelt(self, name: str) -> None:
-        """A trailing slash is the same channel (reference 2.1), so it is the same handshake."""
+        """A trailing slash is the same channel, so it is the same handshake."""
         shake = {"channel": name}
         check_batch([shake], max_messages=9)
         for elements in ([shake, {}], [{}, shake], [shake, shake]):

@@ -1,4 +1,4 @@
-"""Messages at the door, and as their subscribers get them (reference 1.1, 1.2, 1.6, 1.7)."""
+"""Messages at the door, and as their subscribers get them."""
 
 from typing import Any
 

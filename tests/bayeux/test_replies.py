@@ -1,4 +1,4 @@
-"""Replies (reference 1.1, 1.3): the channel and the id of their request, and nothing that looks like an event."""
+"""Replies: the channel and the id of their request, and nothing that looks like an event."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Channels: who hears what, and how long a channel is known (reference 2.3, 2.4)."""
+"""Channels: who hears what, and how long a channel is known."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""From a payload to its replies: one each, in order, with the checks in their order (reference 1.1, 1.7, 3.3)."""
+"""From a payload to its replies: one each, in order, with the checks in their order."""
 
 from typing import Any
 

@@ -50,7 +50,7 @@ def test_a_login_asks_for_a_queue_within_the_limit(most: int, is_granted: bool) 
 
 
 class TestAlive:
-    """Under the policy `open`, a name alone takes over what is not alive (design, 3.1)."""
+    """Under the policy `open`, a name alone takes over what is not alive."""
 
     def test_before_its_first_connect_a_session_is_not_alive(self, world: World) -> None:
         login(Client(world), name="joe/1")

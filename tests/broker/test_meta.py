@@ -1,4 +1,4 @@
-"""Handshake, connect, disconnect, subscribe, unsubscribe (reference 1.3 to 1.5, 3.1, 3.6)."""
+"""Handshake, connect, disconnect, subscribe, unsubscribe."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The order in which messages leave: by priority, then by age (design, section 4), on a real store."""
+"""The order in which messages leave: by priority, then by age, on a real store."""
 
 from __future__ import annotations
 

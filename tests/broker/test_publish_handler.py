@@ -1,4 +1,4 @@
-"""Publish and delivery (reference 1.6, 2.2), listeners and remote calls (section 6)."""
+"""Publish and delivery, listeners and remote calls (section 6)."""
 
 import asyncio
 from collections.abc import Callable

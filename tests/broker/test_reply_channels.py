@@ -1,4 +1,4 @@
-"""Reply channels, `/ret/<ID>/<LDDDDDD>`: whose they are, who may answer, and what survives (design, 3.9)."""
+"""Reply channels, `/ret/<ID>/<LDDDDDD>`: whose they are, who may answer, and what survives."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""The channels on which the server speaks of itself, `/__sys__*` (design, section 10)."""
+"""The channels on which the server speaks of itself, `/__sys__*`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Acknowledgement: the wire rules of reference 5.1, and batches that are handed over whole or not at all."""
+"""Acknowledgement: the wire rules, and batches that are handed over whole or not at all."""
 
 from collections.abc import Callable
 from typing import Any
@@ -150,7 +150,7 @@ class TestTheGate:
 
 
 class ServerBatches:
-    """The server's side of reference 5.1, in a few lines: retained until acknowledged, sent again until then."""
+    """The server's side, in a few lines: retained until acknowledged, sent again until then."""
 
     def __init__(self) -> None:
         self.retained: list[tuple[int, Fields]] = []

@@ -1,4 +1,4 @@
-"""What a publish may ask for and what it is answered, as they are on the wire (design 3.2)."""
+"""What a publish may ask for and what it is answered, as they are on the wire."""
 
 from typing import Any
 

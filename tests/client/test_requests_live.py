@@ -1,4 +1,4 @@
-"""Requests and their answers, with the real server (xMsg's syncPublish; design, 3.9)."""
+"""Requests and their answers, with the real server (xMsg's syncPublish)."""
 
 import asyncio
 import re

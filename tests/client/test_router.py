@@ -1,4 +1,4 @@
-"""Which subscriptions hear a message (reference 2.3), and what the server has to be told."""
+"""Which subscriptions hear a message, and what the server has to be told."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a subscription may ask for, where it begins, and what it asks in a new session (design 3.8)."""
+"""What a subscription may ask for, where it begins, and what it asks in a new session."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The engine, the servers and the store with one rule of the scheme taken out each (design, section 4).
+"""The engine, the servers and the store with one rule of the scheme taken out each.
 
 `test_interleavings.py` shows that each is noticed: a run that finds nothing wrong with these would prove nothing.
 """

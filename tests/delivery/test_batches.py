@@ -1,4 +1,4 @@
-"""Batches (reference 5.1; design, section 4): what is sent is kept until it is acknowledged.
+"""Batches: what is sent is kept until it is acknowledged.
 
 `Link` is one session and its client with a network between them that loses replies and lets connects overtake each other;
 the properties at the end drive it at random.

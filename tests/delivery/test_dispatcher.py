@@ -1,4 +1,4 @@
-"""One session's dispatcher (design, 3.5): what its client has got and not settled, and what a failure does. Times are plain
+"""One session's dispatcher: what its client has got and not settled, and what a failure does. Times are plain
 numbers."""
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The ledger of receivers that fail: nothing is lost, nothing crossed, and the sums are exact (design, section 4).
+"""The ledger of receivers that fail: nothing is lost, nothing crossed, and the sums are exact.
 
 `make test` does as many random runs as fit into a quarter of a second, `make faults` 1,000, and CREWEL_RUNS tells any number.
 """

@@ -1,4 +1,4 @@
-"""Nothing is lost, nothing crossed, whatever happens between any two steps (design, section 4).
+"""Nothing is lost, nothing crossed, whatever happens between any two steps.
 
 `make test` does as many random runs as fit into a quarter of a second, `make faults` 2,000, and CREWEL_RUNS tells any number.
 They cover no branch: tests of the modules do, by examples that say what they are about.

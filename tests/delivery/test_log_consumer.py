@@ -1,4 +1,4 @@
-"""One node's place in the log (design, section 4): what it takes for whom, and what its commits say."""
+"""One node's place in the log: what it takes for whom, and what its commits say."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What a reported failure means (design, 3.5): the table cell by cell, and codes that nobody may report."""
+"""What a reported failure means: the table cell by cell, and codes that nobody may report."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What clients say of their messages (design, 3.4): what is understood, and what is told back."""
+"""What clients say of their messages: what is understood, and what is told back."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Acknowledged messages on the wire: every row of reference 5.1, with design section 4 "Batches" on top."""
+"""Acknowledged messages on the wire: every rule of CometD's extension, and batches on top."""
 
 from typing import Any
 

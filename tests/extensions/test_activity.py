@@ -1,4 +1,4 @@
-"""Activity (reference 5.4): who does nothing for too long is disconnected."""
+"""Activity: who does nothing for too long is disconnected."""
 
 from collections.abc import Callable
 

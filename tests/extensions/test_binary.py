@@ -1,4 +1,4 @@
-"""Binary messages (reference 5.6)."""
+"""Binary messages."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The pipe of extensions: their order, their vetoes and their failures (reference 1.9)."""
+"""The pipe of extensions: their order, their vetoes and their failures."""
 
 from typing import Any
 

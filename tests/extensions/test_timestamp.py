@@ -1,4 +1,4 @@
-"""Timestamps (reference 5.2): on deliveries, acknowledgements and meta replies, when they leave."""
+"""Timestamps: on deliveries, acknowledgements and meta replies, when they leave."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Time synchronisation (reference 5.3)."""
+"""Time synchronisation."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""ConnectQos (design 3.1): what `ext.session` can ask for."""
+"""ConnectQos: what `ext.session` can ask for."""
 
 from contextlib import suppress
 from typing import Any

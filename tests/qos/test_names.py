@@ -1,4 +1,4 @@
-"""Names of sessions (reference 5.1): what is one, and the form under which a session is kept."""
+"""Names of sessions: what is one, and the form under which a session is kept."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""PublishQos (design 3.2): what `ext.publish` can ask for, what that is by default, and what is refused."""
+"""PublishQos: what `ext.publish` can ask for, what that is by default, and what is refused."""
 
 from contextlib import suppress
 from dataclasses import fields, replace

@@ -1,4 +1,4 @@
-"""What a subscribe can ask for: each field, its default and what is refused (design 3.8)."""
+"""What a subscribe can ask for: each field, its default and what is refused."""
 
 from __future__ import annotations
 

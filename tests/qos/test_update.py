@@ -1,4 +1,4 @@
-"""What a delivery says of its message (design, 3.3): encoded once for all, and what is each receiver's own behind it."""
+"""What a delivery says of its message: encoded once for all, and what is each receiver's own behind it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Advice objects (Bayeux 1.0, 2.2; reference 1.8).
+"""Advice objects (Bayeux 1.0, 2.2).
 
 Clients replace their advice as a whole, on any message, so each of these is complete: the three keys together, or one of
 the terminal forms.

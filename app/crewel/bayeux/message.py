@@ -43,8 +43,8 @@ class Message:
 
     @classmethod
     def read(cls, fields: Fields) -> Message:
-        """The message, or Refused: first the channel is there, then its grammar, then the id (the order of the checks is
-        that of the reference, 1.7), then that `ext` is an object."""
+        """The message, or Refused: first the channel is there, then its grammar, then the id, then that `ext` is an
+        object: the order in which CometD checks."""
         name = fields.get("channel")
         if name is None:
             raise Refused(BayeuxCode.CHANNEL_MISSING)

@@ -1,4 +1,4 @@
-"""Replies: each request message gets exactly one, with its channel and its id (reference 1.1)."""
+"""Replies: each request message gets exactly one, with its channel and its id."""
 
 from __future__ import annotations
 

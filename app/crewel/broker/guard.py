@@ -1,5 +1,5 @@
 """Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. No policy is asked about the
-the server's own channels, `/__sys__*`: operators receive from them; nor about reply channels, `/ret/**`:
+server's own channels, `/__sys__*`: operators receive from them; nor about reply channels, `/ret/**`:
 each has an owner, and all sessions may answer."""
 
 from __future__ import annotations

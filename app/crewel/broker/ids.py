@@ -1,4 +1,4 @@
-"""The ids of messages that are not stored, and the keys of publishes that must not be repeated (design, 3.0 and 3.2).
+"""The ids of messages that are not stored, and the keys of publishes that must not be repeated.
 
 What is stored has its ids and its keys in the store. Its keys are remembered here too: the store forgets a key by the machine's
 clock, and all of them at once if that is set ahead.

@@ -1,6 +1,6 @@
-"""The way in: from the elements of a payload to their replies (reference 1.7 and 1.9 give the order of the checks).
+"""The way in: from the elements of a payload to their replies.
 
-`MetaHandlers` has one handler for each meta channel (Bayeux 1.0, section 4; reference 1.3 to 1.5). A handler gets the exchange,
+`MetaHandlers` has one handler for each meta channel (Bayeux 1.0, section 4). A handler gets the exchange,
 the session (live, but for the handshake's, which is to be made) and the message, and returns the reply, or the steps to it if
 it may have to wait for a policy.
 """

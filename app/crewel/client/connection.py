@@ -258,7 +258,7 @@ class Connection:
 
 
 def _announced(payload: list[Fields]) -> int:
-    """How many deliveries a handshake reply announced (reference 3.3) that are not in the same payload."""
+    """How many deliveries a handshake reply announced that are not in the same payload."""
     announced = sum(fields["x-messages"] for fields in payload if isinstance(fields.get("x-messages"), int))
     return announced - sum(map(is_queued, payload)) if announced else 0
 
@@ -267,7 +267,7 @@ def common_transports(ours: Iterable[str], offered: object) -> list[str]:
     """Ours that the server lists, in our order; all of ours if it lists nothing.
 
     The handshake reply carries the server's full list, and choosing is the
-    client's part (reference 1.3).
+    client's part.
 
     Raises:
         NegotiationError: there is none.

@@ -5,7 +5,7 @@ goes out and every message that comes in, may change it, and may drop it.
 
 The server numbers each answer to a connect; the number in the next connect
 says that everything up to there has arrived. Until it sees that number the
-server keeps the messages and sends them again (reference 5.1).
+server keeps the messages and sends them again.
 """
 
 from __future__ import annotations

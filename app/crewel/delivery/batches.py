@@ -1,4 +1,4 @@
-"""What a session was sent and has not acknowledged, by batch id (reference 5.1; design, section 4 "Batches").
+"""What a session was sent and has not acknowledged, by batch id.
 
 The cycle is that of the first acknowledge extension: entries leave the queue, are retained under the batch number of the
 reply that carried them, and whatever the next connect does not acknowledge goes back to the front of the queue. So an

@@ -1,6 +1,6 @@
 """One durable session in the engine: its subscriptions as intervals of the log, and the messages that are open.
 
-Invariant (design, section 4): each matching entry at or below the session's cursor has ended or is open here. The cursor
+Invariant: each matching entry at or below the session's cursor has ended or is open here. The cursor
 is the node's, or the session's own `floor` while the node, which took the session over, has not reached that yet.
 """
 
@@ -31,7 +31,7 @@ _LOOKED_AT: Final = 16
 
 
 class DurableSession(PendingDeliveries):
-    """One session. `evicted`: the ranks (`delivery.order`) of the open messages whose bodies are not in memory, sorted."""
+    """One session. `evicted`: the ranks (priority, then age) of the open messages whose bodies are not in memory, sorted."""
 
     __slots__ = (
         "_stored",

@@ -1,6 +1,6 @@
 """An entry: one message on its way to sessions. Queues hold references to it, and it is encoded once for all of them.
 
-Messages wait for one receiver by priority, and within one priority by age (design, section 4): bodies in a queue of entries,
+Messages wait for one receiver by priority, and within one priority by age: bodies in a queue of entries,
 places in a sorted list of ranks. What is being sent again, at the queue's front, stays there: new messages go behind it.
 """
 

@@ -1,7 +1,7 @@
 """What receivers report of messages, and what a failure means: one table, from the error code to the outcome for the message
 and for the dispatcher.
 
-Statuses come as `ext.update` of a connect, or as the data of `/service/update` (design, section 3.4).
+Statuses come as `ext.update` of a connect, or as the data of `/service/update`.
 
 Codes are xmlBlaster's. Prefixes are taken by whole segments: `user.update.errorX` is not below `user.update.error`. The
 table is printed in docs/explanation/guarantees.md.
@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 from crewel.errors.codes import is_below
 
 INTERNAL_ERROR: Final = "user.update.internalError"
+"""What everything becomes that a receiver may not report."""
 POISON: Final = "user.update.deadMessage"
 """What makes a dead letter of a message, even if another receiver could have it."""
-"""What everything becomes that a receiver may not report."""
 
 _REPORTABLE: Final = re.compile(r"(?:user|communication)(?:\.[A-Za-z0-9]+)+")
 _MAX_CODE: Final = 128

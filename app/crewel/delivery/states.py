@@ -1,4 +1,4 @@
-"""The states of a dispatcher, which delivers to one session, as a table (design, section 3.5; xmlBlaster's dispatch framework).
+"""The states of a dispatcher, which delivers to one session, as a table (xmlBlaster's dispatch framework).
 
 Apart from its state a dispatcher is active or on hold: `Holdback` says by whom and why.
 """

@@ -1,4 +1,4 @@
-"""Filters of subscriptions: JMESPath expressions that are true for the messages to be delivered (design, section 3.8).
+"""Filters of subscriptions: JMESPath expressions that are true for the messages to be delivered.
 
 They run in the server, on messages of other clients, so they are a part of JMESPath that cannot build anything: no value can
 become larger than the message that it was found in, and the steps of one evaluation are counted (docs/decisions/0024).

@@ -1,4 +1,4 @@
-"""What a delivery says of its message, in `ext.update` (xmlBlaster's UpdateQos; design, section 3.3).
+"""What a delivery says of its message, in `ext.update` (xmlBlaster's UpdateQos).
 
 What is the same for all receivers is encoded once a message (`shared`); what differs is added behind it. Defaults are left out.
 """

@@ -1,4 +1,4 @@
-"""Request bodies: every form in which clients send messages over HTTP (reference 3.8), and the limits on them."""
+"""Request bodies: every form in which clients send messages over HTTP, and the limits on them."""
 
 from __future__ import annotations
 

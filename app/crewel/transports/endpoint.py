@@ -1,6 +1,6 @@
 """The Bayeux endpoint: `bayeux.path` and everything below it. It applies the origin rule and chooses the transport.
 
-`BrowserCookie` is the cookie by which the sessions of one browser are counted (reference 3.7).
+`BrowserCookie` is the cookie by which the sessions of one browser are counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Browsers: who may speak for a session, and how many of their connects are held (reference 3.7)."""
+"""Browsers: who may speak for a session, and how many of their connects are held."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What receivers report and operators ask for, carried out on a real store, statuses on the wire (design, 3.4 and 3.5)."""
+"""What receivers report and operators ask for, carried out on a real store, statuses on the wire."""
 
 from __future__ import annotations
 

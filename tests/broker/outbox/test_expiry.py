@@ -1,4 +1,4 @@
-"""Messages whose life is over (design, 3.2): with forceDestroy they go out of all queues, without it they are delivered."""
+"""Messages whose life is over: with forceDestroy they go out of all queues, without it they are delivered."""
 
 from __future__ import annotations
 

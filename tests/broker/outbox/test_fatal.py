@@ -1,4 +1,4 @@
-"""Statuses that end a session or make a sink of it: what the same request settles is settled before (design, 3.5)."""
+"""Statuses that end a session or make a sink of it: what the same request settles is settled before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pings (design, 3.11): a held connect that is released empty is the question, and the next connect the answer."""
+"""Pings: a held connect that is released empty is the question, and the next connect the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that ask for updates and acknowledge nothing: they receive the origin of messages (design, 3.1)."""
+"""Sessions that ask for updates and acknowledge nothing: they receive the origin of messages."""
 
 from __future__ import annotations
 

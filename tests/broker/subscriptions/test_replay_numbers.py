@@ -1,4 +1,4 @@
-"""Events by their numbers, as clients of Salesforce's Streaming API ask for them (reference 5.7)."""
+"""Events by their numbers, as clients of Salesforce's Streaming API ask for them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A dead letter as applications and operators see it: read once from what the store keeps, shown as a plain object, as JSON,
-or as a message on the live channel (design, 3.6; xmlBlaster's dead messages)."""
+or as a message on the live channel (xmlBlaster's dead messages)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dispatchers at work: what clients report of their messages is carried out, and what operators ask for (design, 3.5).
+"""Dispatchers at work: what clients report of their messages is carried out, and what operators ask for.
 
 The pure half, `delivery.dispatcher`, decides; here messages are moved, sessions paused and ended, and holdbacks stored.
 """

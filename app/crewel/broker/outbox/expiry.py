@@ -1,4 +1,4 @@
-"""Messages that go out of all queues when their life has ended: those that were published with `forceDestroy` (design, 3.2).
+"""Messages that go out of all queues when their life has ended: those that were published with `forceDestroy`.
 
 They end `expired`, and leave nothing behind: at the moment when they would leave, and by the sweep, for receivers that are
 away or on hold. What a client has got while it is there stays open, for it may still report their status.

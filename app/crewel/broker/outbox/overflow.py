@@ -1,4 +1,4 @@
-"""What happens to a message that a full queue has no room for, by the policy of the session's queue (design, section 4).
+"""What happens to a message that a full queue has no room for, by the policy of the session's queue.
 
 It is asked when a message arrives: one of the log when it is taken, a transient one when it is published.
 """

@@ -18,7 +18,7 @@ from crewel.qos.names import group_of
 
 @dataclass(eq=False)
 class OnewayUpdates(SessionPart):
-    """Adds the origin to the messages of a session that acknowledges nothing (design, 3.1: updateOneway)."""
+    """Adds the origin to the messages of a session that acknowledges nothing (updateOneway)."""
 
     _updated: set[Session]
     _open_messages: OpenMessages

@@ -1,4 +1,4 @@
-"""Subscribe and unsubscribe; what `ext.subscribe` and `ext.replay` ask for beyond a channel (design, section 3.8)."""
+"""Subscribe and unsubscribe; what `ext.subscribe` and `ext.replay` ask for beyond a channel."""
 
 from __future__ import annotations
 
