@@ -19,21 +19,34 @@ from crewel.pipeline.jobs.inputs import Inputs, gather
 from crewel.pipeline.report.html import page
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import capacity, latency, poison, receivers, triage
+from crewel.pipeline.transformations import capacity, causes, channels, latency, poison, receivers, triage
 
 _USUAL: Final = timedelta(hours=24)
+_MOST_SLOTS: Final = 48
+_SLOTS_S: Final = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600)
+"""Seconds of a slot of the plot of dead letters."""
+_MOST_STRIPS: Final = 15
 _MOST_ROWS: Final = 1440
 """Of each table in JSON and on the page: the worst, or of what goes by time the newest, such as the minutes of a day."""
 
 _ORDER: Final[Mapping[str, list[str]]] = {
     "triage": ["letters DESC", "last_at DESC"],
-    "poison": ["receivers DESC", "failures DESC"],
+    "poison": ["receivers DESC", "failures DESC", "last_at DESC"],
+    "failing_channels": ["messages DESC", "channel"],
     "receivers": ["is_sick DESC", "failed DESC", "held_ms DESC", "session"],
     "latency": ["minute DESC", "count DESC"],
     "backlog": ["minute DESC"],
     "capacity": ["hour DESC", "persistent DESC"],
 }
-_TIME: Final = {"latency": "minute", "backlog": "minute", "capacity": "hour", "triage": "last_at", "poison": "last_at"}
+_TIME: Final = {
+    "latency": "minute",
+    "backlog": "minute",
+    "capacity": "hour",
+    "deaths": "minute",
+    "triage": "last_at",
+    "poison": "last_at",
+    "failing_channels": "last_at",
+}
 """The column of each table that tells whether a row is of the time that is asked for. The tables themselves hold all."""
 
 
@@ -81,7 +94,8 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         inputs.forget()
     progress("putting the report together")
     written = {name: _within(tables.read(TABLES[name]), name, since, until) for name in found}
-    rows = {name: _rows(frame, _ORDER[name]) for name, frame in written.items()}
+    rows = {name: _rows(frame, _ORDER[name]) for name, frame in written.items() if name in _ORDER}
+    sick = [row["session"] for row in rows["receivers"] if row["is_sick"]]
     totals = _totals(written)
     older = tables.read(TABLES["triage"]).where(f.col("last_at") < f.lit(since))
     hours = (
@@ -96,6 +110,8 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         **rows,
         "audited": tables.written(TABLES["audit"]),
         "audit": _audited(tables),
+        "deaths": _rows(_slots(written["deaths"], since, until), ["minute DESC", "letters DESC"]),
+        "times": _rows(_times_of(written["receiver_times"], sick[:_MOST_STRIPS], since, until), ["begin DESC"]),
         "settling": _rows(latency.of_all(written["latency"]), ["minute DESC"]),
         "channels": _rows(_by_channel(written["latency"], since), ["p99_ms DESC", "count DESC"]),
         "hours": _rows(hours, ["hour DESC"]),
@@ -111,16 +127,30 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     return Result(
         totals["letters"],
         totals["poison"],
-        [row["session"] for row in rows["receivers"] if row["is_sick"]][:100],
+        sick[:100],
         paths,
     )
 
 
+def _slots(deaths: DataFrame, since: datetime, until: datetime) -> DataFrame:
+    """Return the table `deaths` by slots of time instead of minutes, as many as a plot can show."""
+    length = (until - since).total_seconds() / _MOST_SLOTS
+    slot = next((each for each in _SLOTS_S if each >= length), _SLOTS_S[-1])
+    begin = f.timestamp_seconds(f.floor(f.unix_seconds("minute") / slot) * slot)
+    return deaths.groupBy(begin.alias("minute"), "code").agg(f.sum("letters").alias("letters"))
+
+
+def _times_of(times: DataFrame, sessions: list[str], since: datetime, until: datetime) -> DataFrame:
+    is_within = (f.col("begin") <= f.lit(until)) & (f.coalesce("end", f.lit(until)) >= f.lit(since))
+    return times.where(f.col("session").isin(sessions) & is_within)
+
+
 def _totals(written: Mapping[str, DataFrame]) -> dict[str, int]:
-    """Return how many dead letters, poison messages and failing receivers there are."""
+    """Return how many dead letters, poison messages, failing channels and failing receivers there are."""
     return {
         "letters": _letters(written["triage"]),
         "poison": written["poison"].count(),
+        "channels": written["failing_channels"].count(),
         "sick": written["receivers"].where("is_sick").count(),
     }
 
@@ -148,10 +178,21 @@ def _by_channel(found: DataFrame, since: datetime) -> DataFrame:
 def answers(inputs: Inputs, since: datetime, until: datetime) -> dict[str, DataFrame]:
     """Return the tables of gold that a report is made of."""
     silver = inputs.silver
+
+    # Spark keeps the plan of a frame that is only persisted. Here each would hold those before it several times, and to look
+    # through the last one would take minutes.
+    def keep(frame: DataFrame) -> DataFrame:
+        return frame.localCheckpoint()
+
+    caused = causes.causes(silver, keep)
+    dead = keep(triage.died(silver))
     return {
-        "triage": triage.triage(silver),
-        "poison": poison.poison(silver),
-        "receivers": receivers.receivers(silver, since, until),
+        "triage": triage.triage(dead, caused),
+        "poison": poison.poison(caused),
+        "failing_channels": channels.failing_channels(caused, silver),
+        "receivers": receivers.receivers(silver, caused, since, until),
+        "receiver_times": receivers.receiver_times(silver, caused),
+        "deaths": triage.deaths(dead),
         "latency": latency.latency(silver["event_settled"]),
         "backlog": latency.backlog(silver),
         "capacity": capacity.capacity(silver),

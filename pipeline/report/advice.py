@@ -34,11 +34,26 @@ _LETTERS: Final = (
 )
 """By the beginning of the code."""
 
+_ELSEWHERE: Final = ("message", "channel")
+"""Causes whose findings have an advice of their own, which is not to redrive."""
+
+_REDRIVE_ALL: Final = "crewel dead-letters redrive --receiver {}"
 _SICK: Final = (
     (
         "still is",
         "Nothing is delivered to it until an operator activates it. Fix the reported cause; then:",
         "crewel sessions activate {}",
+    ),
+    (
+        "taken by others",
+        "It rejects messages that others take. Fix its program: see its reasons under “Dead letters”. Then redrive them:",
+        _REDRIVE_ALL,
+    ),
+    (
+        "rejected",
+        "It rejects messages that no other receiver gets. See its reasons under “Dead letters”, and fix its program, or the"
+        " publisher. Then redrive them:",
+        _REDRIVE_ALL,
     ),
     ("on hold", "Delivery continues now. Check whether it stays active, and how much waits for it:", ""),
     (
@@ -80,7 +95,8 @@ def meaning(code: str) -> str:
 
 def of_died(rows: Rows) -> Iterable[Advice]:
     """Yield what to do about the most frequent dead letters."""
-    for row in rows[:_MOST]:
+    by_receiver = [row for row in rows if row["cause"] not in _ELSEWHERE]
+    for row in by_receiver[:_MOST]:
         words = next(words for begin, words in _LETTERS if (row["code"] + ".").startswith(begin))
         where = {"error_code": row["code"], "channel": row["channel"], "receiver": row["receiver"]}
         condition = " and ".join(f"{name} = '{_sql(value)}'" for name, value in where.items() if value)
@@ -89,11 +105,29 @@ def of_died(rows: Rows) -> Iterable[Advice]:
 
 def of_poison(rows: Rows) -> Iterable[Advice]:
     """Yield what to do about messages that receivers reject again and again."""
-    for row in rows[:1]:
+    for row in rows[:_MOST]:
+        letters = row["dead_letters"]
         yield Advice(
-            "Check the content, and fix its publisher. A redrive would only fail again; its dead letters, to be removed"
-            f" with `crewel dead-letters discard`, are among those of `{row['channel']}`:",
-            f"crewel dead-letters list --channel {_shell(row['channel'])}",
+            f"`{row['message_id']}` on `{row['channel']}`: {row['why']}. Check its content, and fix its publisher. A redrive"
+            " would only fail again"
+            + ("; this discards its dead letters:" if letters else ". It has no dead letters any more."),
+            f"crewel dead-letters discard {' '.join(letters)}" if letters else "",
+        )
+
+
+def of_channels(rows: Rows) -> Iterable[Advice]:
+    """Yield what to do about channels whose publisher changed what it sends."""
+    for row in rows[:_MOST]:
+        since = f"{row['first_at']:%Y-%m-%dT%H:%M:%SZ}"
+        publishers = ", ".join(f"`{each}`" for each in row["publishers"]) or "its publisher"
+        condition = f"channel = '{_sql(row['channel'])}' and first_seen >= '{since}'"
+        yield Advice(
+            f"`{row['channel']}`: {row['why']}. Find out what {publishers} changed"
+            + (f": the data is `{row['shape']}`" if row["shape"] else "")
+            + (f", and was `{row['earlier_shape']}` before" if row["earlier_shape"] else "")
+            + ". Once the receivers take such data, redrive the dead letters; if they never will, discard them:",
+            f"crewel pipeline redrive --dry-run --where {_shell(condition)}\n"
+            f"crewel dead-letters discard --channel {_shell(row['channel'])} --since {since}",
         )
 
 
@@ -101,10 +135,11 @@ def of_sick(rows: Rows) -> Iterable[Advice]:
     """Yield what to do about failing receivers."""
     for row in rows[:_MOST]:
         name = row["session"].removeprefix("client/")
-        said = row["why"][0] if row["why"] else ""
-        words, command = next((words, command) for part, words, command in _SICK if part in said)
+        words, command = next(
+            (words, command) for part, words, command in _SICK if any(part in each for each in row["why"])
+        )
         command = command or "crewel sessions show {}"
-        yield Advice(f"`{row['session']}`: {words}", command.format(_shell(name)))
+        yield Advice(f"`{row['session']}`: {', and '.join(row['why'])}. {words}", command.format(_shell(name)))
 
 
 def of_audit(rows: Rows) -> Iterable[Advice]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -25,27 +26,33 @@ from crewel.pipeline.report.pieces import (
     tile,
     trend,
 )
-from crewel.pipeline.report.plots import bars, columns, lines, number
+from crewel.pipeline.report.plots import Span, bars, columns, lines, number, strips
 
 _STYLE: Final = Path(__file__).parent / "report.css"
 _TROUBLES: Final = ("lost", "twice", "surplus", "both")
+_TROUBLE_KINDS: Final = ("on hold", "absent", "fails")
+"""What a receiver's time can be of, as in the table `receiver_times`."""
+_MOST_CODES: Final = 5
+_OTHERS: Final = "other codes"
 _PAUSE_S: Final = 600.0
 """After so long without anything a line is interrupted."""
 
 
 def page(told: Mapping[str, Any]) -> str:
-    """Return the page. `told` has `since`, `until`, `totals`; the plots' rows `settling` and `hours`; `channels`, the rows of
-    the table `latency` over all of the time; and those of the tables `triage`, `poison`, `receivers`, `backlog`, `capacity`
-    and `audit`, the last one None if no one has, and `audited`, when that was."""
+    """Return the page. `told` has `since`, `until`, `totals`; the plots' rows `settling`, `hours`, `deaths` and `times`;
+    `channels`, the rows of the table `latency` over all of the time; and those of the tables `triage`, `poison`,
+    `failing_channels`, `receivers`, `backlog`, `capacity` and `audit`, the last one None if no one has, and `audited`, when
+    that was."""
     since, until = moment(told["since"]), moment(told["until"])
     parts = [
         f"<h1>What happened to the messages</h1><p class='time'>{since} to {until} (UTC)</p>",
         _summary(told),
-        _died(told["triage"]),
-        _poison(told["poison"]),
-        _receivers(told["receivers"]),
-        _settling(told),
+        _died(told["triage"], told["deaths"]),
         _backlog(told["backlog"]),
+        _settling(told),
+        _receivers(told),
+        _channels(told["failing_channels"]),
+        _poison(told["poison"]),
         _capacity(told),
         _audit(told),
     ]
@@ -61,7 +68,7 @@ def page(told: Mapping[str, Any]) -> str:
 
 
 def _summary(told: Mapping[str, Any]) -> str:
-    letters, poison, sick = (told["totals"][name] for name in ("letters", "poison", "sick"))
+    letters, poison, sick, channels = (told["totals"][name] for name in ("letters", "poison", "sick", "channels"))
     audit = told["audit"]
     troubles = None if audit is None else sum(row["finding"] in _TROUBLES for row in audit)
     audited = (
@@ -79,7 +86,7 @@ def _summary(told: Mapping[str, Any]) -> str:
         tile(
             poison,
             "poison message" if poison == 1 else "poison messages",
-            "rejected more than once" if poison else "none was rejected more than once",
+            "the cause of their rejections" if poison else "no message is the cause of rejections",
             is_bad=bool(poison),
         ),
         tile(
@@ -87,6 +94,12 @@ def _summary(told: Mapping[str, Any]) -> str:
             "failing receiver" if sick == 1 else "failing receivers",
             "fail, lag, are absent or on hold" if sick else "all are normal",
             is_bad=bool(sick),
+        ),
+        tile(
+            channels,
+            "failing channel" if channels == 1 else "failing channels",
+            "carry data that most receivers reject" if channels else "no publisher is the cause of rejections",
+            is_bad=bool(channels),
         ),
         tile("?" if troubles is None else troubles, "not accounted for", audited, is_bad=bool(troubles)),
     )
@@ -115,46 +128,61 @@ def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
             f" {as_code(row['channel'] or '(unknown)')} at {as_code(row['receiver'])},"
             f" {several(row['letters'], 'time', 'times')}. {quoted(row['sample_reason'])}</li>"
         )
+    for row in told["failing_channels"][:3]:
+        yield f"<li>Channel {as_code(row['channel'])}: {escape(row['why'])}.</li>"
     for row in told["poison"][:1]:
         yield (
-            f"<li>Worst message: {as_code(row['message_id'])} on {as_code(row['channel'])}, rejected"
-            f" {several(row['failures'], 'time', 'times')} by {several(row['receivers'], 'receiver', 'receivers')}.</li>"
+            f"<li>Worst message: {as_code(row['message_id'])} on {as_code(row['channel'])}: {escape(row['why'])}.</li>"
         )
     sick = [row for row in told["receivers"] if row["is_sick"]]
     for row in sick[:5]:
         yield f"<li>{as_code(row['session'])} {escape(', and '.join(row['why']))}.</li>"
     if len(sick) > 5:
         yield f"<li>and {several(len(sick) - 5, 'more receiver is', 'more receivers are')} failing.</li>"
-    if not (told["triage"] or told["poison"] or sick):
-        yield "<li>There are no dead letters, no message was rejected more than once, and no receiver is failing.</li>"
+    if not (told["triage"] or told["poison"] or told["failing_channels"] or sick):
+        yield "<li>There are no dead letters, and no message, channel or receiver is failing.</li>"
 
 
 # The sections
 
 
-def _died(rows: Rows) -> str:
+def _died(rows: Rows, deaths: Rows) -> str:
     by_code: Counter[str] = Counter()
     for row in rows:
         by_code[row["code"]] += row["letters"]
+    shown = [code for code, _ in by_code.most_common(_MOST_CODES)]
+    series: dict[str, Counter[datetime]] = {code: Counter() for code in (*shown, _OTHERS)}
+    for row in deaths:
+        series[row["code"] if row["code"] in shown else _OTHERS][row["minute"]] += row["letters"]
+    over_time = {code: [*counts.items()] for code, counts in series.items() if counts}
     return section(
         "Dead letters",
         "A dead letter is a message that one receiver did not take. The server keeps it until an operator redrives or"
-        " discards it. The dead letters of one row share code, channel, receiver and the wording of the reason.",
+        " discards it. The dead letters of one row share code, channel, receiver, cause and the wording of the reason.",
+        columns("Dead letters over time", over_time, "dead letters") if rows else "",
         bars("Dead letters by code", by_code.most_common(10)) if rows else "",
         table(
             rows,
             ("Dead letters", lambda row: number(row["letters"]), True),
             ("Code", lambda row: _explained(row["code"]), False),
             ("Channel, receiver", lambda row: f"{as_code(row['channel'])}<br>{as_code(row['receiver'])}", False),
-            ("Reason", lambda row: escape(row["template"]), False),
+            ("Cause", lambda row: escape(row["cause"] or "-"), False),
+            ("Reason", _reason, False),
             ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", True),
-            ("Failed after", lambda row: duration(row["to_death_median_ms"]), True),
-            ("Attempts", lambda row: figure(row["attempts_mean"]), True),
-            ("Example", lambda row: example("show", f"{row['sample_letter']}\n{row['sample_body']}"), False),
+            (
+                "After, attempts",
+                lambda row: f"{duration(row['to_death_median_ms'])}<br>{figure(row['attempts_mean'])}",
+                True,
+            ),
             none="There are no dead letters.",
         ),
         advices(advice.of_died(rows)),
     )
+
+
+def _reason(row: Mapping[str, Any]) -> str:
+    content = f"{row['sample_letter']}\n{row['sample_body']}"
+    return f"{escape(row['template'])}<br>{example('show', content)}"
 
 
 def _explained(code: str) -> str:
@@ -165,43 +193,76 @@ def _explained(code: str) -> str:
 def _poison(rows: Rows) -> str:
     return section(
         "Poison messages",
-        "Rejected by several receivers, or several times by one: the message is more likely at fault than the receiver.",
+        "Rejected by several receivers, or by one that takes nearly all others: the message is the cause.",
         table(
             rows,
             ("Message", lambda row: as_code(row["message_id"]), False),
             ("Channel", lambda row: as_code(row["channel"]), False),
-            ("Receivers", lambda row: number(row["receivers"]), True),
-            ("Rejected", lambda row: number(row["failures"]), True),
+            ("Evidence", lambda row: escape(row["why"]), False),
+            ("Rejected", lambda row: several(row["failures"], "time", "times"), True),
             ("Codes", lambda row: "<br>".join(map(as_code, row["codes"])), False),
             ("By", lambda row: "<br>".join(map(as_code, row["names"])), False),
             ("Last", lambda row: moment(row["last_at"]), False),
             ("Content", lambda row: example(row["sample_reason"] or "", row["sample_body"] or ""), False),
-            none="No message was rejected more than once.",
+            none="No message is the cause of rejections.",
         ),
         advices(advice.of_poison(rows)),
     )
 
 
-def _receivers(rows: Rows) -> str:
+def _channels(rows: Rows) -> str:
+    return section(
+        "Failing channels",
+        "Most receivers reject the messages of one shape of data: their publisher is the cause.",
+        table(
+            rows,
+            ("Channel", lambda row: as_code(row["channel"]), False),
+            ("Evidence", lambda row: escape(row["why"]), False),
+            ("Data", lambda row: as_code(row["shape"] or "?"), False),
+            ("Data before", lambda row: as_code(row["earlier_shape"] or "?"), False),
+            ("Publishers", lambda row: "<br>".join(map(as_code, row["publishers"])) or "?", False),
+            ("Codes", lambda row: "<br>".join(map(as_code, row["codes"])), False),
+            ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", False),
+            ("Content", lambda row: example(row["sample_reason"] or "", row["sample_body"] or ""), False),
+            none="No publisher is the cause of rejections.",
+        ),
+        advices(advice.of_channels(rows)),
+    )
+
+
+def _receivers(told: Mapping[str, Any]) -> str:
+    rows: Rows = told["receivers"]
     sick = [row for row in rows if row["is_sick"]]
+    spans: dict[str, list[Span]] = {row["session"]: [] for row in sick}
+    for row in told["times"]:
+        words = several(row["failed"], "failure", "failures") if row["failed"] else ""
+        spans[row["session"]].append(Span(row["begin"], row["end"] or told["until"], row["what"], words))
+    strip = {session: found for session, found in spans.items() if found}
     others = len(rows) - len(sick)
     as_usual = f"{several(others, 'other is', 'others are')} normal." if sick else ""
     return section(
         "Failing receivers",
         f"Compared with their own past, and with receivers of the same patterns. {as_usual}",
+        strips("Failing receivers over time", strip, _TROUBLE_KINDS, told["since"], told["until"]) if strip else "",
         table(
             sick,
             ("Receiver", lambda row: as_code(row["session"]), False),
             ("Reason", lambda row: "<br>".join(map(escape, row["why"])), False),
             ("Acknowledged", lambda row: number(row["settled"]), True),
-            ("Failed", lambda row: number(row["failed"]), True),
-            ("Rate", lambda row: share(row["failure_rate"]), True),
-            ("Peers", lambda row: share(row["peers_failure_rate"]), True),
+            ("Failed", lambda row: number(row["failed"] - row["excused"]), True),
+            (
+                "Rate, of peers",
+                lambda row: f"{share(row['failure_rate'])}<br>{share(row['peers_failure_rate'])}",
+                True,
+            ),
             ("On hold", lambda row: duration(row["held_ms"], is_sum=True), True),
             ("Absent", lambda row: duration(row["polling_ms"], is_sum=True), True),
             ("Redelivered", lambda row: number(row["redelivered"]), True),
-            ("Lag", lambda row: duration(row["lag_median_ms"]), True),
-            ("Peers' lag", lambda row: duration(row["peers_lag_median_ms"]), True),
+            (
+                "Lag, of peers",
+                lambda row: f"{duration(row['lag_median_ms'])}<br>{duration(row['peers_lag_median_ms'])}",
+                True,
+            ),
             none=f"None of {several(others, 'receiver', 'receivers')} is failing."
             if rows
             else "There were no receivers.",

@@ -37,14 +37,19 @@ def table(rows: Rows, *columns: Column, none: str = "There are none.") -> str:
         return f"<p class='fine'>{code(none)}</p>" if none else ""
     head = "".join(f"<th{' class=n' if is_number else ''}>{escape(name)}</th>" for name, _, is_number in columns)
     body = "".join(
-        "<tr>"
-        + "".join(f"<td{' class=n' if is_number else ''}>{text(row)}</td>" for _, text, is_number in columns)
-        + "</tr>"
+        "<tr>" + "".join(_cell(name, text(row), is_number=is_number) for name, text, is_number in columns) + "</tr>"
         for row in rows[:MOST_SHOWN]
     )
     left = len(rows) - MOST_SHOWN
     more = f"<p class='more'>and {number(left)} more in the tables</p>" if left > 0 else ""
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+
+
+def _cell(name: str, text: str, *, is_number: bool) -> str:
+    # On a phone there is no head, and each cell bears its name beside its lines.
+    lines = text.replace("<br>", "</span><span>")
+    shown = f"<span>{lines}</span>" if text else ""
+    return f'<td data-name="{escape(name, quote=True)}"{" class=n" if is_number else ""}>{shown}</td>'
 
 
 def advices(found: Iterable[Advice]) -> str:

@@ -1,24 +1,48 @@
-"""Plots as SVG: lines over time, columns over time, and bars. They take their colours from the page."""
+"""Plots as SVG: lines over time, columns over time, bars, and strips of time. They take their colours from the page.
+
+Each is drawn twice, for a screen or paper and for a phone, and the page shows the one that fits: text that shrinks with
+the plot could not be read.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 Points = Sequence[tuple[datetime, float | None]]
 
-_WIDTH, _HEIGHT = 860, 264
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 30, 40
-_ROW = 26
-_LABEL = 250
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Sizes in pixels."""
+
+    name: str
+    width: int
+    height: int
+    left: int
+    right: int
+    times: int
+    """Fewer times than this are on an axis."""
+    label: int
+    """Width of the names beside bars and strips; 0: they stand above."""
+    letters: int
+    """Letters of such a name."""
+
+
+_LAYOUTS: Final = (
+    _Layout("broad", 860, 264, 64, 24, 7, 250, 38),
+    _Layout("slim", 340, 220, 52, 10, 3, 0, 44),
+)
+_TOP, _BOTTOM = 30, 40
+_ROW, _NAME_ROW = 26, 18
 _MOST_COLOURS = 6
 _TICKS: Final = 5
 _STEPS: Final = (1, 2, 5, 10)
-_MOST_TIMES: Final = 7
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _TIMES: Final = (
     *(count * _MINUTE for count in (1, 2, 5, 10, 15, 30)),
@@ -26,7 +50,18 @@ _TIMES: Final = (
     *(count * _DAY for count in (1, 2, 7, 14, 30, 90, 365)),
 )
 """Seconds that may lie between two times on an axis."""
+_MOST_DAYS: Final = 7
 _MS: Final = "ms"
+
+
+class Span(NamedTuple):
+    """A part of a strip."""
+
+    begin: datetime
+    end: datetime
+    what: str
+    words: str = ""
+    """What is said of it beside `what` and its times."""
 
 
 def lines(title: str, series: Mapping[str, Points], unit: str = "", pause_s: float | None = None) -> str:
@@ -36,21 +71,25 @@ def lines(title: str, series: Mapping[str, Points], unit: str = "", pause_s: flo
     values = [value for points in series.values() for _, value in points if value is not None]
     if not values:
         return nothing(title)
-    scale = _Scale(times, max(values))
     radius = 3 if len(times) < 40 else 2 if len(times) < 120 else 1
-    drawn = [scale.axes(unit, title)]
-    for index, (name, points) in enumerate(series.items()):
-        for run in _runs(points, pause_s):
-            path = " ".join(f"{scale.x(at):.1f},{scale.y(value):.1f}" for at, value in run)
-            drawn.append(f'<polyline class="line c{index % _MOST_COLOURS}" points="{path}"/>')
-            # With more of them, no one could point at one; but what stands alone has no line.
-            marks = run if len(times) < 120 or len(run) == 1 else ()
-            drawn += [
-                f'<circle class="dot c{index % _MOST_COLOURS}" cx="{scale.x(at):.1f}" cy="{scale.y(value):.1f}" r="{radius}">'
-                f"<title>{escape(name)}: {_with(value, unit)}, {_clock(at, times)}</title></circle>"
-                for at, value in marks
-            ]
-    return _legend(series) + _svg(title, _HEIGHT, drawn)
+
+    def draw(layout: _Layout) -> str:
+        scale = _Scale(layout, times, max(values))
+        drawn = [scale.axes(unit, title)]
+        for index, (name, points) in enumerate(series.items()):
+            for run in _runs(points, pause_s):
+                path = " ".join(f"{scale.x(at):.1f},{scale.y(value):.1f}" for at, value in run)
+                drawn.append(f'<polyline class="line c{index % _MOST_COLOURS}" points="{path}"/>')
+                # With more of them, no one could point at one; but what stands alone has no line.
+                marks = run if len(times) < 120 or len(run) == 1 else ()
+                drawn += [
+                    f'<circle class="dot c{index % _MOST_COLOURS}" cx="{scale.x(at):.1f}" cy="{scale.y(value):.1f}"'
+                    f' r="{radius}"><title>{escape(name)}: {_with(value, unit)}, {_clock(at, times)}</title></circle>'
+                    for at, value in marks
+                ]
+        return _svg(title, layout, layout.height, drawn)
+
+    return _legend(series) + _in_all(draw)
 
 
 def columns(title: str, series: Mapping[str, Points], unit: str = "") -> str:
@@ -60,21 +99,25 @@ def columns(title: str, series: Mapping[str, Points], unit: str = "") -> str:
     heights = [sum(found.get(at) or 0 for found in by_name.values()) for at in times]
     if not any(heights):
         return nothing(title)
-    scale = _Scale(times, max(heights), is_columns=True)
-    drawn = [scale.axes(unit, title)]
-    for at in times:
-        below = 0.0
-        for index, (name, found) in enumerate(by_name.items()):
-            value = found.get(at) or 0
-            if value:
-                top, foot = scale.y(below + value), scale.y(below)
-                drawn.append(
-                    f'<rect class="fill c{index % _MOST_COLOURS}" x="{scale.x(at) - scale.column / 2:.1f}" y="{top:.1f}"'
-                    f' width="{scale.column:.1f}" height="{foot - top:.1f}"><title>{escape(name)}: {_with(value, unit)},'
-                    f" {_clock(at, times)}</title></rect>"
-                )
-            below += value
-    return _legend(series) + _svg(title, _HEIGHT, drawn)
+
+    def draw(layout: _Layout) -> str:
+        scale = _Scale(layout, times, max(heights), is_columns=True)
+        drawn = [scale.axes(unit, title)]
+        for at in times:
+            below = 0.0
+            for index, (name, found) in enumerate(by_name.items()):
+                value = found.get(at) or 0
+                if value:
+                    top, foot = scale.y(below + value), scale.y(below)
+                    drawn.append(
+                        f'<rect class="fill c{index % _MOST_COLOURS}" x="{scale.x(at) - scale.column / 2:.1f}"'
+                        f' y="{top:.1f}" width="{scale.column:.1f}" height="{foot - top:.1f}"><title>{escape(name)}:'
+                        f" {_with(value, unit)}, {_clock(at, times)}</title></rect>"
+                    )
+                below += value
+        return _svg(title, layout, layout.height, drawn)
+
+    return _legend(series) + _in_all(draw)
 
 
 def bars(title: str, rows: Sequence[tuple[str, float]], unit: str = "") -> str:
@@ -82,17 +125,55 @@ def bars(title: str, rows: Sequence[tuple[str, float]], unit: str = "") -> str:
     if not rows:
         return nothing(title)
     most = max(value for _, value in rows) or 1
-    wide = _WIDTH - _LABEL - 90
-    drawn = []
-    for index, (label, value) in enumerate(rows):
-        y = index * _ROW + 4
-        width = max(wide * value / most, 1.5)
-        drawn.append(
-            f'<text class="label" x="{_LABEL - 8}" y="{y + 14}" text-anchor="end">{escape(_short(label, 38))}'
-            f'<title>{escape(label)}</title></text><rect class="fill c0" x="{_LABEL}" y="{y}" width="{width:.1f}" height="18"'
-            f' rx="2"/><text class="label" x="{_LABEL + width + 6:.1f}" y="{y + 14}">{_with(value, unit)}</text>'
-        )
-    return _svg(title, len(rows) * _ROW + 8, drawn)
+
+    def draw(layout: _Layout) -> str:
+        wide = layout.width - layout.label - 90
+        drawn = []
+        for index, (label, value) in enumerate(rows):
+            name, y = _named(layout, index, label)
+            width = max(wide * value / most, 1.5)
+            drawn.append(
+                f'{name}<rect class="fill c0" x="{layout.label}" y="{y}" width="{width:.1f}" height="18" rx="2"/>'
+                f'<text class="label" x="{layout.label + width + 6:.1f}" y="{y + 14}">{_with(value, unit)}</text>'
+            )
+        return _svg(title, layout, len(rows) * _row(layout) + 8, drawn)
+
+    return _in_all(draw)
+
+
+def strips(title: str, rows: Mapping[str, Sequence[Span]], kinds: Sequence[str], begin: datetime, end: datetime) -> str:
+    """Draw for each name its time from begin to end, on which its spans lie. `kinds` are what a span can be of."""
+    if not rows or begin >= end:
+        return nothing(title)
+    times = [begin, end]
+    length = (end - begin).total_seconds()
+
+    def draw(layout: _Layout) -> str:
+        wide = layout.width - layout.label - layout.right
+
+        def x(at: datetime) -> float:
+            return layout.label + wide * (min(max(at, begin), end) - begin).total_seconds() / length
+
+        drawn = []
+        for index, (label, spans) in enumerate(rows.items()):
+            name, y = _named(layout, index, label)
+            drawn.append(f'{name}<rect class="rest" x="{layout.label}" y="{y}" width="{wide}" height="18" rx="2"/>')
+            for span in sorted(spans, key=lambda each: kinds.index(each.what)):
+                width = max(x(span.end) - x(span.begin), 2.0)
+                words = f"{span.what}{span.words and ', '}{span.words}"
+                drawn.append(
+                    f'<rect class="fill c{kinds.index(span.what) % _MOST_COLOURS}" x="{x(span.begin):.1f}" y="{y}"'
+                    f' width="{width:.1f}" height="18"><title>{escape(words)}: {_clock(span.begin, times)} to'
+                    f" {_clock(span.end, times)}</title></rect>"
+                )
+        foot = len(rows) * _row(layout) + 4
+        drawn += [
+            f'<text class="tick" x="{x(at):.1f}" y="{foot + 14}" text-anchor="middle">{_clock(at, times)}</text>'
+            for at in _ticks(begin, end, layout.times)
+        ]
+        return _svg(title, layout, foot + 22, drawn)
+
+    return _legend(kinds) + _in_all(draw)
 
 
 def nothing(title: str) -> str:
@@ -118,55 +199,75 @@ def duration(ms: float) -> str:
 class _Scale:
     """Where a moment and a value are on the plot."""
 
-    def __init__(self, times: Sequence[datetime], most: float, *, is_columns: bool = False) -> None:
+    def __init__(self, layout: _Layout, times: Sequence[datetime], most: float, *, is_columns: bool = False) -> None:
+        self._layout = layout
         self._times = times
         self._step = _step(most)
         self._most = max(math.ceil(most / self._step), 1) * self._step
         self.column = 0.0
-        wide = _WIDTH - _LEFT - _RIGHT
+        wide = layout.width - layout.left - layout.right
         self._begin, self._end = times[0].timestamp(), times[-1].timestamp()
-        self._x0, self._wide = float(_LEFT), float(wide)
+        self._x0, self._wide = float(layout.left), float(wide)
         if is_columns:
             smallest = min((b.timestamp() - a.timestamp() for a, b in pairwise(times)), default=1)
             slots = (self._end - self._begin) / smallest + 1
             slot = wide / max(slots, 6)  # a lonely column does not fill the plot
             self.column = max(slot * 0.8, 1.0)
-            self._x0, self._wide = _LEFT + slot / 2, wide - slot
+            self._x0, self._wide = layout.left + slot / 2, wide - slot
 
     def x(self, at: datetime) -> float:
         length = self._end - self._begin
         return self._x0 + (self._wide * (at.timestamp() - self._begin) / length if length else self._wide / 2)
 
     def y(self, value: float) -> float:
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - value / self._most)
+        return _TOP + (self._layout.height - _TOP - _BOTTOM) * (1 - value / self._most)
 
     def axes(self, unit: str, title: str) -> str:
         """Draw both axes, with what they show."""
+        layout = self._layout
+        end, foot = layout.width - layout.right, layout.height - _BOTTOM
         parts = [
             f'<text class="tick" x="0" y="12">{escape(title if unit == _MS else unit)}</text>',
-            f'<text class="tick" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">time (UTC)</text>',
+            f'<text class="tick" x="{end}" y="{layout.height - 4}" text-anchor="end">time (UTC)</text>',
         ]
         for tick in range(round(self._most / self._step) + 1):
             value = tick * self._step
             y = self.y(value)
             shown = _with(value, _MS) if unit == _MS and value else number(value)
             parts.append(
-                f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-                f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{shown}</text>'
+                f'<line class="grid" x1="{layout.left}" x2="{end}" y1="{y:.1f}" y2="{y:.1f}"/>'
+                f'<text class="tick" x="{layout.left - 8}" y="{y + 4:.1f}" text-anchor="end">{shown}</text>'
             )
         parts += [
-            f'<line class="grid" x1="{self.x(at):.1f}" x2="{self.x(at):.1f}" y1="{_HEIGHT - _BOTTOM}"'
-            f' y2="{_HEIGHT - _BOTTOM + 4}"/><text class="tick" x="{self.x(at):.1f}" y="{_HEIGHT - _BOTTOM + 18}"'
-            f' text-anchor="middle">{_clock(at, self._times)}</text>'
-            for at in _ticks(self._times[0], self._times[-1])
+            f'<line class="grid" x1="{self.x(at):.1f}" x2="{self.x(at):.1f}" y1="{foot}" y2="{foot + 4}"/>'
+            f'<text class="tick" x="{self.x(at):.1f}" y="{foot + 18}" text-anchor="middle">'
+            f"{_clock(at, self._times)}</text>"
+            for at in _ticks(self._times[0], self._times[-1], layout.times)
         ]
         return "".join(parts)
 
 
-def _ticks(begin: datetime, end: datetime) -> list[datetime]:
-    """Return some round times from begin to end."""
+def _in_all(draw: Callable[[_Layout], str]) -> str:
+    return "".join(f'<div class="{layout.name}">{draw(layout)}</div>' for layout in _LAYOUTS)
+
+
+def _row(layout: _Layout) -> int:
+    return _ROW if layout.label else _ROW + _NAME_ROW
+
+
+def _named(layout: _Layout, index: int, label: str) -> tuple[str, int]:
+    """Return the name of a bar or strip, drawn beside it or above it, and where that begins."""
+    top = index * _row(layout) + 4
+    short = f"{escape(_short(label, layout.letters))}<title>{escape(label)}</title></text>"
+    if layout.label:
+        return f'<text class="label" x="{layout.label - 8}" y="{top + 14}" text-anchor="end">{short}', top
+    return f'<text class="label" x="0" y="{top + 12}">{short}', top + _NAME_ROW
+
+
+def _ticks(begin: datetime, end: datetime, most: int) -> list[datetime]:
+    """Return some round times from begin to end, fewer than `most`."""
     first, last = begin.timestamp(), end.timestamp()
-    step = next((each for each in _TIMES if (last - first) / each < _MOST_TIMES), _TIMES[-1])
+    step = next((each for each in _TIMES if (last - first) / each < most), _TIMES[-1])
     found = range(math.ceil(first / step) * step, math.floor(last / step) * step + 1, step)
     return [datetime.fromtimestamp(at, UTC) for at in found] or [begin]
 
@@ -189,25 +290,25 @@ def _runs(points: Points, pause_s: float | None) -> list[list[tuple[datetime, fl
     return [run for run in runs if run]
 
 
-def _svg(title: str, height: int, drawn: Sequence[str]) -> str:
+def _svg(title: str, layout: _Layout, height: int, drawn: Sequence[str]) -> str:
     return (
-        f'<div class="wide"><svg class="plot" viewBox="0 0 {_WIDTH} {height}" role="img"'
-        f' aria-label="{escape(title, quote=True)}">{"".join(drawn)}</svg></div>'
+        f'<svg class="plot" viewBox="0 0 {layout.width} {height}" role="img"'
+        f' aria-label="{escape(title, quote=True)}">{"".join(drawn)}</svg>'
     )
 
 
-def _legend(series: Mapping[str, Points]) -> str:
-    names = (
-        f'<span><i class="key c{index % _MOST_COLOURS}"></i>{escape(name)}</span>' for index, name in enumerate(series)
+def _legend(names: Iterable[str]) -> str:
+    keys = (
+        f'<span><i class="key c{index % _MOST_COLOURS}"></i>{escape(name)}</span>' for index, name in enumerate(names)
     )
-    return f'<p class="legend">{"".join(names)}</p>'
+    return f'<p class="legend">{"".join(keys)}</p>'
 
 
 def _clock(at: datetime, times: Sequence[datetime]) -> str:
     """Return a time, with its day unless all times are of one."""
     if times[0].date() == times[-1].date():
         return f"{at:%H:%M}"
-    return f"{at:%d %b}" if (times[-1] - times[0]).days >= _MOST_TIMES else f"{at:%d %b %H:%M}"
+    return f"{at:%d %b}" if (times[-1] - times[0]).days >= _MOST_DAYS else f"{at:%d %b %H:%M}"
 
 
 def _with(value: float, unit: str) -> str:

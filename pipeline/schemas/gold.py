@@ -23,6 +23,14 @@ _DATE: Final = Column("date", "date", "The day.", "UTC")
 _MINUTE: Final = Column("minute", "timestamp", "Beginning of the minute.", "UTC")
 _FIRST: Final = Column("first_at", "timestamp", "The first time.", "UTC")
 _LAST: Final = Column("last_at", "timestamp", "The last time.", "UTC")
+_NAMES: Final = Column("names", "array<string>", "The receivers, at most ten of them.")
+_LEFT: Final = (
+    Column("dead_letters", "array<string>", "Ids of its dead letters, at most ten."),
+    Column("sample_reason", "string", "One of the reasons; null if no dead letter is left.", nullable=True),
+    Column("sample_body", "string", "The message as JSON; null if no dead letter is left.", nullable=True),
+)
+"""What the dead letters tell that are left of something."""
+_WHY: Final = Column("why", "string", "The evidence, in words.")
 
 
 def _gold(name: str, meaning: str, *columns: Column, key: tuple[str, ...]) -> Table:
@@ -39,6 +47,13 @@ TRIAGE: Final = _gold(
     Column("code", "string", "Dotted error code."),
     _CHANNEL,
     Column("receiver", "string", "Name of the session, or of the shared queue."),
+    Column(
+        "cause",
+        "string",
+        "Cause of the rejections: `message`, `receiver`, `channel` or `unclear`; null if the receiver did not reject them,"
+        " or took them later.",
+        nullable=True,
+    ),
     Column("template", "string", "The reason with placeholders for numbers, ids and quoted texts."),
     Column("letters", "bigint", "How many dead letters.", "dead letters"),
     _FIRST,
@@ -50,23 +65,52 @@ TRIAGE: Final = _gold(
     Column("attempts_max", "int", "Largest number of deliveries.", "times", nullable=True),
     _milliseconds("to_death_median_ms", "Median time from acceptance to dead letter."),
     _milliseconds("to_death_max_ms", "Longest time from acceptance to dead letter."),
-    key=("code", "channel", "receiver", "template"),
+    key=("code", "channel", "receiver", "cause", "template"),
 )
 
 POISON: Final = _gold(
     "poison",
-    "Messages that several receivers rejected, or one receiver several times.",
+    "Messages that are the cause of their rejections: several receivers rejected them, or one that takes others.",
     Column("message_id", "string", "Id of the message."),
     _CHANNEL,
     Column("receivers", "bigint", "How many receivers rejected it.", "receivers"),
+    Column("takers", "bigint", "How many receivers took it.", "receivers"),
     Column("failures", "bigint", "Total number of rejections.", "times"),
     Column("codes", "array<string>", "The distinct dotted error codes."),
-    Column("names", "array<string>", "The receivers, at most ten of them."),
+    _NAMES,
     _FIRST,
     _LAST,
-    Column("sample_reason", "string", "One of the reasons; null if no dead letter is left.", nullable=True),
-    Column("sample_body", "string", "The message as JSON; null if no dead letter is left.", nullable=True),
+    *_LEFT,
+    _WHY,
     key=("message_id", "channel"),
+)
+
+FAILING_CHANNELS: Final = _gold(
+    "failing_channels",
+    "Channels whose publisher is the cause of rejections: most receivers reject messages of this shape.",
+    _CHANNEL,
+    Column("shape", "string", "Fields of the data, with their types; empty if no dead letter is left."),
+    Column(
+        "earlier_shape",
+        "string",
+        "The most frequent shape of rejected messages before; null if unknown.",
+        nullable=True,
+    ),
+    Column(
+        "publishers", "array<string>", "The sessions that published them, at most ten; those of named sessions only."
+    ),
+    Column("messages", "bigint", "How many messages were rejected.", "messages"),
+    Column("published", "bigint", "Messages of the channel from the first to the last of them.", "messages"),
+    Column("earlier", "bigint", "Messages of the channel before the first of them, as far as known.", "messages"),
+    Column("receivers", "bigint", "How many receivers rejected them.", "receivers"),
+    Column("failures", "bigint", "Total number of rejections.", "times"),
+    Column("codes", "array<string>", "The distinct dotted error codes."),
+    _NAMES,
+    _FIRST,
+    _LAST,
+    *_LEFT,
+    _WHY,
+    key=("channel", "shape"),
 )
 
 RECEIVERS: Final = _gold(
@@ -75,7 +119,12 @@ RECEIVERS: Final = _gold(
     _SESSION,
     Column("settled", "bigint", "Messages that it acknowledged.", "messages"),
     Column("failed", "bigint", "Failures that it reported, and missing statuses.", "failures"),
-    Column("failure_rate", "double", "Failures as a share of all statuses.", "share", nullable=True),
+    Column("excused", "bigint", "Failures whose cause is the message or the channel.", "failures"),
+    Column("rejected", "bigint", "Messages that it rejected, and whose cause it is.", "messages"),
+    Column("others_took", "bigint", "How many of them at least as many other receivers took.", "messages"),
+    Column(
+        "failure_rate", "double", "Failures less the excused ones, as a share of all statuses.", "share", nullable=True
+    ),
     Column("past_failure_rate", "double", "The same in the previous period.", "share", nullable=True),
     Column(
         "peers_failure_rate",
@@ -109,6 +158,26 @@ RECEIVERS: Final = _gold(
     Column("is_sick", "boolean", "Whether the receiver is failing."),
     Column("why", "array<string>", "Readable reasons."),
     key=("session",),
+)
+
+RECEIVER_TIMES: Final = _gold(
+    "receiver_times",
+    "When receivers were on hold or absent, and the minutes in which they failed.",
+    _SESSION,
+    Column("what", "string", "`on hold`, `absent` or `fails`."),
+    Column("begin", "timestamp", "Its beginning.", "UTC"),
+    Column("end", "timestamp", "Its end; null while it lasts.", "UTC", nullable=True),
+    Column("failed", "bigint", "Failures less the excused ones; 0 for a time on hold or absent.", "failures"),
+    key=("session", "what", "begin"),
+)
+
+DEATHS: Final = _gold(
+    "deaths",
+    "Dead letters by minute and code.",
+    _MINUTE,
+    Column("code", "string", "Dotted error code."),
+    Column("letters", "bigint", "How many dead letters.", "dead letters"),
+    key=("minute", "code"),
 )
 
 LATENCY: Final = _gold(
@@ -188,4 +257,17 @@ MINUTES: Final = Table(
     key=("minute", "what", BATCH),
 )
 
-GOLD: Final = (TRIAGE, POISON, RECEIVERS, LATENCY, BACKLOG, CAPACITY, AUDIT, HOLDBACKS, MINUTES)
+GOLD: Final = (
+    TRIAGE,
+    POISON,
+    FAILING_CHANNELS,
+    RECEIVERS,
+    RECEIVER_TIMES,
+    DEATHS,
+    LATENCY,
+    BACKLOG,
+    CAPACITY,
+    AUDIT,
+    HOLDBACKS,
+    MINUTES,
+)

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.transformations.causes import CHANNEL, MESSAGE, RECEIVER, of_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,34 @@ class Limits:
 
 
 LIMITS: Final = Limits()
+_COUNTS: Final = (
+    "settled",
+    "failed",
+    "excused",
+    "rejected",
+    "others_took",
+    "held_ms",
+    "polling_ms",
+    "redelivered",
+)
 
 
-def receivers(silver: Mapping[str, DataFrame], since: datetime, until: datetime, limits: Limits = LIMITS) -> DataFrame:
+def receivers(
+    silver: Mapping[str, DataFrame], caused: DataFrame, since: datetime, until: datetime, limits: Limits = LIMITS
+) -> DataFrame:
     """Return the table `receivers` for the time from `since` to `until`. `silver` has the tables `fact_ended`,
     `fact_held`, `fact_released`, `fact_sessions`, `intervals`, `event_failed`, `event_redelivered`, `event_opened` and
-    `event_closed`."""
+    `event_closed`; `caused` are the rows of `causes`."""
     start, end = f.lit(since), f.lit(until)
-    answers = _answers(silver, start, end)
+    answers = _answers(silver, _failures(silver, caused), start, end)
+    own = (
+        caused.where((f.col("cause") == RECEIVER) & f.col("last_at").between(start, end))
+        .groupBy(f.col("receiver").alias("session"))
+        .agg(
+            f.count("*").alias("rejected"),
+            f.count_if(f.col("takers") >= f.col("rejecters")).alias("others_took"),
+        )
+    )
     holds = held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"])
     held = _clipped(holds, start, end)
     still = holds.where((f.col("begin") <= end) & (f.coalesce("end", end) >= end))
@@ -59,11 +80,14 @@ def receivers(silver: Mapping[str, DataFrame], since: datetime, until: datetime,
         answers.join(held.withColumnRenamed("ms", "held_ms"), "session", "full")
         .join(away.withColumnRenamed("ms", "polling_ms"), "session", "full")
         .join(redelivered, "session", "full")
+        .join(own, "session", "full")
         .join(still.select("session", f.lit(True).alias("is_held")).distinct(), "session", "left")
         .fillna(False, ["is_held"])
-        .fillna(0, ["settled", "failed", "held_ms", "polling_ms", "redelivered"])
-        .where(f.greatest("settled", "failed", "held_ms", "polling_ms", "redelivered") > 0)
-        .withColumn("failure_rate", f.try_divide("failed", f.col("settled") + f.col("failed")))
+        .fillna(0, [*_COUNTS])
+        .where(f.greatest(*_COUNTS) > 0)
+        .withColumn(
+            "failure_rate", f.try_divide(f.col("failed") - f.col("excused"), f.col("settled") + f.col("failed"))
+        )
         .withColumn(
             "redelivery_rate", f.try_divide("redelivered", f.col("settled") + f.col("failed") + f.col("redelivered"))
         )
@@ -77,8 +101,44 @@ def receivers(silver: Mapping[str, DataFrame], since: datetime, until: datetime,
     )
 
 
-def _answers(silver: Mapping[str, DataFrame], start: Column, end: Column) -> DataFrame:
-    """How a session answered: (session, settled, failed, lag_median_ms) and the same of the past."""
+def receiver_times(silver: Mapping[str, DataFrame], caused: DataFrame) -> DataFrame:
+    """Return the table `receiver_times`, of all that the tables hold."""
+
+    def spans(times: DataFrame, what: str) -> DataFrame:
+        return times.select("session", f.lit(what).alias("what"), "begin", "end", f.lit(0).alias("failed"))
+
+    minute = f.date_trunc("minute", "happened")
+    fails = (
+        _failures(silver, caused)
+        .where(~f.col("is_excused"))
+        .groupBy("session", minute.alias("begin"))
+        .agg(f.count("*").alias("failed"))
+        .select(
+            "session",
+            f.lit("fails").alias("what"),
+            "begin",
+            (f.col("begin") + f.expr("INTERVAL 1 MINUTE")).alias("end"),
+            "failed",
+        )
+    )
+    held = held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"])
+    found = spans(held, "on hold").unionByName(spans(_away_times(silver), "absent")).unionByName(fails)
+    return found.select(TABLES["receiver_times"].names)
+
+
+def _failures(silver: Mapping[str, DataFrame], caused: DataFrame) -> DataFrame:
+    """Return the events `failed` (session, happened, is_excused): whether the message or the channel is the cause."""
+    excused = of_ids(caused).where(f.col("cause").isin(MESSAGE, CHANNEL))
+    excused = excused.withColumnRenamed("receiver", "session").withColumn("is_excused", f.lit(True)).drop("cause")
+    return (
+        silver["event_failed"]
+        .join(excused, ["message_id", "session"], "left")
+        .select("session", "happened", f.coalesce("is_excused", f.lit(False)).alias("is_excused"))
+    )
+
+
+def _answers(silver: Mapping[str, DataFrame], failures: DataFrame, start: Column, end: Column) -> DataFrame:
+    """How a session answered: (session, settled, failed, excused, lag_median_ms) and the same of the past."""
     settled = (
         silver["fact_ended"]
         .where(f.col("reason") == "settled")
@@ -87,13 +147,15 @@ def _answers(silver: Mapping[str, DataFrame], start: Column, end: Column) -> Dat
             "at",
             f.greatest(f.col("ms") - f.col("log_id") / 1000, f.lit(0.0)).alias("lag_ms"),
             f.lit(False).alias("has_failed"),
+            f.lit(False).alias("is_excused"),
         )
     )
-    failed = silver["event_failed"].select(
+    failed = failures.select(
         "session",
         f.col("happened").alias("at"),
         f.lit(None).cast("double").alias("lag_ms"),
         f.lit(True).alias("has_failed"),
+        "is_excused",
     )
     now, past = f.col("at").between(start, end), f.col("at") < start
     good, bad = ~f.col("has_failed"), f.col("has_failed")
@@ -107,7 +169,8 @@ def _answers(silver: Mapping[str, DataFrame], start: Column, end: Column) -> Dat
         .agg(
             f.count_if(now & good).alias("settled"),
             f.count_if(now & bad).alias("failed"),
-            f.try_divide(f.count_if(past & bad), f.count_if(past)).alias("past_failure_rate"),
+            f.count_if(now & f.col("is_excused")).alias("excused"),
+            f.try_divide(f.count_if(past & bad & ~f.col("is_excused")), f.count_if(past)).alias("past_failure_rate"),
             median(now).alias("lag_median_ms"),
             median(past).alias("past_lag_median_ms"),
         )
@@ -193,17 +256,20 @@ def _peers_of(sessions: DataFrame, patterns: DataFrame, figure: str) -> DataFram
 
 
 def _why(limits: Limits, window_ms: float) -> Column:
-    rate, lag = f.col("failure_rate"), f.col("lag_median_ms")
+    rate, lag, own = f.col("failure_rate"), f.col("lag_median_ms"), f.col("failed") - f.col("excused")
     usual_rate = f.greatest("past_failure_rate", "peers_failure_rate")
     usual_lag = f.greatest("past_lag_median_ms", "peers_lag_median_ms")
-    fails = (f.col("failed") >= limits.failures) & (
+    fails = (own >= limits.failures) & (
         (rate >= limits.failure_rate_in_any_case)
         | ((rate >= limits.failure_rate) & (rate > limits.times * f.coalesce(usual_rate, f.lit(0.0))))
     )
+    others_took = f.when(f.col("others_took") > 0, f.format_string(", %d of them taken by others", "others_took"))
+    rejects = f.concat(f.format_string("rejected %d messages", "rejected"), f.coalesce(others_took, f.lit("")))
     redelivers = (f.col("redelivered") >= limits.redeliveries) & (f.col("redelivery_rate") >= limits.redelivery_rate)
     lags = (lag >= limits.lag_ms) & (lag > limits.times * usual_lag)
     reasons = (
         (fails, f.format_string("fails %.0f %% of its messages", rate * 100)),
+        (f.col("rejected") >= limits.failures, rejects),
         (f.col("is_held"), f.concat(_share("on hold", "held_ms", window_ms), f.lit(", and still is"))),
         (_is_long("held_ms", limits, window_ms) & ~f.col("is_held"), _share("on hold", "held_ms", window_ms)),
         (_is_long("polling_ms", limits, window_ms), _share("absent", "polling_ms", window_ms)),

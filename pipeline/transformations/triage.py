@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.transformations.causes import of_ids
 from crewel.pipeline.transformations.owing import with_channel
 
 GONE: Final = "(the letter was sent again, discarded or dropped)"
@@ -41,12 +42,26 @@ def template(reason: Column) -> Column:
     return f.trim(found)
 
 
-def triage(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the table `triage`. What died is known by its letter; deaths whose letter has gone come from the facts."""
-    deaths = _from_letters(silver["letters"]).unionByName(_from_facts(silver))
+def died(silver: Mapping[str, DataFrame]) -> DataFrame:
+    """Return what died, a row each: known by its letter, or from the facts if the letter has gone."""
+    return _from_letters(silver["letters"]).unionByName(_from_facts(silver))
+
+
+def deaths(dead: DataFrame) -> DataFrame:
+    """Return the table `deaths`, from the rows of `died`."""
+    return (
+        dead.groupBy(f.date_trunc("minute", "at").alias("minute"), "code")
+        .agg(f.count("*").alias("letters"))
+        .select(TABLES["deaths"].names)
+    )
+
+
+def triage(dead: DataFrame, caused: DataFrame) -> DataFrame:
+    """Return the table `triage`, from the rows of `died` and of `causes`."""
     newest = f.max_by(f.struct("letter", "reason", "body"), f.struct("at", "letter"))
     return (
-        deaths.groupBy("code", "channel", "receiver", "template")
+        dead.join(of_ids(caused), ["message_id", "receiver"], "left")
+        .groupBy("code", "channel", "receiver", "cause", "template")
         .agg(
             f.count("*").alias("letters"),
             f.min("at").alias("first_at"),
@@ -72,6 +87,7 @@ def _from_letters(letters: DataFrame) -> DataFrame:
         "code",
         "channel",
         "receiver",
+        "message_id",
         template(f.col("reason")).alias("template"),
         "at",
         f.col("place").alias("letter"),
@@ -103,6 +119,7 @@ def _from_facts(silver: Mapping[str, DataFrame]) -> DataFrame:
         "code",
         f.coalesce("channel", f.lit("")).alias("channel"),
         "receiver",
+        "message_id",
         f.lit(GONE).alias("template"),
         "at",
         f.lit("").alias("letter"),

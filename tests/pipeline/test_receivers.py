@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
-from crewel.pipeline.transformations.receivers import held_times, receivers
+from crewel.pipeline.transformations.receivers import held_times, receiver_times, receivers
 from tests.pipeline.frames import frame, silver, time, told
 
 S = 1000
@@ -33,8 +33,19 @@ def _failed(session: str, number: int, at_s: int) -> list[dict[str, Any]]:
     return [{"session": session, "happened": time(at_s * S + i), "index": i} for i in range(number)]
 
 
+def _caused(spark: SparkSession) -> DataFrame:
+    columns = "ids ARRAY<STRING>, receiver STRING, cause STRING, last_at TIMESTAMP, takers BIGINT, rejecters BIGINT"
+    found = [
+        (["7"], "excused", "message", time(150 * S), 0, 2),
+        (["8"], "excused", "channel", time(150 * S), 0, 2),
+        *(([str(each)], "alone", "receiver", time(150 * S), each % 2, 1) for each in range(4)),
+        (["9"], "alone", "receiver", time(50 * S), 0, 1),
+    ]
+    return spark.createDataFrame(found, columns)
+
+
 def _rows(spark: SparkSession, **tables: Any) -> dict[str, Row]:
-    found = receivers(silver(spark, **tables), SINCE, UNTIL)
+    found = receivers(silver(spark, **tables), _caused(spark), SINCE, UNTIL)
     return {row["session"]: row for row in found.collect()}
 
 
@@ -51,8 +62,14 @@ def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSess
             *_settled("old", 8, 50),
             *_settled("slow", 4, 150, 5000),
             *_settled("slow", 4, 50),
+            *_settled("excused", 1, 150),
         ],
-        event_failed=[*_failed("joe", 4, 150), *_failed("old", 4, 150), *_failed("old", 4, 50)],
+        event_failed=[
+            *({**each, "message_id": str(7 + at % 2)} for at, each in enumerate(_failed("excused", 4, 150))),
+            *_failed("joe", 4, 150),
+            *_failed("old", 4, 150),
+            *_failed("old", 4, 50),
+        ],
     )
     assert not rows["ann"]["is_sick"]
     assert not rows["bob"]["is_sick"]
@@ -63,6 +80,9 @@ def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSess
     assert (rows["slow"]["lag_median_ms"], rows["slow"]["past_lag_median_ms"]) == (5000.0, 10.0)
     assert rows["slow"]["peers_lag_median_ms"] == 10.0
     assert rows["slow"]["why"] == ["takes 5000 ms, usually 10 ms"]
+    assert (rows["excused"]["failed"], rows["excused"]["excused"], rows["excused"]["why"]) == (4, 4, [])
+    assert (rows["alone"]["rejected"], rows["alone"]["others_took"]) == (4, 2)
+    assert rows["alone"]["why"] == ["rejected 4 messages, 2 of them taken by others"]
 
 
 def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(spark: SparkSession) -> None:
@@ -104,4 +124,25 @@ def test_a_holdback_ends_with_its_release_or_its_session(spark: SparkSession) ->
         ("a", _naive(1), _naive(4)),
         ("a", _naive(5), None),
         ("b", _naive(3), _naive(9)),
+    ]
+
+
+def test_the_times_of_receivers_are_those_on_hold_absent_and_failing_by_their_own_fault(spark: SparkSession) -> None:
+    made = silver(
+        spark,
+        fact_held=[{"ms": 10 * S, "session": "held"}],
+        event_opened=[{"session": "away", "happened": time(0)}],
+        event_closed=[{"session": "away", "happened": time(60 * S), "reason": "expired"}],
+        event_failed=[
+            *_failed("joe", 2, 61),
+            *_failed("joe", 1, 125),
+            *({**each, "message_id": "7"} for each in _failed("excused", 1, 61)),
+        ],
+    )
+    found = receiver_times(made, _caused(spark))
+    assert told(found, "session", "what", "begin", "end", "failed") == [
+        ("away", "absent", _naive(0), _naive(60 * S), 0),
+        ("held", "on hold", _naive(10 * S), None, 0),
+        ("joe", "fails", _naive(60 * S), _naive(120 * S), 2),
+        ("joe", "fails", _naive(120 * S), _naive(180 * S), 1),
     ]

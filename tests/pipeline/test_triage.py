@@ -1,10 +1,12 @@
 """What died and why, from small frames."""
 
+from typing import Any
+
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from crewel.pipeline.transformations.triage import GONE, template, triage
+from crewel.pipeline.transformations.triage import GONE, deaths, died, template, triage
 from tests.pipeline.frames import silver, time, told
 
 TEMPLATES = [
@@ -20,6 +22,13 @@ TEMPLATES = [
     ("two\n  lines ", "two lines"),
     ("", ""),
 ]
+
+
+def _triage(spark: SparkSession, **rows: Any) -> DataFrame:
+    causes = spark.createDataFrame(
+        [(["8000"], "client/joe", "message")], "ids ARRAY<STRING>, receiver STRING, cause STRING"
+    )
+    return triage(died(silver(spark, **rows)), causes)
 
 
 def test_reasons_become_templates(spark: SparkSession) -> None:
@@ -42,7 +51,7 @@ def test_letters_of_one_template_are_one_row(spark: SparkSession) -> None:
         },
         {**shape, "place": "2000-0", "reason": "away", "received_ns": 2_500_000_000},
     ]
-    found = triage(silver(spark, letters=letters))
+    found = _triage(spark, letters=letters)
     rows = {row["template"]: row for row in found.collect()}
     assert rows.keys() == {"bad row <n>", "away"}
     row = rows["bad row <n>"]
@@ -66,6 +75,18 @@ def test_deaths_whose_letter_has_gone_come_from_the_facts(spark: SparkSession, r
     ]
     letters = [{"code": "user.x", "receiver": "client/joe", "message_id": "7000", "reason": "bad", "channel": "/a"}]
     published = [{"log_id": 7000, "channel": "/a"}, {"log_id": 8000, "channel": "/b"}]
-    found = triage(silver(spark, letters=letters, fact_ended=ended, fact_published=published))
-    assert told(found, "channel", "template", "letters", "to_death_max_ms")[0] == ("/a", "bad", 1, 0.0)
-    assert told(found, "channel", "template", "letters", "to_death_max_ms")[1] == ("/b", GONE, 1, 1.0)
+    found = _triage(spark, letters=letters, fact_ended=ended, fact_published=published)
+    assert told(found, "channel", "cause", "template", "letters", "to_death_max_ms") == [
+        ("/a", None, "bad", 1, 0.0),
+        ("/b", "message", GONE, 1, 1.0),
+    ]
+
+
+def test_dead_letters_are_counted_by_minute_and_code(spark: SparkSession) -> None:
+    letters = [{"ms": each, "code": "user.x"} for each in (1, 59_999, 60_000)] + [{"ms": 2, "code": "user.y"}]
+    found = deaths(died(silver(spark, letters=letters)))
+    assert [row[1:] for row in told(found, "minute", "code", "letters")] == [
+        ("user.x", 2),
+        ("user.y", 1),
+        ("user.x", 1),
+    ]

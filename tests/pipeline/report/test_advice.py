@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crewel.pipeline.jobs.redrive import chosen, searchable
-from crewel.pipeline.report.advice import meaning, of_audit, of_died, of_poison, of_sick
+from crewel.pipeline.report.advice import meaning, of_audit, of_channels, of_died, of_poison, of_sick
 from crewel.pipeline.schemas import FINDINGS
 from tests.pipeline.frames import frame
-from tests.pipeline.report.told import died, finding, poison, receiver
+from tests.pipeline.report.told import BEGIN, died, failing_channel, finding, poison, receiver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +46,11 @@ def test_what_to_do_about_what_died_depends_on_the_code(code: str, words: str) -
     assert words in advice.words
 
 
+@pytest.mark.parametrize("cause", ["message", "channel"])
+def test_what_no_receiver_will_take_is_not_to_be_redriven(cause: str) -> None:
+    assert list(of_died([died(cause=cause)])) == []
+
+
 @pytest.mark.parametrize(
     "channel", ["/orders/new", "/o'brien's", '/a "quoted" $HOME `x`', "/back\\slash'", "/wow!", ""]
 )
@@ -64,6 +69,8 @@ def test_the_command_chooses_what_the_row_tells_of(spark: SparkSession, channel:
     ("why", "command"),
     [
         ("fails 40 % of its messages", "crewel sessions show joe/1"),
+        ("rejected 9 messages, 8 of them taken by others", "crewel dead-letters redrive --receiver joe/1"),
+        ("rejected 9 messages", "crewel dead-letters redrive --receiver joe/1"),
         ("on hold for 61 % of the time, and still is", "crewel sessions activate joe/1"),
         ("absent for 90 % of the time", "crewel sessions show joe/1"),
         ("takes 5021 ms, usually 20 ms", "crewel sessions show joe/1"),
@@ -85,7 +92,23 @@ def test_each_finding_of_the_audit_has_words_once() -> None:
     assert len(found) == len(FINDINGS)
 
 
-def test_poison_is_not_sent_again() -> None:
-    (advice,) = of_poison([poison(), poison()])
-    assert advice.command == "crewel dead-letters list --channel /orders/new"
-    assert list(of_poison([])) == []
+def test_poison_is_not_sent_again_but_discarded() -> None:
+    (advice,) = of_poison([poison()])
+    assert advice.command == "crewel dead-letters discard 7-0 8-0"
+    assert "2 receivers rejected it, 3 took it" in advice.words
+    (advice,) = of_poison([poison(dead_letters=[])])
+    assert advice.command == ""
+
+
+def test_the_dead_letters_of_a_changed_publisher_are_chosen_by_channel_and_time(spark: SparkSession) -> None:
+    (advice,) = of_channels([failing_channel()])
+    assert (
+        "`client/shop/1` changed: the data is `OBJECT<n: STRING>`, and was `OBJECT<n: NUMBER>` before" in advice.words
+    )
+    redrive, discard = advice.command.splitlines()
+    assert discard == "crewel dead-letters discard --channel /orders/new --since 2026-11-19T22:30:00Z"
+    ms = round(BEGIN.timestamp() * 1000)
+    rows = [{"channel": "/orders/new", "ms": ms + each} for each in (-1, 0, 1)]
+    words = shlex.split(redrive)
+    found = chosen(searchable(frame(spark, "letters", rows)), words[words.index("--where") + 1])
+    assert [each["ms"] - ms for each in found.collect()] == [0, 1]

@@ -7,7 +7,17 @@ from html.parser import HTMLParser
 import pytest
 
 from crewel.pipeline.report.html import page
-from tests.pipeline.report.told import NOTHING, SOME, Told, died, finding, poison, receiver
+from tests.pipeline.report.told import (
+    BEGIN,
+    NOTHING,
+    SOME,
+    Told,
+    died,
+    failing_channel,
+    finding,
+    poison,
+    receiver,
+)
 
 SINGLE = {"meta", "br"}
 
@@ -55,7 +65,7 @@ def test_an_empty_report_advises_only_an_audit() -> None:
     text = Reader(page(NOTHING)).text
     for words in (
         "Nothing was published in this period.",
-        "There are no dead letters, no message was rejected more than once, and no receiver is failing.",
+        "There are no dead letters, and no message, channel or receiver is failing.",
         "There are no dead letters.",
         "There were no receivers.",
         "Time to acknowledgement: nothing in this period.",
@@ -74,7 +84,8 @@ def test_what_happened_is_said_first_in_words() -> None:
         "2 dead letters from before this period are not shown: see --from .",
         "Most frequent dead letter: user.update.error (the receiver's code failed on this message), on /orders/new"
         " at client/joe/1 , 3 times. “line 7 is wrong”",
-        "Worst message: 17 on /orders/new , rejected 2 times by 2 receivers.",
+        "Channel /orders/new : 4 receivers reject 50 of 55 messages since the first of this shape.",
+        "Worst message: 17 on /orders/new : 2 receivers rejected it, 3 took it.",
         "client/joe/1 fails 40 % of its messages.",
         "Findings of the last audit of 2026-11-20 22:30",
     ):
@@ -84,18 +95,18 @@ def test_what_happened_is_said_first_in_words() -> None:
 def test_one_is_not_called_several() -> None:
     told = {
         **SOME,
-        "totals": {"letters": 1, "poison": 1, "sick": 1, "older": 1},
+        "totals": {"letters": 1, "poison": 1, "channels": 1, "sick": 1, "older": 1},
         "triage": [died(letters=1)],
         "hours": [{"hour": SOME["until"], "persistent": 1, "transient": 0}],
         "settling": [{**SOME["settling"][0], "count": 1}],
-        "poison": [poison(receivers=1, failures=1)],
+        "poison": [poison(failures=1)],
     }
     text = Reader(page(told)).text
     for words in (
         "1 dead letter",
         "1 message was published, and 1 delivery acknowledged.",
         ", 1 time.",
-        "by 1 receiver.",
+        "1 failing channel",
     ):
         assert words in text
     assert "1 dead letter from before this period is not shown" in text
@@ -117,8 +128,31 @@ def test_nothing_that_clients_wrote_is_taken_for_html() -> None:
             )
         ],
         "poison": [
-            poison(message_id=evil, channel=evil, codes=[evil], names=[evil], sample_reason=evil, sample_body=evil)
+            poison(
+                message_id=evil,
+                channel=evil,
+                why=evil,
+                codes=[evil],
+                names=[evil],
+                sample_reason=evil,
+                sample_body=evil,
+                dead_letters=[evil],
+            )
         ],
+        "deaths": [{"minute": BEGIN, "code": evil, "letters": 1}],
+        "failing_channels": [
+            failing_channel(
+                channel=evil,
+                shape=evil,
+                earlier_shape=evil,
+                publishers=[evil],
+                why=evil,
+                codes=[evil],
+                sample_reason=evil,
+                sample_body=evil,
+            )
+        ],
+        "times": [{**SOME["times"][0], "session": evil}],
         "receivers": [receiver(evil, session=evil)],
         "channels": [{**SOME["channels"][0], "channel": evil}],
         "capacity": [{**SOME["capacity"][0], "channel": evil}],

@@ -6,13 +6,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crewel.pipeline.report.plots import _ticks, bars, columns, duration, lines, number
+from crewel.pipeline.report.plots import Span, _ticks, bars, columns, duration, lines, number, strips
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
 def minutes(*values: float | None, step: int = 1) -> list[tuple[datetime, float | None]]:
     return [(NOON + timedelta(minutes=at * step), value) for at, value in enumerate(values)]
+
+
+def broad(drawn: str) -> str:
+    """The drawing for a screen, without the one for a phone."""
+    head, _, rest = drawn.partition('<div class="broad">')
+    return head + rest.partition('<div class="slim">')[0]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,7 @@ def test_a_number_is_written_for_people(value: float, words: str) -> None:
 )
 def test_an_axis_has_a_few_round_times(length: timedelta, count: int, first: str) -> None:
     begin = NOON + timedelta(minutes=7)
-    found = _ticks(begin, begin + length)
+    found = _ticks(begin, begin + length, 7)
     assert (len(found), f"{found[0]:%H:%M}") == (count, first)
     assert all(begin <= at <= begin + length for at in found)
 
@@ -65,20 +71,27 @@ def test_both_axes_say_what_they_show() -> None:
 
 
 def test_a_line_is_interrupted_where_nothing_is_known_and_after_a_pause() -> None:
-    assert lines("x", {"a": minutes(1, 2, None, 3, 4)}).count("<polyline") == 2
+    assert broad(lines("x", {"a": minutes(1, 2, None, 3, 4)})).count("<polyline") == 2
     far = [*minutes(1, 2), *((at + timedelta(hours=1), value) for at, value in minutes(3, 4))]
-    assert lines("x", {"a": far}).count("<polyline") == 1
-    assert lines("x", {"a": far}, pause_s=600).count("<polyline") == 2
+    assert broad(lines("x", {"a": far})).count("<polyline") == 1
+    assert broad(lines("x", {"a": far}, pause_s=600)).count("<polyline") == 2
 
 
 def test_a_point_alone_is_seen_however_many_there_are() -> None:
     many = minutes(*(None if at % 2 else at for at in range(300)))
-    assert lines("x", {"a": many}).count("<circle") == 150
-    assert lines("x", {"a": minutes(*range(300))}).count("<circle") == 0
+    assert broad(lines("x", {"a": many})).count("<circle") == 150
+    assert broad(lines("x", {"a": minutes(*range(300))})).count("<circle") == 0
 
 
 @pytest.mark.parametrize(
-    "drawn", [lines("x", {}), lines("x", {"a": minutes(None)}), columns("x", {"a": minutes(0)}), bars("x", [])]
+    "drawn",
+    [
+        lines("x", {}),
+        lines("x", {"a": minutes(None)}),
+        columns("x", {"a": minutes(0)}),
+        bars("x", []),
+        strips("x", {}, ["a"], NOON, NOON),
+    ],
 )
 def test_where_there_is_nothing_to_draw_that_is_said(drawn: str) -> None:
     assert drawn == '<p class="none">x: nothing in this period.</p>'
@@ -88,3 +101,26 @@ def test_names_are_text() -> None:
     drawn = bars("<x>", [("<b>", 1)]) + lines("<x>", {"<b>": minutes(1)}) + columns("<x>", {"<b>": minutes(1)})
     assert "<b>" not in drawn
     assert "<x>" not in drawn
+
+
+def test_each_plot_is_there_for_a_screen_and_for_a_phone() -> None:
+    span = Span(NOON, NOON + timedelta(minutes=1), "a")
+    for drawn in (
+        bars("x", [("name", 1)]),
+        lines("x", {"a": minutes(1)}),
+        columns("x", {"a": minutes(1)}),
+        strips("x", {"name": [span]}, ["a"], NOON, NOON + timedelta(hours=1)),
+    ):
+        assert [drawn.count(f'<div class="{name}"><svg') for name in ("broad", "slim")] == [1, 1]
+
+
+def test_a_strip_has_its_spans_where_they_were_and_ends_with_the_time() -> None:
+    hour = timedelta(hours=1)
+    spans = [Span(NOON - hour, NOON + hour, "b"), Span(NOON + hour, NOON + 9 * hour, "a", "3 <times>")]
+    drawn = broad(strips("x", {"<joe>": spans}, ["a", "b"], NOON, NOON + 2 * hour))
+    assert "<title>a, 3 &lt;times&gt;: 13:00 to 21:00</title>" in drawn
+    assert "<title>b: 11:00 to 13:00</title>" in drawn
+    assert "<joe>" not in drawn
+    wide = (860 - 250 - 24) / 2
+    assert f'c0" x="{250 + wide:.1f}" y="4" width="{wide:.1f}"' in drawn
+    assert f'c1" x="250.0" y="4" width="{wide:.1f}"' in drawn

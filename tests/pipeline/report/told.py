@@ -13,8 +13,9 @@ Told = dict[str, Any]
 NOTHING: Told = {
     "since": BEGIN,
     "until": END,
-    "totals": {"letters": 0, "poison": 0, "sick": 0, "older": 0},
-    **{name: [] for name in ("triage", "poison", "receivers", "settling", "channels", "backlog", "hours", "capacity")},
+    "totals": {"letters": 0, "poison": 0, "channels": 0, "sick": 0, "older": 0},
+    **{name: [] for name in ("triage", "deaths", "poison", "failing_channels", "receivers", "times")},
+    **{name: [] for name in ("settling", "channels", "backlog", "hours", "capacity")},
     "audit": None,
     "audited": None,
 }
@@ -24,7 +25,7 @@ def died(**fields: Any) -> Told:
     """A row of triage."""
     usual = {
         "letters": 3, "code": "user.update.error", "channel": "/orders/new", "receiver": "client/joe/1",
-        "template": "line <n> is wrong", "first_at": BEGIN, "last_at": END, "to_death_median_ms": 1500.0,
+        "cause": "receiver", "template": "line <n> is wrong", "first_at": BEGIN, "last_at": END, "to_death_median_ms": 1500.0,
         "attempts_mean": 1.0, "sample_letter": "7-0", "sample_reason": "line 7 is wrong", "sample_body": '{"data":7}',
     }  # fmt: skip
     return {**usual, **fields}
@@ -35,6 +36,18 @@ def poison(**fields: Any) -> Told:
     usual = {
         "message_id": "17", "channel": "/orders/new", "receivers": 2, "failures": 2, "codes": ["user.update.error"],
         "names": ["client/ann/1", "client/joe/1"], "last_at": END, "sample_reason": None, "sample_body": None,
+        "why": "2 receivers rejected it, 3 took it", "dead_letters": ["7-0", "8-0"],
+    }  # fmt: skip
+    return {**usual, **fields}
+
+
+def failing_channel(**fields: Any) -> Told:
+    """A row of failing channels."""
+    usual = {
+        "channel": "/orders/new", "shape": "OBJECT<n: STRING>", "earlier_shape": "OBJECT<n: NUMBER>", "messages": 50,
+        "publishers": ["client/shop/1"], "codes": ["user.update.error"], "first_at": BEGIN, "last_at": END,
+        "sample_reason": "no number", "sample_body": '{"data":{"n":"7"}}', "dead_letters": ["9-0"],
+        "why": "4 receivers reject 50 of 55 messages since the first of this shape",
     }  # fmt: skip
     return {**usual, **fields}
 
@@ -42,7 +55,7 @@ def poison(**fields: Any) -> Told:
 def receiver(*why: str, **fields: Any) -> Told:
     """A row of receivers, sick if it is said why."""
     usual = {
-        "session": "client/joe/1", "settled": 10, "failed": 1, "failure_rate": 0.001, "peers_failure_rate": None,
+        "session": "client/joe/1", "settled": 10, "failed": 1, "excused": 0, "failure_rate": 0.001, "peers_failure_rate": None,
         "held_ms": 0, "polling_ms": 0, "redelivered": 0, "lag_median_ms": 20.0, "peers_lag_median_ms": None,
     }  # fmt: skip
     return {**usual, "is_sick": bool(why), "why": list(why), **fields}
@@ -59,9 +72,15 @@ def finding(name: str, **fields: Any) -> Told:
 
 SOME: Told = {
     **NOTHING,
-    "totals": {"letters": 3, "poison": 1, "sick": 1, "older": 2},
+    "totals": {"letters": 3, "poison": 1, "channels": 1, "sick": 1, "older": 2},
     "triage": [died()],
+    "deaths": [{"minute": BEGIN, "code": "user.update.error", "letters": 3}],
     "poison": [poison()],
+    "failing_channels": [failing_channel()],
+    "times": [
+        {"session": "client/joe/1", "what": "on hold", "begin": BEGIN, "end": END, "failed": 0},
+        {"session": "client/joe/1", "what": "fails", "begin": BEGIN, "end": BEGIN + timedelta(minutes=1), "failed": 2},
+    ],
     "receivers": [receiver("fails 40 % of its messages"), receiver(session="client/ann/1")],
     "settling": [{"minute": END, "count": 9, "p50_ms": 20.0, "p90_ms": 50.0, "p99_ms": None}],
     "channels": [{"channel": "/orders/new", "count": 9, "p50_ms": 20.0, "p90_ms": 50.0, "p99_ms": None}],

@@ -1,0 +1,304 @@
+"""Whose fault a rejection is: that of the message, of the receiver, or of the publisher that changed what it sends.
+
+Each message that was rejected has its rejecters and its takers, and they decide:
+
+- **channel**: of one shape of data, many messages of a channel were rejected by most that got them, by several receivers, or by
+  one that took other channels meanwhile. The publisher has changed, or what it sends was never understood.
+- **receiver**: it rejects again and again what at least as many others took, or what no other receiver got.
+- **message**: all else that several receivers rejected, or one that takes nearly all others.
+- **unclear**: the rest, such as the only rejection of a receiver that has taken nothing.
+
+A receiver that ended, was on hold or took the message later, as after a redrive, has not rejected it. A message that was sent
+again has another id; it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from crewel.pipeline.transformations.owing import with_channel
+
+CHANNEL: Final = "channel"
+RECEIVER: Final = "receiver"
+MESSAGE: Final = "message"
+UNCLEAR: Final = "unclear"
+
+_DOUBLINGS: Final = 5
+"""How often the chain of redrives is shortened to half: messages that were sent again up to 32 times are followed."""
+
+_MOST_LETTERS: Final = 10
+Keep = Callable[[DataFrame], DataFrame]
+"""Returns a frame that is computed once, however often it is used."""
+
+_PAIR: Final = ["message_id", "receiver"]
+_SHAPE: Final = ["channel", "shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From when on several rejections are no accident."""
+
+    receiver_messages: int = 3
+    receiver_share: float = 0.05
+    """Of all that it answered."""
+    channel_messages: int = 5
+    channel_share: float = 0.05
+    """Of all messages of the channel, from the first to the last that was rejected."""
+    lone_share: float = 0.5
+    """The same if only one receiver rejected them."""
+    elsewhere: int = 3
+    """Messages of other channels that this receiver took meanwhile, at least."""
+
+
+LIMITS: Final = Limits()
+
+
+def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
+    """Return what was rejected, a row for each message and receiver: `message_id` as it was published, `receiver`, `ids` that
+    the message had for it, `times`, `first_at`, `last_at`, `codes`, `channel`, `log_id`, `reason`, `body`, `sender`, `shape`,
+    `letters`. `origin` are the rows of `origins`. Of the events `failed` some may be missing, so that dead letters and
+    facts are asked as well."""
+    told = _rejections(silver["event_failed"], silver["letters"], silver["fact_ended"])
+    # Three witnesses may report one rejection, so what counts is the one that reports the most.
+    by_witness = told.groupBy("id", "receiver", "witness").agg(
+        f.count("*").alias("times"),
+        f.bool_or("is_final").alias("is_final"),
+        f.min("at").alias("first_at"),
+        f.max("at").alias("last_at"),
+        f.collect_set("code").alias("codes"),
+        f.max("channel").alias("channel"),
+        f.max_by(f.struct("reason", "body", "sender"), "at").alias("sample"),
+        f.slice(f.collect_list("letter"), 1, _MOST_LETTERS).alias("letters"),
+    )
+    by_id = by_witness.groupBy("id", "receiver").agg(*_together(f.max("times")))
+    with_origin = by_id.join(origin, "id", "left").withColumn("message_id", f.coalesce("origin", "id"))
+    found = (
+        with_origin.groupBy(*_PAIR)
+        .agg(f.collect_set("id").alias("ids"), *_together(f.sum("times")))
+        # A failure without an end is tried again: once is none.
+        .where(f.col("is_final") | (f.col("times") > 1))
+        .withColumn("log_id", f.col("message_id").try_cast("bigint"))
+        .withColumnRenamed("channel", "witnessed")
+    )
+    return with_channel(found, silver).select(
+        *_PAIR,
+        "ids",
+        "times",
+        "first_at",
+        "last_at",
+        f.array_sort("codes").alias("codes"),
+        f.coalesce("channel", "witnessed", f.lit("")).alias("channel"),
+        "log_id",
+        "sample.reason",
+        "sample.body",
+        "sample.sender",
+        f.coalesce(shape(f.col("sample.body")), f.lit("")).alias("shape"),
+        f.slice("letters", 1, _MOST_LETTERS).alias("letters"),
+    )
+
+
+def causes(silver: Mapping[str, DataFrame], keep: Keep, limits: Limits = LIMITS) -> DataFrame:
+    """Return the rows of `rejections` whose receivers have not taken the message since, with `takers` and `rejecters` of the
+    message, `taken` and `rejected` of the receiver, and `cause`."""
+    origin = keep(origins(silver["fact_redriven"]))
+    rejected = keep(rejections(silver, origin))
+    settled = _taken(silver["fact_ended"], origin)
+    answered = settled.join(f.broadcast(rejected.select("message_id").distinct()), "message_id", "left_semi")
+    pairs = keep(answered.select(*_PAIR).distinct())
+    takers = pairs.groupBy("message_id").agg(f.count("*").alias("takers"))
+    of_message = Window.partitionBy("message_id")
+    unsolved = keep(
+        rejected.join(pairs, _PAIR, "left_anti")
+        .join(takers, "message_id", "left")
+        .withColumn("takers", f.coalesce("takers", f.lit(0)))
+        .withColumn("rejecters", f.count("*").over(of_message))
+    )
+    changed = failing_shapes(unsolved, settled, silver, limits)
+    is_changed = f.col("published").isNotNull() & _by_most()
+    marked = unsolved.join(f.broadcast(changed), _SHAPE, "left").withColumn("is_changed", is_changed)
+    return keep(_judged(marked, settled, limits))
+
+
+def failing_shapes(
+    unsolved: DataFrame, settled: DataFrame, silver: Mapping[str, DataFrame], limits: Limits = LIMITS
+) -> DataFrame:
+    """Return (channel, shape, published) of the shapes of data that most receivers reject on a channel, with how many messages
+    the channel had from the first to the last of them."""
+    found = (
+        unsolved.where(_by_most() & f.col("log_id").isNotNull())
+        .groupBy(*_SHAPE)
+        .agg(
+            f.count_distinct("message_id").alias("messages"),
+            f.count_distinct("receiver").alias("receivers"),
+            f.min("receiver").alias("lone"),
+            f.min("log_id").alias("first_id"),
+            f.max("log_id").alias("last_id"),
+        )
+        .where(f.col("messages") >= limits.channel_messages)
+    )
+    within = f.col("log_id").between(f.col("first_id"), f.col("last_id"))
+    messages = silver["fact_published"].select("channel", "log_id")
+    messages = messages.unionByName(silver["fact_addressed"].select("channel", "log_id").distinct())
+    published = (
+        messages.join(f.broadcast(found.select(*_SHAPE, "first_id", "last_id")), "channel")
+        .where(within)
+        .groupBy(*_SHAPE)
+        .agg(f.count("*").alias("published"))
+    )
+    lone = found.where("receivers = 1").select(*_SHAPE, f.col("lone").alias("receiver"), "first_id", "last_id")
+    meanwhile = settled.join(f.broadcast(lone), "receiver").where(within)
+    took = meanwhile.groupBy(*_SHAPE).agg(f.count("*").alias("took"))
+    share = f.col("messages") / f.col("published")
+    # What it took of this channel meanwhile is all of it that it did not reject.
+    elsewhere = f.coalesce("took", f.lit(0)) - (f.col("published") - f.col("messages"))
+    several = (f.col("receivers") > 1) & (share >= limits.channel_share)
+    alone = (share >= limits.lone_share) & (elsewhere >= limits.elsewhere)
+    return (
+        found.join(published, _SHAPE, "left")
+        .join(took, _SHAPE, "left")
+        .withColumn("published", f.greatest("published", "messages"))
+        .where(several | alone)
+        .select(*_SHAPE, "published")
+    )
+
+
+def of_ids(caused: DataFrame) -> DataFrame:
+    """Return (message_id, receiver, cause) for each id that a message had."""
+    return caused.select(f.explode("ids").alias("message_id"), "receiver", "cause")
+
+
+def shape(body: Column) -> Column:
+    """Return which fields the data of a message has, and of which types, as SQL: `OBJECT<id: NUMBER, name: STRING>`; null if
+    the body is no JSON."""
+    told = f.schema_of_variant(f.try_variant_get(f.try_parse_json(body), "$.data", "variant"))
+    return f.regexp_replace(told, r"\b(?:BIGINT|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\))", "NUMBER")
+
+
+def origins(redriven: DataFrame) -> DataFrame:
+    """Return (id, origin), texts: for each id that a redrive gave, the id under which the message was published."""
+    steps = redriven.select(f.col("log_id").cast("string").alias("id"), f.col("message_id").alias("origin"))
+    for _ in range(_DOUBLINGS):
+        before = steps.select(f.col("id").alias("origin"), f.col("origin").alias("earlier"))
+        steps = steps.join(before, "origin", "left").select("id", f.coalesce("earlier", "origin").alias("origin"))
+    return steps.select("id", "origin")
+
+
+def _judged(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
+    """Add `taken`, `rejected` and `cause`."""
+    rest = ~f.col("is_changed")
+    of_receiver, of_message = Window.partitionBy("receiver"), Window.partitionBy("message_id")
+    is_its_own = (f.col("takers") >= f.col("rejecters")) | (f.col("rejecters") == 1)
+    taken = settled.groupBy("receiver").agg(f.count("*").alias("taken"))
+    told = (
+        marked.join(taken, "receiver", "left")
+        .withColumn("taken", f.coalesce("taken", f.lit(0)))
+        .withColumn("rejected", f.count_if(rest).over(of_receiver))
+        .withColumn("own", f.count_if(rest & is_its_own).over(of_receiver))
+    )
+    is_failing = (f.col("own") >= limits.receiver_messages) & (
+        f.col("own") >= limits.receiver_share * (f.col("rejected") + f.col("taken"))
+    )
+    takes_well = rest & ~f.col("is_failing") & (f.col("taken") > f.col("rejected"))
+    is_poison = f.bool_or(takes_well).over(of_message) | ((f.count_if(rest).over(of_message) > 1) & _by_most())
+    return (
+        told.withColumn("is_failing", is_failing)
+        .withColumn("is_poison", is_poison)
+        .withColumn(
+            "cause",
+            f.when(f.col("is_changed"), CHANNEL)
+            .when(f.col("is_poison"), MESSAGE)
+            .when(f.col("is_failing"), RECEIVER)
+            .otherwise(UNCLEAR),
+        )
+        .drop("is_changed", "is_poison", "is_failing", "own")
+    )
+
+
+def _by_most() -> Column:
+    """Whether more receivers rejected a message than took it."""
+    return f.col("rejecters") > f.col("takers")
+
+
+def _taken(ended: DataFrame, origin: DataFrame) -> DataFrame:
+    """Return (message_id, receiver, log_id) of what was acknowledged, by the id under which it was published."""
+    return (
+        ended.where(f.col("reason") == "settled")
+        .select(f.col("log_id").cast("string").alias("id"), "log_id", "receiver")
+        .join(f.broadcast(origin), "id", "left")
+        .select(f.coalesce("origin", "id").alias("message_id"), "receiver", "log_id")
+    )
+
+
+def _together(times: Column) -> list[Column]:
+    return [
+        times.alias("times"),
+        f.bool_or("is_final").alias("is_final"),
+        f.min("first_at").alias("first_at"),
+        f.max("last_at").alias("last_at"),
+        f.array_distinct(f.flatten(f.collect_list("codes"))).alias("codes"),
+        f.max("channel").alias("channel"),
+        # Of the witnesses, only a dead letter knows them.
+        f.max_by("sample", f.struct(f.col("sample.body").isNotNull(), f.col("last_at"))).alias("sample"),
+        f.array_sort(f.array_distinct(f.flatten(f.collect_list("letters")))).alias("letters"),
+    ]
+
+
+def _rejections(failed: DataFrame, letters: DataFrame, ended: DataFrame) -> DataFrame:
+    """What each witness reports of one id: (id, receiver, code, at, witness, is_final, channel, reason, body, sender,
+    letter)."""
+    nothing = f.lit(None).cast("string")
+    unknown = [nothing.alias(name) for name in ("reason", "body", "sender", "letter")]
+    said = "code", "at"
+    return (
+        failed.where(~_is_holdback("code"))
+        .withColumn("at", f.col("happened"))
+        .select(
+            f.col("message_id").alias("id"),
+            f.col("session").alias("receiver"),
+            *said,
+            f.lit("event").alias("witness"),
+            ((f.col("outcome") == "letter") & _is_rejection("code")).alias("is_final"),
+            f.nullif("channel", f.lit("")).alias("channel"),
+            *unknown,
+        )
+        .unionByName(
+            letters.where(_is_rejection("code")).select(
+                f.col("message_id").alias("id"),
+                "receiver",
+                *said,
+                f.lit("letter").alias("witness"),
+                f.lit(True).alias("is_final"),
+                f.nullif("channel", f.lit("")).alias("channel"),
+                "reason",
+                "body",
+                "sender",
+                f.col("place").alias("letter"),
+            )
+        )
+        .unionByName(
+            ended.where((f.col("reason") == "dead") & _is_rejection("code")).select(
+                f.col("log_id").cast("string").alias("id"),
+                f.regexp_replace("receiver", "^one:", "").alias("receiver"),  # so do letters call the receiver
+                *said,
+                f.lit("fact").alias("witness"),
+                f.lit(True).alias("is_final"),
+                nothing.alias("channel"),
+                *unknown,
+            )
+        )
+    )
+
+
+def _is_rejection(code: str) -> Column:
+    # Of the other codes of letters some are no word of the receiver's: sessions that ended, queues that were full.
+    return f.col(code).startswith("user.") & ~_is_holdback(code)
+
+
+def _is_holdback(code: str) -> Column:
+    # A receiver that takes nothing for the time being says nothing of the message.
+    return f.col(code).startswith("user.update.holdback")

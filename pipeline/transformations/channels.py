@@ -1,0 +1,67 @@
+"""Channels that fail since a publisher changed the data: most receivers reject what has this shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.transformations.causes import CHANNEL
+from crewel.pipeline.transformations.poison import evidence, firsts
+
+_ONE = ["channel", "shape"]
+
+
+def failing_channels(caused: DataFrame, silver: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the table `failing_channels`, from the rows of `causes`."""
+    found = (
+        caused.where(f.col("cause") == CHANNEL)
+        .groupBy(*_ONE)
+        .agg(
+            f.count_distinct("message_id").alias("messages"),
+            f.max("published").alias("published"),
+            f.count_distinct("receiver").alias("receivers"),
+            firsts(f.collect_set(f.nullif("sender", f.lit("")))).alias("publishers"),
+            f.min("log_id").alias("first_id"),
+            *evidence(),
+        )
+    )
+    begun = f.broadcast(found.select(*_ONE, "first_id"))
+    is_earlier = f.col("log_id") < f.col("first_id")
+    before = (
+        silver["fact_published"]
+        .select("channel", "log_id")
+        .join(begun, "channel")
+        .where(is_earlier)
+        .groupBy(*_ONE)
+        .agg(f.count("*").alias("earlier"))
+    )
+    # Of what was taken no one has kept the data; but receivers may have rejected some of it for other reasons.
+    shapes = (
+        caused.select("channel", f.col("shape").alias("other"), "log_id")
+        .join(begun, "channel")
+        .where(is_earlier & (f.col("other") != "") & (f.col("other") != f.col("shape")))
+        .groupBy(*_ONE)
+        .agg(f.mode("other").alias("earlier_shape"))
+    )
+    return (
+        found.join(before, _ONE, "left")
+        .join(shapes, _ONE, "left")
+        .withColumn("earlier", f.coalesce("earlier", f.lit(0)))
+        .withColumn("why", _why())
+        .select(TABLES["failing_channels"].names)
+    )
+
+
+def _why() -> Column:
+    return f.concat(
+        f.format_string(
+            "%d receivers reject %d of %d messages since the first of this shape",
+            "receivers",
+            "messages",
+            "published",
+        ),
+        f.when(f.col("earlier") > 0, f.format_string("; the channel had %d before", "earlier")).otherwise(""),
+    )

@@ -1,0 +1,242 @@
+"""Whose fault rejections are, from small frames: the message's, the receiver's or the publisher's."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
+
+from crewel.pipeline.transformations.causes import causes, origins, shape
+from crewel.pipeline.transformations.channels import failing_channels
+from crewel.pipeline.transformations.poison import poison
+from tests.pipeline.frames import frame, silver, told
+
+USUAL = '{"data":{"n":7}}'
+CODE = "user.update.error"
+
+pytestmark = pytest.mark.timeout(400)
+"""All scenes are computed at the first test, by some twenty small jobs of Spark."""
+
+NAMES = [f"client/r{number}/1" for number in range(20)]
+PAIR_OF_FAILING = ["client/bad/1", "client/bad/2"]
+
+
+class Scene:
+    """Facts, dead letters and events of messages, each on a channel and for some receivers."""
+
+    def __init__(self) -> None:
+        self.published: list[dict[str, Any]] = []
+        self.ended: list[dict[str, Any]] = []
+        self.letters: list[dict[str, Any]] = []
+        self.redriven: list[dict[str, Any]] = []
+        self.failed: list[dict[str, Any]] = []
+
+    def publish(
+        self, number: int, channel: str, took: Iterable[str] = (), rejected: Iterable[str] = (), **letter: Any
+    ) -> None:
+        """A message that these receivers took, and those rejected."""
+        self.published.append({"log_id": number, "channel": channel})
+        self.took(number, *took)
+        for name in rejected:
+            self.rejected(number, name, channel=channel, **letter)
+
+    def took(self, number: int, *names: str) -> None:
+        self.ended += [{"log_id": number, "receiver": name, "reason": "settled"} for name in names]
+
+    def rejected(self, number: int, name: str, **letter: Any) -> None:
+        letter = {"code": CODE, "reason": "bad", "body": USUAL, "ms": number, **letter}
+        self.ended.append(
+            {"log_id": number, "receiver": name, "reason": "dead", "code": letter["code"], "ms": letter["ms"]}
+        )
+        self.letters.append({"message_id": str(number), "receiver": name, **letter})
+
+    def silver(self, spark: SparkSession) -> dict[str, DataFrame]:
+        return silver(
+            spark,
+            letters=self.letters,
+            fact_ended=self.ended,
+            fact_published=self.published,
+            fact_redriven=self.redriven,
+            event_failed=self.failed,
+        )
+
+
+def _one_of_twenty_fails_and_one_message_is_bad(scene: Scene) -> None:
+    for number in range(1, 150):
+        if number == 100:
+            scene.publish(number, "/a", rejected=NAMES, reason="cannot parse")
+            continue
+        refusing = [NAMES[0]] if number % 7 == 0 else [NAMES[5]] if number == 120 else []
+        scene.publish(number, "/a", [name for name in NAMES if name not in refusing], refusing)
+
+
+def _a_publisher_sends_texts_from_now_on(scene: Scene) -> None:
+    for number in range(2900, 3050):
+        refusing, taking = (NAMES[:4], NAMES[4:6]) if number >= 3000 else ([], NAMES[:6])
+        scene.publish(number, "/orders", taking, refusing, body='{"data":{"n":"7"}}', sender="client/shop/1")
+
+
+def _two_fail_alike(scene: Scene) -> None:
+    good = [f"client/good{number}/1" for number in range(4)]
+    for number in range(4001, 4021):
+        refusing = [] if number % 2 else PAIR_OF_FAILING
+        scene.publish(number, "/two", [*good, *(PAIR_OF_FAILING if number % 2 else ())], refusing)
+
+
+def _two_get_channels_alone(scene: Scene) -> None:
+    for number in range(1, 41):
+        scene.publish(5000 + number, "/joe", ["client/joe/1"])
+        scene.publish(5100 + number, "/ann", ["client/ann/1"])
+    scene.publish(5050, "/joe", rejected=["client/joe/1"])
+    for number in range(5200, 5210):
+        scene.publish(number, "/ann", rejected=["client/ann/1"])
+
+
+def _one_takes_another_channel_meanwhile(scene: Scene) -> None:
+    for number in range(20):
+        scene.publish(6000 + 2 * number, "/well", ["client/eve/1"])
+        scene.publish(6001 + 2 * number, "/other", rejected=["client/eve/1"])
+
+
+def _dead_letters_are_redriven(scene: Scene) -> None:
+    for name, first in (("client/taken/1", 7000), ("client/again/1", 7100)):
+        scene.publish(first, "/redriven", rejected=[name])
+        for number in range(1, 4):
+            scene.publish(first + number, "/redriven", [name])
+        scene.redriven.append({"log_id": first + 50, "message_id": str(first), "session": name, "place": f"{first}-0"})
+    scene.took(7050, "client/taken/1")
+    scene.rejected(7150, "client/again/1", channel="/redriven")
+
+
+def _failures_are_tried_again(scene: Scene) -> None:
+    for number in range(8001, 8006):
+        scene.publish(number, "/tried", ["client/tried/1"] if number > 8002 else ())
+    failed = {"session": "client/tried/1", "channel": "/tried", "code": "communication.x", "outcome": "waits"}
+    scene.failed += [{**failed, "message_id": each, "index": at} for at, each in enumerate(("8001", "8001", "8002"))]
+
+
+def _nothing_is_rejected(scene: Scene) -> None:
+    codes = ("user.update.holdback", "user.update.holdback.sink", "communication.noConnection.dead")
+    for at, code in enumerate(codes):
+        scene.publish(9000 + at, "/gone", rejected=["client/gone/1", "client/gone/2"], code=code)
+    held = {"message_id": "9000", "session": "client/gone/1", "code": "user.update.holdback", "outcome": "held"}
+    scene.failed += [{**held, "index": at} for at in (0, 1)]
+
+
+class Found(NamedTuple):
+    """What was made of all scenes together: no receiver and no channel is in two of them."""
+
+    counts: Counter[tuple[str, str]]
+    """How many rejections of each receiver have each cause."""
+    poison: dict[str, Row]
+    channels: dict[str, Row]
+
+    def of(self, *names: str) -> dict[tuple[str, str], int]:
+        """The counts of some receivers."""
+        return {key: number for key, number in self.counts.items() if key[0] in names}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Found:
+    scene = Scene()
+    for each in (
+        _one_of_twenty_fails_and_one_message_is_bad,
+        _a_publisher_sends_texts_from_now_on,
+        _two_fail_alike,
+        _two_get_channels_alone,
+        _one_takes_another_channel_meanwhile,
+        _dead_letters_are_redriven,
+        _failures_are_tried_again,
+        _nothing_is_rejected,
+    ):
+        each(scene)
+    scene.publish(9900, "/first", rejected=["client/first/1"])
+    made = scene.silver(spark)
+    caused = causes(made, lambda each: each.localCheckpoint())
+    return Found(
+        Counter((row["receiver"], row["cause"]) for row in caused.select("receiver", "cause").collect()),
+        {row["message_id"]: row for row in poison(caused).collect()},
+        {row["channel"]: row for row in failing_channels(caused, made).collect()},
+    )
+
+
+def test_the_failing_receiver_of_twenty_is_the_cause_and_so_is_the_bad_message(found: Found) -> None:
+    assert found.of(*NAMES) == {
+        **{(name, "message"): 1 for name in NAMES},
+        (NAMES[5], "message"): 2,
+        (NAMES[0], "receiver"): sum(number % 7 == 0 for number in range(1, 150)),
+        **{(name, "channel"): 50 for name in NAMES[:4]},
+    }
+    bad, passing = found.poison["100"], found.poison["120"]
+    assert (bad["channel"], bad["receivers"], bad["takers"], bad["sample_reason"]) == ("/a", 20, 0, "cannot parse")
+    assert bad["why"] == "20 receivers rejected it, none took it"
+    assert passing["why"] == f"{NAMES[5]} rejected it, and took 297 other messages; 19 other receivers took it"
+    assert passing["dead_letters"] == ["120-0"]
+    assert found.poison.keys() == {"100", "120", "5050", "7100", "8001"}
+
+
+def test_a_publisher_that_changed_is_the_cause_of_what_most_receivers_reject(found: Found) -> None:
+    row = found.channels["/orders"]
+    assert (row["shape"], row["publishers"], row["names"]) == ("OBJECT<n: STRING>", ["client/shop/1"], NAMES[:4])
+    assert (row["messages"], row["published"], row["earlier"], row["receivers"]) == (50, 50, 100, 4)
+    assert row["why"] == (
+        "4 receivers reject 50 of 50 messages since the first of this shape; the channel had 100 before"
+    )
+    assert found.channels.keys() == {"/orders", "/other"}
+
+
+def test_two_failing_receivers_make_no_message_poison(found: Found) -> None:
+    assert found.of(*PAIR_OF_FAILING) == {(name, "receiver"): 10 for name in PAIR_OF_FAILING}
+
+
+def test_alone_on_a_channel_who_rejects_many_is_the_cause_and_of_one_the_message_is(found: Found) -> None:
+    assert found.of("client/joe/1", "client/ann/1") == {
+        ("client/joe/1", "message"): 1,
+        ("client/ann/1", "receiver"): 10,
+    }
+
+
+def test_who_takes_other_channels_meanwhile_is_well(found: Found) -> None:
+    assert found.of("client/eve/1") == {("client/eve/1", "channel"): 20}
+
+
+def test_what_was_taken_after_a_redrive_is_no_finding_and_what_died_again_is_one(found: Found) -> None:
+    assert found.of("client/taken/1", "client/again/1") == {("client/again/1", "message"): 1}
+    assert (found.poison["7100"]["receivers"], found.poison["7100"]["failures"]) == (1, 2)
+
+
+def test_a_failure_that_is_tried_again_counts_from_the_second_on(found: Found) -> None:
+    assert found.of("client/tried/1") == {("client/tried/1", "message"): 1}
+    row = found.poison["8001"]
+    assert (row["failures"], row["sample_body"], row["dead_letters"]) == (2, None, [])
+
+
+def test_who_has_taken_nothing_says_nothing_of_a_message(found: Found) -> None:
+    assert found.of("client/first/1") == {("client/first/1", "unclear"): 1}
+
+
+def test_holdbacks_and_ends_of_sessions_reject_nothing(found: Found) -> None:
+    assert found.of("client/gone/1", "client/gone/2") == {}
+
+
+def test_chains_of_redrives_lead_to_the_first_message(spark: SparkSession) -> None:
+    rows = [{"log_id": each + 1, "message_id": str(each), "place": f"{each}-0"} for each in range(1, 20)]
+    chains = origins(frame(spark, "fact_redriven", rows))
+    assert {*told(chains, "origin")} == {("1",)}
+    assert chains.count() == 19
+
+
+def test_a_shape_has_fields_and_types_and_no_values(spark: SparkSession) -> None:
+    bodies = {
+        '{"data":{"b":1,"a":"x"}}': "OBJECT<a: STRING, b: NUMBER>",
+        '{"data":{"b":1.25,"a":"y"}}': "OBJECT<a: STRING, b: NUMBER>",
+        '{"data":[1,2.5]}': "ARRAY<NUMBER>",
+        '{"data":"x"}': "STRING",
+        "{": None,
+        "": None,
+    }
+    rows = spark.createDataFrame([(each,) for each in bodies], "body STRING")
+    shapes = {row["body"]: row["shape"] for row in rows.select("body", shape(f.col("body")).alias("shape")).collect()}
+    assert shapes == bodies
