@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of all tests: it takes six seconds to start, and so there is one."""
     from crewel.pipeline.session import session
+    from crewel.pipeline.starting import java_options
 
     warehouse: Path = tmp_path_factory.mktemp("spark")
     spark = session(
@@ -30,6 +31,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.local.dir": str(warehouse),
             "spark.sql.streaming.checkpointLocation": str(warehouse / "checkpoints"),
+            # Frames of a few rows are read by what is there, sooner than a program for them is made and compiled.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.driver.extraJavaOptions": f"{java_options('ERROR')} -XX:TieredStopAtLevel=1",
         },
     )
     yield spark
