@@ -32,7 +32,6 @@ _SUBSCRIPTIONS: Final = pa.schema(
         ("pattern", pa.string()),
         ("from_id", pa.int64()),
         ("until_id", pa.int64()),
-        ("options", pa.string()),
     ]
 )
 
@@ -43,7 +42,7 @@ class Snapshot:
 
     waiting: list[tuple[str, int]] = field(default_factory=list)
     cursors: list[tuple[str, int]] = field(default_factory=list)
-    subscriptions: list[tuple[str, str, int | None, int | None, str | None]] = field(default_factory=list)
+    subscriptions: list[tuple[str, str, int, int | None]] = field(default_factory=list)
 
     def add_session(self, name: str, record: Mapping[str, str], cursors: Mapping[str, int]) -> None:
         """Add the record of a session."""
@@ -52,20 +51,15 @@ class Snapshot:
         at = record.get("at")
         cursor = cursors.get(record["owner"], _UNKNOWN_OWNER) if at is None else int(at)
         self.cursors.append((name, cursor))
-        options = {key[2:]: text for key, text in record.items() if key.startswith("p:")}
-        held = set()
         for key, text in record.items():
             kind, _, rest = key.partition(":")
             if kind in ("o", "i"):
                 self.waiting.append((name, int(rest)))
             elif kind == "s":
-                held.add(rest)
-                self.subscriptions.append((name, rest, int(text), None, options.get(rest)))
+                self.subscriptions.append((name, rest, int(text), None))
             elif kind == "c":
                 pattern, _, since = rest.rpartition(" ")
-                self.subscriptions.append((name, pattern, int(since), int(text), None))
-        for pattern in options.keys() - held:
-            self.subscriptions.append((name, pattern, None, None, options[pattern]))
+                self.subscriptions.append((name, pattern, int(since), int(text)))
 
     def frames(self, spark: SparkSession) -> Records:
         """Return it as the audit wants it."""

@@ -47,8 +47,10 @@ class Result:
     counts: dict[str, int]
     """How many there are of each finding."""
     findings: list[dict[str, Any]]
+    unread: int
+    """Facts that were trimmed before they were read."""
     unread_until: datetime | None
-    """When the last time ended of which facts are missing; None if there are all."""
+    """When the last time ended of which facts are missing or could not be understood; None if there are all."""
 
     @property
     def lost(self) -> int:
@@ -81,12 +83,14 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
 
         read = {name: partial(cut, name) for name in inputs.silver}
         silver = Lazily({**read, "intervals": partial(inputs.silver.__getitem__, "intervals")})
-        unread_ms = unread_until_ms(inputs, after)
+        unread, unread_ms = unread_facts(inputs, after)
         progress("comparing pending deliveries with their ends")
         found = audit.audit(silver, snapshot.frames(spark), before.newest, unread_ms)
         tables.replace(_AUDIT, _within(found, options).coalesce(1))
-        messages = silver["fact_published"].where("channel != ''").count()
-        messages += silver["fact_addressed"].select("log_id").distinct().count()
+        published = silver["fact_published"].where("channel != ''").select("log_id")
+        # What a group gets has its subscribers beside it, and is published too.
+        beside = silver["fact_addressed"].select("log_id").distinct().join(published, "log_id", "left_anti")
+        messages = published.count() + beside.count()
     finally:
         inputs.forget()
     rows = tables.read(_AUDIT)
@@ -96,20 +100,22 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         messages,
         {name: counts.get(name, 0) for name in FINDINGS},
         [row.asDict() for row in shown],
+        unread,
         None if unread_ms is None else datetime.fromtimestamp(unread_ms / 1000, UTC),
     )
 
 
-def unread_until_ms(inputs: Inputs, stream: Extent) -> int | None:
-    """Return when the last time ended of which facts are missing or could not be understood; None if there are all.
+def unread_facts(inputs: Inputs, stream: Extent) -> tuple[int, int | None]:
+    """Return how many facts are missing, and when the last time ended of which facts are missing or could not be understood;
+    None if there are all.
 
     The stream tells how many facts there ever were. What it still has was read, so that what is missing is older.
     """
     facts = _until(inputs.raw.where(f.col("key") == "facts"), stream)
     corrupt = _until(inputs.silver["corrupt"].where(f.col("key") == "facts"), stream).agg(f.max("ms")).collect()[0][0]
-    is_whole = facts.count() == stream.added
-    ends = [] if is_whole else [stream.oldest.ms if stream.length else stream.newest.ms]
-    return max([*ends, *([] if corrupt is None else [corrupt])], default=None)
+    missing = stream.added - facts.count()
+    ends = [stream.oldest.ms if stream.length else stream.newest.ms] if missing else []
+    return missing, max([*ends, *([] if corrupt is None else [corrupt])], default=None)
 
 
 def _until(rows: DataFrame, extent: Extent) -> DataFrame:

@@ -82,7 +82,6 @@ _AUDIT: Final = {
     " `min-replicas-to-write` prevent this.",
     "unknown": "Facts of that time were trimmed before they were read, so the result is unknown. Run `crewel pipeline live`"
     " all the time, or raise `storage.facts_max_entries`.",
-    "not auditable": "A filter or a group selects the receivers, which the facts do not record. This is not an error.",
 }
 
 

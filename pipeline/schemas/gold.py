@@ -13,7 +13,6 @@ FINDINGS: Final = {
     "both": "It ended and still waits.",
     "rolled back": "The store lost what it had answered, as by a fail-over. Facts of the lost time no longer hold.",
     "unknown": "Facts of this period were trimmed before they were read: the result is unknown.",
-    "not auditable": "A filter or a group selects the messages of the subscription, and the facts do not record how.",
 }
 """What the audit can find."""
 

@@ -5,6 +5,10 @@ by then. What was owed before and has not ended after was open all the while: so
 unless the owner's cursor has not come to it yet. What had ended before and was not owed again after is in no record. So the
 audit is exact though the server continues meanwhile.
 
+A filter makes no difference: what it excludes ends as `filtered`, which is a fact like any other end. So does what a session
+published itself and does not get. A subscription of a group is no interval of the log, because what its members get is
+addressed to the queue of the group, leased to one of them, and returned.
+
 Where facts were trimmed unread, nothing is called lost: it is unknown. Where the store has lost its end, as by a fail-over,
 the servers say so in a fact: what happened in the lost time did not happen for the store, and each such loss is a finding.
 """
@@ -21,7 +25,7 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.lazily import Lazily
 from crewel.pipeline.schemas import TABLES
-from crewel.pipeline.transformations.owing import FOR_EVER, given, held_by, is_choosy, taken
+from crewel.pipeline.transformations.owing import FOR_EVER, given, held_by, taken
 
 _MOST_EVIDENCE: Final = 10
 
@@ -35,7 +39,7 @@ class Records:
     cursors: DataFrame
     """(session, cursor): the log id up to which each session has read the log."""
     subscriptions: DataFrame
-    """(session, pattern, from_id, until_id, options); `from_id` is null of a pattern for which the log owes nothing."""
+    """(session, pattern, from_id, until_id) of what the log owes."""
 
 
 def audit(
@@ -80,7 +84,7 @@ def audit(
             ).alias("words"),
         )
     )
-    further = (unknown, _rolled_back(losses), _not_auditable(silver, records))
+    further = (unknown, _rolled_back(losses))
     return reduce(DataFrame.unionByName, further, exact).select(TABLES["audit"].names)
 
 
@@ -137,7 +141,6 @@ def ledger(
             owed_by_log=f.lit(1),
             channel=f.col("channel"),
             pattern=f.col("pattern"),
-            is_sure=~f.col("is_choosy"),
             is_doubtful=f.col("is_doubtful"),
             further=f.col("subscribed"),
             since_ms=f.col("ms"),
@@ -162,7 +165,6 @@ def ledger(
                 "channel": f.coalesce("channel", "told"),
                 "cursor": f.coalesce("cursor", f.lit(FOR_EVER)),  # who is not there any more waits for nothing
                 "is_doubtful": f.coalesce("is_doubtful", f.lit(False)),
-                "is_sure": f.coalesce("is_sure", f.lit(False)),
             }
         )
         .drop("told")
@@ -176,7 +178,6 @@ def _together(rows: DataFrame) -> DataFrame:
         *(f.sum(name).alias(name) for name in ("given_before", "given_after", "taken_before", "taken_after")),
         f.max("channel").alias("channel"),
         f.min("pattern").alias("pattern"),
-        f.bool_or("is_sure").alias("is_sure"),
         f.bool_and("is_doubtful").alias("is_doubtful"),
         f.max("since_ms").alias("since_ms"),
         f.array_distinct(f.concat(f.collect_list("place"), f.collect_list("further"))).alias("evidence"),
@@ -194,7 +195,7 @@ def _rows(rows: DataFrame, **said: Column) -> DataFrame:
     nothing: dict[str, Column] = {
         **{name: f.lit(0) for name in counts},
         **{name: f.lit(None).cast("string") for name in ("channel", "pattern", "further")},
-        **{name: f.lit(None).cast("boolean") for name in ("is_sure", "is_doubtful")},
+        "is_doubtful": f.lit(None).cast("boolean"),
         "since_ms": f.lit(None).cast("bigint"),
     }
     return rows.select(
@@ -204,7 +205,7 @@ def _rows(rows: DataFrame, **said: Column) -> DataFrame:
 
 def _intervals(told: DataFrame, records: DataFrame, unread_until_ms: int | None) -> DataFrame:
     """Return the intervals of facts and records. One that is open by the facts only may have ended in a gap."""
-    open_ones = records.where(f.col("from_id").isNotNull() & f.col("until_id").isNull()).select(
+    open_ones = records.where(f.col("until_id").isNull()).select(
         "session", "pattern", "from_id", f.lit(True).alias("is_confirmed")
     )
     subscribed_ms = f.split_part("subscribed", f.lit("-"), f.lit(1)).cast("bigint")
@@ -216,33 +217,21 @@ def _intervals(told: DataFrame, records: DataFrame, unread_until_ms: int | None)
             & (f.coalesce(subscribed_ms, f.lit(0)) <= unread_until_ms)
         )
     from_facts = told.join(open_ones, ["session", "pattern", "from_id"], "left").select(
-        "session", "pattern", "from_id", "until_id", "options", "subscribed", is_doubtful.alias("is_doubtful")
+        "session", "pattern", "from_id", "until_id", "subscribed", is_doubtful.alias("is_doubtful")
     )
-    from_records = records.where(f.col("from_id").isNotNull()).select(
+    from_records = records.select(
         "session",
         "pattern",
         "from_id",
         "until_id",
-        "options",
         f.lit(None).cast("string").alias("subscribed"),
         f.lit(False).alias("is_doubtful"),
     )
-    choosy = (
-        from_facts.unionByName(from_records)
-        .where(is_choosy(f.col("options")))
-        .select("session", "pattern", f.lit(True).alias("is_choosy"))
-        .distinct()
-    )
-    return (
-        from_facts.unionByName(from_records)
-        .join(choosy, ["session", "pattern"], "left")
-        .withColumn("is_choosy", f.coalesce("is_choosy", f.lit(False)))
-        .drop("options")
-    )
+    return from_facts.unionByName(from_records)
 
 
 def _finding(unread_until_ms: int | None) -> Column:
-    least = f.greatest(f.when(f.col("is_sure"), 1).otherwise(0), "given_before")
+    least = f.greatest("owed_by_log", "given_before")
     most = f.col("owed_by_log") + f.col("given_after")
     is_beyond = (
         (f.col("owed_by_log") == 1)
@@ -284,26 +273,4 @@ def _words() -> Column:
             f.format_string("It ended %d times for %s", f.col("taken_before"), "receiver"),
         )
         .otherwise(f.format_string("It ended for %s, and still waits", "receiver"))
-    )
-
-
-def _not_auditable(silver: Mapping[str, DataFrame], records: Records) -> DataFrame:
-    told = silver["intervals"].select("session", "pattern", "options", "subscribed")
-    recorded = records.subscriptions.select(
-        "session", "pattern", "options", f.lit(None).cast("string").alias("subscribed")
-    )
-    return (
-        told.unionByName(recorded)
-        .where(is_choosy(f.col("options")))
-        .groupBy("session", "pattern")
-        .agg(f.array_sort(f.collect_set("subscribed")).alias("evidence"))
-        .select(
-            f.lit("not auditable").alias("finding"),
-            f.lit(None).cast("bigint").alias("log_id"),
-            f.lit(None).cast("string").alias("channel"),
-            f.col("session").alias("receiver"),
-            "pattern",
-            f.slice("evidence", 1, _MOST_EVIDENCE).alias("evidence"),
-            f.lit("A filter or a group decides what it takes").alias("words"),
-        )
     )

@@ -7,7 +7,6 @@ as docs/reference/protocol.md says it; a session is owed it once, however many o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -59,12 +58,6 @@ def _of_earlier(again: DataFrame, published: DataFrame, addressed: DataFrame) ->
     """Return (log_id, channel) of messages that were sent again, by the id that each had before."""
     known = published.unionByName(addressed).withColumnRenamed("log_id", "before")
     return again.join(known, "before").select("log_id", "channel").dropDuplicates(["log_id"])
-
-
-def is_choosy(options: Column) -> Column:
-    """Whether a filter or a group decides what a subscription takes. `options` is JSON, an object or a list of them."""
-    asked = [f.get_json_object(options, path) for path in ("$.filter", "$.group", "$[*].filter", "$[*].group")]
-    return f.coalesce(reduce(Column.__or__, (each.isNotNull() for each in asked)), f.lit(False))
 
 
 def held_by(published: DataFrame, intervals: DataFrame) -> DataFrame:

@@ -1,11 +1,17 @@
 """The audit on small ledgers: what adds up says nothing, and what does not is found, with its evidence."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from crewel.pipeline.connection import Address
+from crewel.pipeline.jobs.audit import Options, run
+from crewel.pipeline.schemas import FINDINGS
 from crewel.pipeline.transformations.audit import Records, audit
+from tests.admin.desk import SETS, Receiver, publish
+from tests.conftest import StartServer
 from tests.pipeline.frames import silver
 
 JOE, ANN, QUEUE = "client/joe/1", "client/ann/1", "client/joe"
@@ -38,7 +44,7 @@ class Ledger:
         self._spark = spark
         self.waiting: list[tuple[str, int]] = []
         self.cursors: list[tuple[str, int]] = [(JOE, 9_000_000), (ANN, 9_000_000)]
-        self.subscriptions: list[tuple[str, str, int | None, int | None, str | None]] = []
+        self.subscriptions: list[tuple[str, str, int, int | None]] = []
 
     def findings(self, gap_ms: int | None = None, **facts: Rows) -> list[tuple[Any, ...]]:
         """Return (finding, log id, receiver, evidence) of all that is found."""
@@ -46,7 +52,7 @@ class Ledger:
         records = Records(
             make(self.waiting, "receiver STRING, log_id BIGINT"),
             make(self.cursors, "session STRING, cursor BIGINT"),
-            make(self.subscriptions, "session STRING, pattern STRING, from_id BIGINT, until_id BIGINT, options STRING"),
+            make(self.subscriptions, "session STRING, pattern STRING, from_id BIGINT, until_id BIGINT"),
         )
         found = audit(silver(self._spark, **facts), records, UPTO, gap_ms).collect()
         assert all(row["words"] for row in found)
@@ -153,7 +159,7 @@ def test_a_message_that_was_leased_again_may_end_again(ledger: Ledger) -> None:
 
 def test_what_has_to_do_with_a_gap_is_unknown_and_never_lost(ledger: Ledger) -> None:
     """The gap ends at 50: messages of before may have ended in it, and so may subscriptions."""
-    ledger.subscriptions = [(ANN, "/a/*", 0, None, None)]
+    ledger.subscriptions = [(ANN, "/a/*", 0, None)]
     found = ledger.findings(
         50,
         intervals=[_holds(JOE), _holds(ANN)],
@@ -164,18 +170,74 @@ def test_what_has_to_do_with_a_gap_is_unknown_and_never_lost(ledger: Ledger) -> 
     assert [each[:3] for each in found] == [("lost", 60_000, ANN), ("unknown", None, JOE), ("unknown", None, JOE)]
 
 
-def test_filters_and_groups_are_listed_and_not_audited(ledger: Ledger) -> None:
-    ledger.subscriptions = [(ANN, "/b", None, None, '{"group":"workers"}')]
+def test_what_a_filter_excludes_has_ended_and_what_it_does_not_is_not_to_be_lost(ledger: Ledger) -> None:
     found = ledger.findings(
-        intervals=[_holds(options='{"filter":"a"}'), _holds(pattern="/a/c")],
-        fact_published=[_published(20_000), _published(21_000, channel="/a/c"), _published(22_000)],
-        fact_ended=[_ended(22_000)],
+        intervals=[_holds(options='{"filter":"data.n > `1`"}')],
+        fact_published=[_published(each) for each in (20_000, 21_000, 22_000)],
+        fact_ended=[_ended(20_000, reason="filtered"), _ended(21_000)],
     )
-    assert found == [
-        ("lost", 21_000, JOE, ["1-0", "21-0"]),
-        ("not auditable", None, ANN, []),
-        ("not auditable", None, JOE, ["1-0"]),
-    ]
+    assert found == [("lost", 22_000, JOE, ["1-0", "22-0"])]
+
+
+def test_what_was_given_to_a_group_is_audited_at_its_queue_and_its_members(ledger: Ledger) -> None:
+    queue = "group:/a workers"
+    lease = {"queue": queue, "ms": 30}
+    found = ledger.findings(
+        fact_addressed=[
+            {"ms": 20, "log_id": each, "receiver": queue, "is_queue": True, "channel": "/a"}
+            for each in (20_000, 21_000, 22_000, 23_000)
+        ],
+        fact_leased=[{**lease, "log_id": 20_000, "session": JOE}, {**lease, "log_id": 21_000, "session": ANN}],
+        fact_ended=[_ended(20_000), _ended(23_000, queue, reason="lapsed")],
+    )
+    assert found == [("lost", 21_000, ANN, ["30-0"]), ("lost", 22_000, queue, ["20-0"])]
+
+
+def _subscribe(receiver: Receiver, options: dict[str, Any]) -> None:
+    asked = receiver.message("/meta/subscribe", subscription="/orders", ext={"subscribe": options})
+    assert receiver.post(asked).messages[-1]["successful"], options
+
+
+def test_a_server_with_filters_and_groups_adds_up_and_what_a_member_loses_is_found(
+    spark: SparkSession, address: Address, start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server(*SETS, f"storage.url={address.url}", f"storage.prefix={address.prefix}")
+    asked: dict[str, dict[str, Any]] = {
+        "some/1": {"filter": "data > `2`"},
+        "others/1": {"filter": "data < `0`"},
+        "worker/1": {"group": "workers"},
+        "worker/2": {"group": "workers"},
+        "oneway/1": {"updateOneway": True},
+        "newest/1": {"newestOnly": True},
+        "plain/1": {},
+    }
+    receivers = {name: Receiver(server).be(name, persistent=True) for name in asked}
+    for name, options in asked.items():
+        _subscribe(receivers[name], options)
+    publish(server, "/orders", 5)
+    receivers["oneway/1"].take_all()
+    for name in ("some/1", "worker/1", "plain/1"):
+        taken = receivers[name].take_all()
+        receivers[name].reject(taken[:1])
+        receivers[name].accept(taken[1:])
+    _subscribe(receivers["some/1"], {"filter": "data > `7`"})
+    publish(server, "/orders", 5, 5)
+    receivers["plain/1"].disconnect()
+
+    def audited() -> Any:
+        return run(spark, Options(address=address, directory=tmp_path))
+
+    result = audited()
+    assert (result.counts, result.messages, result.unread) == (dict.fromkeys(FINDINGS, 0), 10, 0), result.findings
+    with address.client() as client:
+        record = address.keys.session("client/worker/2")
+        names: list[bytes] = client.hkeys(record)
+        fields = [each for each in names if each[:2] in (b"o:", b"i:")]
+        client.hdel(record, fields[0])
+        result = audited()
+    (finding,) = result.findings
+    assert (finding["finding"], finding["receiver"]) == ("lost", "client/worker/2")
+    assert finding["log_id"] == int(fields[0][2:])
 
 
 def test_what_the_store_lost_is_one_finding_and_no_defect(ledger: Ledger) -> None:

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from crewel.bayeux.channel import Kind, parse
-from crewel.pipeline.transformations.owing import held_by, is_choosy, patterns_of, with_channel
+from crewel.pipeline.transformations.owing import held_by, patterns_of, with_channel
 from tests.pipeline.frames import frame, silver, told
 
 CHANNELS = [
@@ -60,21 +60,6 @@ def test_an_interval_holds_what_came_after_its_beginning_until_its_end(spark: Sp
     )
     found = held_by(published, intervals)
     assert told(found, "session", "log_id", "pattern") == [("joe", 3, "/a/*"), ("joe", 4, "/a/*"), ("joe", 6, "/**")]
-
-
-def test_filters_and_groups_choose(spark: SparkSession) -> None:
-    options = {
-        None: False,
-        "{}": False,
-        '{"local":false}': False,
-        '{"filter":"a > `1`"}': True,
-        '{"group":"workers"}': True,
-        '[{"local":false},{"filter":"x"}]': True,
-        '[{"local":false}]': False,
-    }
-    rows = spark.createDataFrame([(text,) for text in options], "options STRING")
-    found = rows.select("options", is_choosy(f.col("options")).alias("is")).collect()
-    assert {row["options"]: row["is"] for row in found} == options
 
 
 def test_the_channel_of_a_message_is_found(spark: SparkSession) -> None:

@@ -68,15 +68,12 @@ def test_a_node_without_a_cursor_has_none(store: redis.Redis, address: Address) 
     assert take(address).cursors == [(JOE, 0)]
 
 
-def test_subscriptions_that_hold_that_are_over_and_that_the_log_owes_nothing_for(
-    store: redis.Redis, address: Address
-) -> None:
-    fields = {"s:/a/*": 5, "p:/a/*": '{"group":"g"}', "c:/b/** 3": 8, "p:/c": '{"group":"h"}'}
+def test_subscriptions_that_hold_and_that_are_over_and_none_of_groups(store: redis.Redis, address: Address) -> None:
+    fields = {"s:/a/*": 5, "p:/a/*": '{"filter":"g"}', "c:/b/** 3": 8, "p:/c": '{"group":"h"}'}
     session(store, address, JOE, **fields)
     assert sorted(take(address).subscriptions, key=lambda row: row[1]) == [
-        (JOE, "/a/*", 5, None, '{"group":"g"}'),
-        (JOE, "/b/**", 3, 8, None),
-        (JOE, "/c", None, None, '{"group":"h"}'),
+        (JOE, "/a/*", 5, None),
+        (JOE, "/b/**", 3, 8),
     ]
 
 
@@ -110,12 +107,12 @@ def test_a_store_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_frames_hold_the_rows_with_numbers_as_numbers(spark: SparkSession) -> None:
-    snapshot = Snapshot([(JOE, 2**53 + 1)], [(JOE, 7)], [(JOE, "/a", None, None, "{}"), (JOE, "/b", 1, 2, None)])
+    snapshot = Snapshot([(JOE, 2**53 + 1)], [(JOE, 7)], [(JOE, "/a", 3, None), (JOE, "/b", 1, 2)])
     frames = snapshot.frames(spark)
     assert told(frames.waiting, "receiver", "log_id") == [(JOE, 2**53 + 1)]
     assert told(frames.cursors, "session", "cursor") == [(JOE, 7)]
-    rows = told(frames.subscriptions, "pattern", "from_id", "until_id", "options")
-    assert rows == [("/a", None, None, "{}"), ("/b", 1, 2, None)]
+    rows = told(frames.subscriptions, "pattern", "from_id", "until_id")
+    assert rows == [("/a", 3, None), ("/b", 1, 2)]
     empty = Snapshot().frames(spark)
     assert [each.count() for each in (empty.waiting, empty.cursors, empty.subscriptions)] == [0, 0, 0]
 
