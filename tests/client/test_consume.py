@@ -126,6 +126,24 @@ async def test_a_failed_message_is_tried_as_often_as_the_worker_says(desk: Desk,
             await desk.has_dead_letter()
 
 
+async def test_a_message_that_was_fetched_and_not_handled_has_all_its_tries(desk: Desk, secret: Path) -> None:
+    """The worker before this one ended with it: that was no failure of the message."""
+    tries = []
+    async with Client(desk.url) as client:
+        async with desk.worker(client, secret, attempts=2) as worker:
+            await desk.publish(client, "first", "behind")
+            while worker.fetched < 2:
+                await asyncio.sleep(0.01)
+        async with desk.worker(client, secret, attempts=2, backoff=NOW) as again:
+            (await take(again)).acknowledge()
+            while len(tries) < 2:
+                async with await take(again) as message:
+                    tries.append(message.attempt)
+                    raise RuntimeError
+            assert (tries, again.retrying) == ([2, 3], 0)
+            await desk.has_dead_letter()
+
+
 async def test_a_retried_message_comes_behind_those_that_were_fetched(desk: Desk, secret: Path) -> None:
     async with Client(desk.url) as client:
         async with desk.worker(client, secret, ack_wait=60) as worker:

@@ -48,7 +48,9 @@ class Delivery(Message):
 
     consumer: Consumer | None = field(default=None, repr=False)
     attempt: int = 1
-    """Which attempt this is, counted from 1. Every time that it was sent counts, also those that the worker did not survive."""
+    """How often it was sent, this time included. Also counts the times when the worker ended before it came to the message."""
+    failures: int = 0
+    """How often this worker's code has raised an exception for it."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
     """Runs while it waits for another attempt."""
     copies: list[Handling] = field(default_factory=list, repr=False)
@@ -127,8 +129,10 @@ class Delivery(Message):
         code, text = failure_of(error)
         if not self.is_open or self.consumer is None or self.is_waiting:
             log.error("message %s of %s: an exception after its end", self.id, self.channel, exc_info=error)
-        elif self.attempt < self.consumer.attempts:
-            delay = self.consumer.pause(self.attempt)
+            return
+        self.failures += 1  # and not `attempt`: a message that was fetched when the worker died has not failed
+        if self.failures < self.consumer.attempts:
+            delay = self.consumer.pause(self.failures)
             log.warning("message %s of %s failed, next attempt in %.1f s: %s", self.id, self.channel, delay, text)
             self.retry(delay)
         else:
