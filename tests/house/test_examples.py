@@ -51,7 +51,7 @@ def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
 
 
 def applications() -> list[str]:
-    """Return the Python examples of docs/how-to/applications.md: poll, orders, what mounts the poll, policy, extension."""
+    """Return the Python examples of docs/how-to/applications.md: poll, orders, what mounts the poll, policy, two extensions."""
     return re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "applications.md").read_text("utf-8"), re.DOTALL
     )
@@ -145,10 +145,15 @@ async def test_the_example_policy_lets_members_in(start_server: StartServer, tmp
 
 async def test_the_example_extension_stamps_and_vetoes(start_server: StartServer, tmp_path: Path) -> None:
     (tmp_path / "stamp.py").write_text(applications()[4])
-    server = start_server("bayeux.extensions=ack,timesync,stamp:Stamp")
+    (tmp_path / "signed.py").write_text(applications()[5])
+    server = start_server("bayeux.extensions=ack,update,replay,timesync,stamp:Stamp,signed:Signed")
     async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
         heard = await client.subscribe("/a")
         with pytest.raises(PublishRefused, match="404::message_deleted"):
             await client.publish("/a", "spam")
         await client.publish("/a", "ham")
         assert (await anext(heard)).fields == {"channel": "/a", "data": "ham", "server": "one"}
+        await client.publish("/a", {"pizza": 4}, ext={"authToken": "secret"}, persistent=True)
+        signed = await anext(heard)
+        assert signed.data == {"pizza": 4, "from": "client/anonymous/-1"}
+        assert "ext" not in signed.fields
