@@ -34,7 +34,7 @@ export function audit({query, go}) {
 function row(entry) {
     return [
         time(entry.at),
-        entry.who ? `${entry.who}, ${entry.role}` : "not signed in",
+        entry.who ? [entry.who, entry.role].filter(Boolean).join(", ") : "not signed in",
         entry.what,
         about(entry.about),
         entry.count === null ? "" : count(entry.count),

@@ -93,7 +93,7 @@ export class Chart {
             ...this.#size(),
             cursor: {sync: {key: sync}, drag: {x: false, y: false}},
             scales: {x: {time: true}, y: {range: (plot, low, high) => [0, Math.max(high ?? 0, 1) * 1.1]}},
-            axes: [{...axis, values: clock}, {...axis, size: 48, values: (plot, values) => values.map((value) => this.shown(value))}],
+            axes: [{...axis, values: clock}, {...axis, size: 56, values: (plot, values) => values.map((value) => this.shown(value))}],
             series: [{label: "at", value: (plot, value, _, index) => index === null || index === undefined ? "now" : clock(plot, [value, value + 1])[0]}, ...this.lines.map(({label, column, factor = 1}, index) => ({
                 label,
                 stroke: colour(COLOURS[index]),

@@ -30,6 +30,11 @@ export function table(caption, headings, rows, empty = "Nothing here.") {
     return h("div", {class: "scroll"}, h("table", {}, h("caption", {class: "unseen"}, caption), h("thead", {}, head), h("tbody", {}, body)));
 }
 
+/** A name of several words, which breaks between them rather than within one. */
+export function parts(name, separator) {
+    return h("span", {class: "parts"}, name.split(separator).flatMap((word, index) => index === 0 ? [word] : [separator, h("wbr"), word]));
+}
+
 /** A list of names and values. */
 export function facts(pairs) {
     return h("dl", {class: "facts"}, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "")

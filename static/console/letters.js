@@ -5,8 +5,8 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, filters, h, pager, table} from "./elements.js";
-import {ago, count, things} from "./format.js";
+import {facts, filters, h, pager, parts, table} from "./elements.js";
+import {ago, count, things, time} from "./format.js";
 import {work} from "./jobs.js";
 
 const PAGE = 100;
@@ -101,10 +101,11 @@ function row(letter, chosen, choose) {
     }});
     return [
         box,
-        [h("a", {href: `#/dead-letters/${letter.id}`}, letter.id), letter.returns ? h("span", {class: "mark bad"}, ` came back ${letter.returns}×`) : null],
-        letter.errorCode,
-        letter.channel,
-        name(letter),
+        h("span", {}, h("a", {href: `#/dead-letters/${letter.id}`}, letter.id), letter.returns ? h("span", {class: "mark bad"}, ` came back ${letter.returns}×`) : null,
+            h("br"), h("span", {class: "hint"}, time(Number(letter.id.split("-")[0])))),
+        parts(letter.errorCode, "."),
+        parts(letter.channel, "/"),
+        parts(name(letter), "/"),
         letter.reason,
         h("code", {class: "data"}, JSON.stringify(letter.data)),
     ];
@@ -151,7 +152,7 @@ async function few(verb, body) {
     return `${things(told[field], "dead letter")} ${field}.${left}`;
 }
 
-export function deadLetter({words: [id], again}) {
+export function deadLetter({words: [id], me, again}) {
     const body = h("div", {class: "stack"});
     const output = h("p", {class: "outcome"});
     const choice = h("div", {class: "actions"});
@@ -166,7 +167,8 @@ export function deadLetter({words: [id], again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            body.replaceChildren(h("p", {}, "There is no such dead letter, or not any more: it was redriven, discarded or dropped."));
+            body.replaceChildren(h("p", {}, "There is no such dead letter, or not any more: it was redriven, discarded or dropped."),
+                me.everywhere === null ? "" : h("p", {class: "hint"}, h("a", {href: `#/audit?contains=${id}`}, "Who redrove or discarded it, in the audit"), ", unless it was one of many."));
             choice.hidden = true;
             return;
         }
@@ -179,12 +181,12 @@ export function deadLetter({words: [id], again}) {
                 ["Code", letter.errorCode],
                 ["Reason", letter.reason],
                 ["Attempts", count(letter.attempts)],
-                ["Came back", letter.returns ? `${letter.returns} times, from ${letter.redriveOf}` : ""],
+                ["Came back", letter.returns ? `${things(letter.returns, "time")}, at last as the redrive of ${letter.redriveOf}` : ""],
                 ["Receiver", h("a", {href: `#/receivers/${name(letter)}`}, name(letter))],
                 ["Channel", letter.channel],
                 ["To", letter.to],
                 ["Message", h("a", {href: `#/message/${letter.persistent ? encodeURIComponent(letter.message) : letter.id}`}, letter.message)],
-                ["Published", ago(Number(letter.rcvTimestamp) / 1e6)],
+                [letter.returns ? "Redriven" : "Published", ago(Number(letter.rcvTimestamp) / 1e6)],
                 ["Sender", letter.sender || "the server, or a back end"],
                 ["Persistent", letter.persistent ? "yes" : "no"],
             ])),

@@ -44,8 +44,9 @@ let shown = null;
 let timer = 0;
 
 function place() {
-    const [path, search = ""] = (location.hash.slice(1) || "/").split("?", 2);
-    return {path, query: new URLSearchParams(search)};
+    const address = location.hash.slice(1) || "/";
+    const end = `${address}?`.indexOf("?"); // the first one: others are part of what is asked, as in command=client/joe/1/?qos
+    return {path: address.slice(0, end), query: new URLSearchParams(address.slice(end + 1))};
 }
 
 /** Whether the navigation has the view: an operator of some channels does not see what is of the server as a whole. */
@@ -73,6 +74,10 @@ async function route({focus = false} = {}) {
         const isHere = path.startsWith(link.getAttribute("href").slice(1)) && (link.hash !== "#/" || path === "/");
         if (isHere) {
             link.setAttribute("aria-current", "page");
+            const {left, right} = link.getBoundingClientRect(), nav = link.parentElement.getBoundingClientRect();
+            if (left < nav.left || right > nav.right) { // only sideways: the page itself stays where it is
+                link.parentElement.scrollLeft += left - nav.left;
+            }
         } else {
             link.removeAttribute("aria-current");
         }

@@ -21,7 +21,7 @@ export function findMessage() {
     return {element, refresh: () => undefined};
 }
 
-export function message({words: [id]}) {
+export function message({words: [id], me}) {
     const body = h("div", {class: "stack"});
     const element = h("div", {class: "stack"}, h("h1", {}, `Message ${id}`), form(id), body);
 
@@ -33,11 +33,11 @@ export function message({words: [id]}) {
             if (error.status !== 404) {
                 throw error;
             }
-            body.replaceChildren(h("p", {}, error.message));
+            body.replaceChildren(h("p", {}, error.message), /^[0-9]+-[0-9]+$/.test(id) ? h("p", {class: "hint"}, gone(me, `contains=${id}`)) : "");
             return;
         }
         const rows = [
-            ...told.receivers.map((each) => [receiver(each.receiver), state(each), each.at === null ? "" : time(each.at), more(each)]),
+            ...told.receivers.map((each) => [receiver(each.receiver), state(each), each.at === null ? "" : time(each.at), more(each, me)]),
             ...told.notFor.map((each) => [receiver(each.receiver), h("span", {class: "hint"}, "not for it"), "", each.why]),
         ];
         body.replaceChildren(
@@ -59,16 +59,21 @@ function receiver(name) {
     return /^client\/[^/]+\/.+/.test(name) ? h("a", {href: `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`}, name) : name;
 }
 
+/** A link to the audit, which has who discarded or redrove dead letters, and why. Operators of some channels do not see it. */
+function gone(me, search) {
+    return me.everywhere === null ? null : h("a", {href: `#/audit?${search}`}, "Who did what, in the audit");
+}
+
 function state(each) {
     const kind = {acknowledged: "good", "dead letter": "bad"}[each.state] ?? "";
     return h("span", {class: `mark ${kind}`}, each.state);
 }
 
-function more(each) {
+function more(each, me) {
     const parts = [each.code, each.reason, each.why, each.attempts ? things(each.attempts, "attempt") : ""].filter(Boolean).join(", ");
-    return [
+    return h("span", {},
         parts,
         each.letter ? [" ", h("a", {href: `#/dead-letters/${each.letter}`}, `dead letter ${each.letter}`)] : null,
         each.redrivenAs ? [" ", h("a", {href: `#/message/${each.redrivenAs}`}, `redriven as ${each.redrivenAs}`)] : null,
-    ];
+        each.state === "dead letter" && !each.letter && !each.redrivenAs ? [parts && ", ", "no longer kept. ", gone(me, `what=discard&since=${each.at}`)] : null);
 }

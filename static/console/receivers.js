@@ -14,6 +14,8 @@ const WORDS = {
     held: "put on hold", released: "released", died: "ended, with messages", closed: "ended",
 };
 const SHOWN = 20;
+/** How many messages of a queue are shown: at first, and with each wish for more. */
+const SIZES = [20, 100, 1000];
 const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause"];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
 const SORTS = [["name", "Name"], ["waiting", "Messages that wait"], ["waitingBytes", "Their size"]];
@@ -41,7 +43,7 @@ export function receivers({query, go}) {
 
 function row(each) {
     return [
-        [h("a", {href: hrefOf(each)}, each.name), each.kind === "session" ? null : h("span", {class: "hint"}, ` ${each.kind}, ${things(each.members, "session")}`)],
+        h("span", {}, h("a", {href: hrefOf(each)}, each.name), each.kind === "session" ? null : h("span", {class: "hint"}, ` ${each.kind}, ${things(each.members, "session")}`)),
         state({active: !each.held, state: each.state, waiting: each.waiting}),
         count(each.waiting),
         each.waitingBytes === null ? "" : bytes(each.waitingBytes),
@@ -93,14 +95,15 @@ const RESULTS = {
 };
 
 /** A subject, `client/joe`: its sessions, and the queue of what is addressed to it. */
-function subject({words: [name]}) {
+function subject({words: [name], query, go}) {
+    const most = shown(query);
     const path = `/subjects/${encodeURIComponent(name.split("/")[1])}`;
     const head = h("section", {class: "card"});
     const queue = h("section", {class: "stack"});
     const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/receivers?kind=subject"}, "All subjects")), h("h1", {}, name), head, queue);
 
     async function refresh() {
-        const [told, messages] = await Promise.all([get(path), get(`${path}/messages`, {count: SHOWN})]).catch((error) => {
+        const [told, messages] = await Promise.all([get(path), get(`${path}/messages`, {count: most})]).catch((error) => {
             notThere(error);
             return [null, {queued: 0, messages: []}];
         });
@@ -110,8 +113,7 @@ function subject({words: [name]}) {
             ["Waiting", `${things(told.queued, "message")}, of at most ${count(told.maxEntries)}`],
         ]));
         queue.replaceChildren(h("h2", {}, `Queue: ${things(messages.queued, "message")}`),
-            h("p", {class: "hint"}, `The first ${SHOWN} of those that wait for a session. Looking changes nothing.`),
-            table("Queue", ["Message", "Channel", "Data"], messages.messages.map(message), "Nothing waits."));
+            ...queued(messages.messages, messages.queued, most, go));
     }
 
     return {element, refresh, everyMs: 5000};
@@ -121,7 +123,8 @@ export function receiver(asked) {
     return asked.words[0].split("/").length === 2 ? subject(asked) : session(asked);
 }
 
-function session({words: [name], again}) {
+function session({words: [name], query, go, again}) {
+    const most = shown(query);
     const path = `/sessions/${name.replace(/^client\//, "").split("/").map(encodeURIComponent).join("/")}`;
     const head = h("div", {class: "stack"});
     const actions = h("div", {class: "actions"});
@@ -152,10 +155,9 @@ function session({words: [name], again}) {
             known = possible.map(([verb]) => verb).join();
             actions.replaceChildren(...possible.map((each) => button(each)));
         }
-        const messages = await get(`${path}/messages`, {count: SHOWN});
+        const messages = await get(`${path}/messages`, {count: most});
         queue.replaceChildren(h("h2", {}, `Queue: ${things(messages.waiting, "message")}`),
-            h("p", {class: "hint"}, `The first ${SHOWN}. Looking changes nothing.`),
-            table("Queue", ["Message", "Channel", "Data"], messages.messages.map(message), "Nothing waits."));
+            ...queued(messages.messages, messages.waiting, most, go));
     }
 
     function button([verb, text, role, , effect]) {
@@ -174,6 +176,21 @@ function session({words: [name], again}) {
     }
 
     return {element, refresh, everyMs: 3000};
+}
+
+/** How many messages of the queue the address asks for. */
+function shown(query) {
+    return SIZES.find((size) => String(size) === query.get("count")) ?? SIZES[0];
+}
+
+/** The first messages of a queue, and the button that shows more of them. */
+function queued(messages, number, most, go) {
+    const next = SIZES.find((size) => size > most);
+    return [
+        h("p", {class: "hint"}, `${number > most ? `The first ${count(most)}. ` : ""}Looking changes nothing.`),
+        table("Queue", ["Message", "Channel", "Data"], messages.map(message), "Nothing waits."),
+        number > most && next ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({count: next})}, `Show the first ${count(next)}`)) : "",
+    ];
 }
 
 function about(session) {

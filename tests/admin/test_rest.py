@@ -604,3 +604,17 @@ def test_the_page_needs_nothing_from_elsewhere(server: Server) -> None:
         for name in re.findall(r'(?:href|src)="(/[^"]+)"', page.body.decode()):
             assert connection.get(name).status == 200, name
         assert connection.get(API).status == 301
+
+
+def test_groups_by_likeness_are_up_to_date_after_a_redrive_and_a_discard(desk: Desk, dead: list[str]) -> None:
+    def counted() -> int:
+        return sum(group["count"] for group in desk.get("/dead-letters/groups?by=likeness")["groups"])
+
+    before = counted()
+    desk.post("/dead-letters/discard", {"ids": dead[:2]})
+    assert counted() == before - 2
+    desk.post("/dead-letters/redrive", {"ids": dead[2:3]})
+    assert counted() == before - 3
+    job = desk.post("/jobs", {"what": "discard", "ids": dead[3:]})
+    until(lambda: desk.get(f"/jobs/{job['id']}")["state"] == "done")
+    assert until(lambda: counted() == before - 5)

@@ -221,6 +221,7 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     assert "code=user.update.illegalArgument" in page.url
     expect(page.locator("tbody tr").first).to_contain_text(HOSTILE)  # as text
     page.get_by_label("Select").first.check()
+    gone = page.locator("tbody td a").first.inner_text()
     assert "Discards 1 dead letter." in confirm(page, "Discard", "wrong dish")
     expect(page.locator(".outcome")).to_have_text("1 dead letter discarded.")
     assert "Sends 1 dead letter" in confirm(page, "Redrive", "the dish is there now")
@@ -237,6 +238,10 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     page.keyboard.press("o")
     expect(page.locator("article", has_text="on hold")).to_have_count(0, timeout=15_000)
     assert any("paper is in" in line for line in audit(own_mess))
+    console.refusals.append("404")
+    page.goto(f"{own_mess.base}/admin/#/dead-letters/{gone}")
+    page.get_by_role("link", name="in the audit").click()
+    expect(page.locator("tbody tr")).to_contain_text("wrong dish")
     console.close()
 
 
@@ -298,6 +303,8 @@ def test_operator_walks_through_topics_and_enters_commands(browser: Browser, own
     page.keyboard.press("s")
     page.get_by_role("link", name="joe is active?").click()
     expect(prompt).to_have_value("client/joe/1/?wrong")
+    page.goto(f"{own_mess.base}/admin/#/commands?command=client/joe/1/?qos")  # as people write it
+    expect(prompt).to_have_value("client/joe/1/?qos")
     console.close()
 
 

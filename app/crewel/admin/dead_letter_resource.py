@@ -232,6 +232,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     with _action(ask, "redrive dead letters", chosen, toChannel=to_channel) as action:
         report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
         _count_action(action, report)
+    ask.admin.likeness.drop()
     return {"redriven": report.done} | _outcome(report, chosen)
 
 
@@ -243,6 +244,7 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     with _action(ask, "discard dead letters", chosen) as action:
         report = await ask.admin.redriving.discard(chosen, limits, ask.who)
         _count_action(action, report)
+    ask.admin.likeness.drop()
     return {"discarded": report.done} | _outcome(report, chosen)
 
 

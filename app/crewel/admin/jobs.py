@@ -214,6 +214,7 @@ class Jobs:
         return state is JobState.RUNNING
 
     async def _ended(self, job_id: str) -> None:
+        self._admin.likeness.drop()
         job = await self.get(job_id)
         if job is not None:
             with self._admin.audit.action(job.who, None, f"end of job: {job.what}", about=job.id) as action:

@@ -20,6 +20,7 @@ class Kept(Generic[T]):
         self._seconds = seconds
         self._last: T | None = None
         self._until = 0.0
+        self._drops = 0
         self._lock = asyncio.Lock()
 
     async def get(self) -> T:
@@ -27,8 +28,13 @@ class Kept(Generic[T]):
         loop = asyncio.get_running_loop()
         async with self._lock:
             if self._last is None or loop.time() >= self._until:
-                began = loop.time()
+                began, drops = loop.time(), self._drops
                 self._last = await self._work()
                 now = loop.time()
-                self._until = now + max(self._seconds, _SHARE * (now - began))
+                if drops == self._drops:
+                    self._until = now + max(self._seconds, _SHARE * (now - began))
             return self._last
+
+    def drop(self) -> None:
+        """It is out of date, and so is the one that is being worked out: the next one who asks gets a new one."""
+        self._until, self._drops = 0.0, self._drops + 1
