@@ -11,7 +11,7 @@ import {ago, bytes, count, span, things, time} from "./format.js";
 const PAGE = 100;
 const WORDS = {
     opened: "began", lost: "its client went away", back: "its client came back", failed: "its client rejected a message",
-    held: "put on hold", released: "released", died: "ended, with messages", closed: "ended",
+    held: "put on hold", released: "released", killed: "an operator ended it", died: "ended, with messages", closed: "ended",
 };
 const SHOWN = 20;
 /** How many messages of a queue are shown: at first, and with each wish for more. */

@@ -70,10 +70,11 @@ def test_a_timeline_tells_what_happened(
     desk.post(f"/sessions/{subject}/1/kill")
     told = until(lambda: them if (them := desk.get(path))["events"][0]["what"] == "died" else None)
     events = told["events"]
-    assert [event["what"] for event in events] == ["died", "closed", "released", "held", "failed"]
-    died, closed, _, held, failed = events
+    assert [event["what"] for event in events] == ["died", "closed", "killed", "released", "held", "failed"]
+    died, closed, killed, _, held, failed = events
     assert (failed["code"], failed["outcome"], failed["count"]) == ("user.update.error", "letter", 3)
     assert (held["who"], held["reason"]) == ("admin", "lunch")
     assert (died["waiting"], closed["reason"]) == (1, "disconnected")
+    assert (killed["who"], died["reason"]) == ("admin", "the server ended it")
     assert (told["since"], told["dropped"]) == (None, 0)
     assert desk.ask("GET", "/sessions/nobody/1/timeline").status == 404

@@ -124,16 +124,18 @@ class Administration:
         took = self.pings[session] = round((perf_counter() - started) * 1000, 3)
         return took
 
-    def end(self, session: Session) -> bool:
-        """End the session."""
+    def end(self, session: Session, who: str) -> bool:
+        """End the session for this operator, whom its timeline then names."""
+        if session.name:
+            self.timelines.add("killed", session.name, {"who": who})
         self.broker.disconnect(session)
         return True
 
-    async def kill(self, sessions: Iterable[Session]) -> int:
+    async def kill(self, sessions: Iterable[Session], who: str) -> int:
         """End these sessions; how many they were."""
         ended = 0
         async for session in in_turns(sessions):
-            self.broker.disconnect(session)
+            self.end(session, who)
             ended += 1
         return ended
 
@@ -142,11 +144,11 @@ class Administration:
         self.broker.times.saw(session, self.broker.loop.time())
         return "OK"
 
-    async def block(self, subject: str, sessions: Iterable[Session]) -> int:
+    async def block(self, subject: str, sessions: Iterable[Session], who: str) -> int:
         """Refuse logins of the subject until the server ends, and end these sessions of it; how many they were. Raises
         StoreUnavailable if another node may still accept them."""
         await self.set_blocked(subject, is_blocked=True)
-        return await self.kill(sessions)
+        return await self.kill(sessions, who)
 
     async def set_blocked(self, subject: str, *, is_blocked: bool) -> None:
         """Refuse logins of the subject at all nodes, or accept them again. Raises StoreUnavailable as `block` does."""

@@ -282,7 +282,9 @@ SESSION_COMMANDS: Final = (
     _read("holdback", "Who put it on hold, and why; null if it is not on hold.", _holdback),
     *operation_commands(Level.SESSION),
     _operate(
-        "killSession", "Ends it; the queue of a named session becomes dead letters.", lambda c: c.admin.kill(c.sessions)
+        "killSession",
+        "Ends it; the queue of a named session becomes dead letters.",
+        lambda c: c.admin.kill(c.sessions, c.who),
     ),
     _read("numSubscriptions", "Its subscriptions.", lambda c: len(c.session.subscriptions)),
     _read("subscribedTopics", "Their channels.", lambda c: sorted(c.session.subscriptions)),
@@ -443,8 +445,8 @@ SESSION_ROUTES: Final = (
         "Show what happened to a session lately, the newest first; also to one that has ended.",
         _timeline,
         "`name`; `since`: when this server got the session, or null if it has ended; `events`; `dropped`: how many earlier"
-        " ones are gone. An event has `what` (opened, lost, back, failed, held, released, died, closed), `since` and `at`"
-        " (when it happened first and last), `count` (how often in a row) and what belongs to it.",
+        " ones are gone. An event has `what` (opened, lost, back, failed, held, released, killed, died, closed), `since` and"
+        " `at` (when it happened first and last), `count` (how often in a row) and what belongs to it.",
         query=(number_text("count", "Most events, of the newest.", 1, MAX_PAGE, PAGE),),
         refusals={404: "There is no such session, and nothing is known of a former one."},
         about=About.SESSION,

@@ -57,7 +57,8 @@ class Event(Enum):
     GRANTED = "the handshake was granted"
     CONNECT = "a connect came"
     TAKEN_OVER = "another client continues it"
-    DISCONNECT = "the client or the server ended it"
+    DISCONNECT = "the client ended it"
+    ENDED = "the server ended it"
     SILENCE = "no connect came in time"
     FAILED = "the client has failed for good"
 
@@ -68,6 +69,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
         Event.CONNECT: State.CONNECTED,
         Event.TAKEN_OVER: State.HANDSHAKEN,
         Event.DISCONNECT: State.DISCONNECTED,
+        Event.ENDED: State.DISCONNECTED,
         Event.SILENCE: State.EXPIRED,
         Event.FAILED: State.EXPIRED,
     },
@@ -75,6 +77,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
         Event.CONNECT: State.CONNECTED,
         Event.TAKEN_OVER: State.HANDSHAKEN,
         Event.DISCONNECT: State.DISCONNECTED,
+        Event.ENDED: State.DISCONNECTED,
         Event.SILENCE: State.EXPIRED,
         Event.FAILED: State.EXPIRED,
     },

@@ -16,7 +16,7 @@ from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Event, Session
+from crewel.broker.session import Event, Session, State
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import Entry
@@ -43,7 +43,7 @@ class SessionTable:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
         if session.is_live:
             session.queue.append(Entry({"channel": "/meta/disconnect", "successful": True}))
-            self.remove(session, Event.DISCONNECT)
+            self.remove(session, Event.ENDED)
 
     def add(self, session: Session) -> None:
         """Let a session live whose handshake was granted."""
@@ -77,7 +77,7 @@ class SessionTable:
         self._sessions.pop(session.id, None)
         self._limits.session_ended(session)
         for removed in self._registry.session_removed:
-            self._registry.call(removed, session, event is not Event.DISCONNECT)
+            self._registry.call(removed, session, session.state is State.EXPIRED)
         self._channels.unsubscribe_all(session)
         self._options.forget(session)
         if session.name:
