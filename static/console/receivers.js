@@ -48,7 +48,7 @@ function row(each) {
         count(each.waiting),
         each.waitingBytes === null ? "" : bytes(each.waitingBytes),
         each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
-        each.cause || (each.lastFailure ? `${each.lastFailure.code}: ${each.lastFailure.reason}` : ""),
+        each.cause || (each.lastFailure && each.waiting ? `last failure: ${each.lastFailure.code}: ${each.lastFailure.reason}` : ""),
     ];
 }
 
@@ -205,9 +205,14 @@ function about(session) {
         ["Transport", session.transport ?? "not connected"],
         ["Ends", session.ends && `in ${span(session.ends.at - Date.now())}: ${session.ends.why}`],
         ["Since", ago(session.loggedIn)],
-        ["Subscriptions", session.subscriptions.join(", ") || "none"],
+        ["Subscriptions", session.subscriptions.length ? session.subscriptions.map((each) => subscription(each, session.subscriptionOptions[each])) : "none"],
         ["Dead letters", h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(session.name)}`}, "of this receiver")],
     ]));
+}
+
+/** A subscription with what it asks for beyond all messages of its channel: a filter, a group, a history. */
+function subscription(channel, choices = []) {
+    return h("div", {}, channel, choices.map((each) => [" ", h("code", {}, JSON.stringify(each))]));
 }
 
 function notThere(error) {

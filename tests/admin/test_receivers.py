@@ -41,7 +41,11 @@ def test_sessions_subjects_and_groups_are_listed_together(
     assert (awaited["kind"], awaited["state"], awaited["waiting"], awaited["members"]) == ("subject", "EMPTY", 1, 0)
     assert awaited["cause"] == "no session takes its messages"
     group = found[f"{channel} g{subject}"]
-    assert (group["kind"], group["state"], group["members"]) == ("group", "ALIVE", 1)
+    assert (group["kind"], group["state"], group["members"], group["cause"]) == ("group", "ALIVE", 1, "")
+    desk.post(f"/sessions/{subject}/2/hold")
+    group = listed(desk, f"contains=g{subject}&kind=group")[f"{channel} g{subject}"]
+    assert (group["state"], group["cause"]) == ("POLLING", "all its members are away or on hold")
+    desk.post(f"/sessions/{subject}/2/activate")
     assert set(listed(desk, f"contains={subject}&kind=subject")) == {f"client/not{subject}"}
     assert set(listed(desk, f"contains={subject}&held=true")) == {f"client/{subject}/1"}
     assert set(listed(desk, f"contains={subject}&state=EMPTY")) == {f"client/not{subject}"}

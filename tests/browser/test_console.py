@@ -47,7 +47,7 @@ def in_a_mess(directory: Path) -> Server:
     server = Server(["--port=0", *(f"--set={text}" for text in sets)], directory)
     everything = {"subscribe": ["/**"], "publish": ["/**"]}
     joe = Receiver(server).be("joe/1", token=signed(**everything))
-    joe.subscribe("/kitchen/orders")
+    joe.send(joe.message("/meta/subscribe", subscription="/kitchen/orders", ext={"subscribe": {"filter": "data"}}))
     speaker = Receiver(server).be(token=TOKEN)
     for number in range(6):
         speaker.publish("/kitchen/orders", {"order": number, "note": HOSTILE}, ext={"publish": {"persistent": True}})
@@ -161,7 +161,7 @@ def test_views_look_well(browser: Browser, mess: Server, look: str) -> None:
     judge(console)
     for name, address, text in (
         ("receivers", "#/receivers", "client/joe/1"),
-        ("receiver", "#/receivers/client/joe/1", "out of paper"),
+        ("receiver", "#/receivers/client/joe/1", '{"filter":"data"}'),
         ("topics", "#/topics", "/kitchen/menu"),
         ("topic", "#/topics/kitchen/menu", HOSTILE),
         ("requests", "#/requests", "No call waits"),

@@ -19,6 +19,7 @@ from crewel.admin.timeline import Timelines
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
+from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership
@@ -80,6 +81,10 @@ class Administration:
         if not self.broker.access.has_store:
             raise StoreUnavailable("this server keeps no store, and so no dead letters")
         return self.broker.access.store
+
+    def takes(self, session: Session) -> bool:
+        """Whether messages go to the session at present: its client is there, and it is not on hold."""
+        return self.dispatchers.state(session) is DispatcherState.ALIVE and self.dispatchers.holdback(session) is None
 
     def find(self, name: str) -> Session | None:
         """The session of this name, `client/joe/1`."""

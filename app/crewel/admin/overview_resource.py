@@ -11,8 +11,6 @@ from crewel.admin.findings import EmptyGroup, Facts, findings
 from crewel.admin.operation import number_text
 from crewel.admin.recorder import COLUMNS, EVERY_S
 from crewel.admin.route import Ask, Route
-from crewel.broker.session import Session
-from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreError
 from crewel.qos.names import group_of
 from crewel.storage import dead_letters
@@ -63,14 +61,9 @@ def _empty_groups(admin: Administration) -> list[EmptyGroup]:
     found = []
     for queue in queues.names():
         group, members = group_of(queue), groups.members(queue)
-        if group is not None and not any(_takes(admin, member) for member in members):
+        if group is not None and not any(map(admin.takes, members)):
             found.append(EmptyGroup(*group, queues.waiting(queue), len(members)))
     return found
-
-
-def _takes(admin: Administration, member: Session) -> bool:
-    dispatchers = admin.dispatchers
-    return dispatchers.state(member) is DispatcherState.ALIVE and dispatchers.holdback(member) is None
 
 
 def _sessions(admin: Administration, counted: Counted) -> dict[str, Any]:

@@ -13,11 +13,16 @@ from crewel.broker.session import Session
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
-from crewel.qos.names import group_of
+from crewel.qos.names import group_of, group_queue
 
 _KINDS: Final = ("session", "subject", "group")
 _EMPTY: Final = "EMPTY"
-"""The state of a group or subject that no session takes messages for."""
+"""The state of a group or subject without sessions."""
+_NO_TAKERS: Final = {
+    _EMPTY: "no session takes its messages",
+    DispatcherState.POLLING.value: "all its members are away or on hold",
+}
+"""Why a group or subject in this state gets nothing."""
 _STATES: Final = (*DispatcherState, _EMPTY)
 
 
@@ -92,8 +97,12 @@ def _groups(admin: Administration) -> Iterator[_Receiver]:
     """The groups with members, and those that have messages only."""
     states, queues = admin.broker.groups.states(), admin.broker.shared_queues
     for group in states:
-        name, alive = f"{group.pattern} {group.name}", DispatcherState.ALIVE.value
-        yield _Receiver("group", name, alive, False, group.waiting, None, None, len(group.members))
+        name, members = (
+            f"{group.pattern} {group.name}",
+            admin.broker.groups.members(group_queue(group.pattern, group.name)),
+        )
+        state = DispatcherState.ALIVE if any(map(admin.takes, members)) else DispatcherState.POLLING
+        yield _Receiver("group", name, state.value, False, group.waiting, None, None, len(members))
     with_members = {(group.pattern, group.name) for group in states}
     for queue in queues.names():
         of = group_of(queue)
@@ -153,7 +162,7 @@ def _cause(admin: Administration, receiver: _Receiver) -> str:
     """Why it gets nothing at present; empty if nothing is wrong."""
     session = receiver.session
     if session is None:
-        return "" if receiver.members else "no session takes its messages"
+        return _NO_TAKERS.get(receiver.state, "")
     held = admin.dispatchers.holdback(session)
     if held is not None:
         return ": ".join(filter(None, (held.code, held.reason))) or f"held by {held.who}"
