@@ -178,6 +178,9 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     finder.sees("0 dead letters match.")
     finder.sees_healed("new dead letters")
     page.get_by_role("link", name="Audit").click()
+    expect(
+        page.get_by_role("heading", name="Audit")
+    ).to_be_visible()  # the overview has tables too: legends of its charts
     for reason in ("paper is in", "the archive is full", "nobody pays twelve", "the kitchen is closed"):
         expect(page.locator("tbody")).to_contain_text(reason)
     console.close()
