@@ -1,4 +1,4 @@
-"""What one session is owed: intervals of the log, what is open, and what the store is told of both."""
+"""What one session is owed: intervals of the log, what is open, and what the store gets of both."""
 
 import pytest
 

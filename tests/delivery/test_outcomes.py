@@ -1,4 +1,4 @@
-"""What a reported failure means: the table cell by cell, and codes that nobody may report."""
+"""What a reported failure means: the table cell by cell, and codes that no receiver may report."""
 
 import pytest
 from hypothesis import given

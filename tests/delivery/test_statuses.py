@@ -1,4 +1,4 @@
-"""What clients say of their messages: what is understood, and what is told back."""
+"""What clients say of their messages: what is understood, and what comes back."""
 
 from typing import Any
 

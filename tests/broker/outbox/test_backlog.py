@@ -42,7 +42,7 @@ def test_the_oldest_give_way_when_a_session_has_too_many_bytes(make_world: MakeW
     client = Client(world).joined("/a")
     flood(world, 30)
     assert waiting(client) == list(range(21, 30))
-    assert world.broker.metrics.dropped == {"drop_oldest": 21}
+    assert world.broker.metrics.dropped == {"dropOldest": 21}
     flood(world, 1, text="x" * 50_000)
     assert waiting(client) == [0], "a message that is alone fits"
 
@@ -112,7 +112,7 @@ def test_long_queues_make_room_when_all_together_have_too_much_and_short_ones_go
     flood(world, 5)
     assert waiting(modest) == list(range(5))
     assert len(hogs[0].session.queue) > 20
-    assert world.broker.metrics.dropped["drop_oldest"] > 150
+    assert world.broker.metrics.dropped["dropOldest"] > 150
 
 
 @pytest.mark.parametrize("most", [0, 3])
