@@ -4,12 +4,16 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.server_process import LIMIT_S
 from tests.template import ROOT, Command
+
+_STATE = str(Path(tempfile.gettempdir()) / f"crewel-tests-commands-{os.getpid()}")
+"""Where commands look for servers of their user: another run's server, which was killed, may have had the same port."""
 
 
 class Ended(NamedTuple):
@@ -28,7 +32,7 @@ def crewel(
     with Command(
         arguments,
         cwd=directory,
-        env=inherited | {"NO_COLOR": "1"} | dict(environ or {}),
+        env={"XDG_STATE_HOME": _STATE} | inherited | {"NO_COLOR": "1"} | dict(environ or {}),
         stdin=None if given is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -49,7 +53,7 @@ class Running:
         self.process = Command(
             arguments,
             cwd=directory,
-            env=os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
+            env={"XDG_STATE_HOME": _STATE} | os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=subprocess.PIPE,
