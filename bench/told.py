@@ -34,7 +34,7 @@ import re
 
 import crewel.broker.events as events
 import crewel.storage.log as log
-import crewel.storage.scripts as scripts
+import crewel.storage.steps as scripts
 
 log._settled = lambda ended, changes: ([], [])
 log.ends = lambda ended, letters: {}

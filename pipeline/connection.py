@@ -21,7 +21,7 @@ from redis.retry import Retry
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.storage.keys import Keys
-from crewel.storage.locating import client_at
+from crewel.storage.primary import client_at
 
 LIMIT_S: Final = 20.0
 """Seconds that the store has to answer."""

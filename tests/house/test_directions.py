@@ -25,7 +25,7 @@ MAY_NAME_THE_BROKER = {
     "crewel.mock.extension",  # this and the next are roots of their own: servers under test
     "crewel.testing.instance",
 }
-OF_THE_OUTBOX = {"crewel.broker.session"}
+OF_THE_SESSION_QUEUE = {"crewel.broker.session"}
 """Modules of that room which stand outside its package."""
 NAMES_THE_BROKER_STILL = {
     "crewel.extensions.ack",
@@ -124,8 +124,8 @@ def test_no_circle_of_imports_is_larger_than_it_was() -> None:
 def room(name: str) -> str:
     """Return the package that a module is in: of the broker, its room."""
     parts = name.split(".")
-    if name in OF_THE_OUTBOX:
-        return "broker.outbox"
+    if name in OF_THE_SESSION_QUEUE:
+        return "broker.session_queue"
     return ".".join(parts[1 : 3 if parts[1] == "broker" and len(parts) > 3 else 2])
 
 

@@ -4,18 +4,18 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from crewel.broker.outbox.queue import Outbox
 from crewel.broker.session import Session
+from crewel.broker.session_queue.session_queue import SessionQueue
 from crewel.delivery.entry import Entry
 from tests.house.source import ROOT, modules, shown, tree
 
-SLOTS = {*Session.__slots__, *Outbox.__slots__}
+SLOTS = {*Session.__slots__, *SessionQueue.__slots__}
 BROKER = "app/crewel/broker"
-ROOM = (f"{BROKER}/session.py", f"{BROKER}/outbox/")
+ROOM = (f"{BROKER}/session.py", f"{BROKER}/session_queue/")
 APART = ("app/crewel/client/", "app/crewel/delivery/", "app/crewel/storage/", "pipeline/")  # know no session
 OTHERS = {
     "app/crewel/transports/heads.py": {"browser"},  # of the head of a request
-    f"{BROKER}/topics/topics.py": {"asked"},  # of a topic
+    f"{BROKER}/topics/topic_table.py": {"asked"},  # of a topic
     f"{BROKER}/channels.py": {"subscriptions"},  # of an account
     f"{BROKER}/limiter.py": {"subscriptions"},
     f"{BROKER}/parts.py": {"expiry"},  # of the way out
@@ -24,7 +24,10 @@ OTHERS = {
 """Slots' names that are names of something else there."""
 
 
-LATER = {f"{BROKER}/durability/subscriber_cache.py": {"fan_out_record"}, f"{BROKER}/outbox/overflow.py": {"weight"}}
+LATER = {
+    f"{BROKER}/durability/subscriber_cache.py": {"fan_out_record"},
+    f"{BROKER}/session_queue/overflow.py": {"weight"},
+}
 """The slots of an entry that are set once it is on its way."""
 
 

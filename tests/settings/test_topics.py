@@ -7,7 +7,7 @@ import pytest
 
 from crewel.settings import Settings, SettingsError, load
 from crewel.settings.table import declared_rules, rules_of
-from crewel.settings.topics import rule_name, split_rule_name
+from crewel.settings.topic_rules import rule_name, split_rule_name
 from tests.cli.command import crewel
 
 NONE: dict[str, str] = {}

@@ -18,7 +18,7 @@ from crewel.delivery.records import (
 )
 from crewel.errors import StoreError
 from crewel.storage import leases, log, sessions
-from crewel.storage.scripts import Step
+from crewel.storage.steps import Step
 from crewel.storage.store import Store
 from tests.storage.reading import read_facts
 

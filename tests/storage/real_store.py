@@ -24,7 +24,7 @@ from crewel.delivery.records import (
 from crewel.errors import StoreUncertain
 from crewel.storage import leases, log, sessions
 from crewel.storage.keys import Keys
-from crewel.storage.scripts import Step, scripts
+from crewel.storage.steps import Step, scripts
 from tests.delivery.ledger import Broken
 from tests.storage.owner import PROCESS
 from tests.store_process import own_prefix

@@ -17,8 +17,8 @@ from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLe
 from crewel.errors import StoreError
 from crewel.storage import sessions, shared_queues
 from crewel.storage.keys import Keys
-from crewel.storage.scripts import Step
 from crewel.storage.shared_queues import Addressed, Delivery, Lease, Member, SendOutcome, Sent
+from crewel.storage.steps import Step
 from tests.delivery.interleaving import Run
 from tests.delivery.ledger import Broken, Ledger
 from tests.delivery.server_model import Request, Server

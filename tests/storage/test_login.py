@@ -3,8 +3,8 @@
 import pytest
 
 from crewel.errors import Fenced, StoreUnavailable
-from crewel.storage.scripts import TooManySessions
 from crewel.storage.sessions import LoggedIn
+from crewel.storage.steps import TooManySessions
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, JOE, Owner, started
 

@@ -10,7 +10,7 @@ import crewel.storage
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter
 from crewel.errors import StoreFull
 from crewel.storage import dead_letters, histories, shared_queues
-from crewel.storage.scripts import scripts
+from crewel.storage.steps import scripts
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.conftest import OpenStore, StartStore

@@ -13,7 +13,7 @@ import pytest
 
 from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.settings import Settings
-from crewel.storage.scripts import Script, Step, scripts
+from crewel.storage.steps import Script, Step, scripts
 from crewel.storage.store import Store
 from tests.storage.conftest import OpenStore, StartStore, settings_for
 from tests.storage.steps import count, fill, known

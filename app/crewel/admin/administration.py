@@ -17,8 +17,8 @@ from crewel.admin.kept import Kept
 from crewel.admin.recorder import Recorder
 from crewel.admin.timeline import Timelines
 from crewel.broker.broker import Broker
-from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns, sorted_in_turns
@@ -71,7 +71,7 @@ class Administration:
         return [masked_message(fields, masks) for fields in delivered]
 
     @property
-    def dispatchers(self) -> Dispatchers:
+    def dispatchers(self) -> DispatcherRunner:
         """What operators may do with a session's queue."""
         return self.broker.dispatchers
 

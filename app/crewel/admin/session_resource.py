@@ -18,9 +18,9 @@ from crewel.admin.paging import cursor, first, place_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.trace import trace
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.timers import outlook
 from crewel.broker.session import Session, State
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.timers import outlook
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
@@ -306,7 +306,7 @@ _TRACE_S: Final = 60
 _MOST_TRACE_S: Final = 3600
 
 
-_ORDERS: Final[Mapping[str, Callable[[Dispatchers, Session], int]]] = {
+_ORDERS: Final[Mapping[str, Callable[[DispatcherRunner, Session], int]]] = {
     "name": lambda dispatchers, session: 0,
     "waiting": lambda dispatchers, session: -dispatchers.waiting(session),
     "waitingBytes": lambda dispatchers, session: -dispatchers.waiting_bytes(session),
@@ -335,7 +335,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _is_wanted(dispatchers: Dispatchers, session: Session, fields: dict[str, Any]) -> bool:
+def _is_wanted(dispatchers: DispatcherRunner, session: Session, fields: dict[str, Any]) -> bool:
     contains, subject, state, active = (fields.get(name) for name in ("contains", "subject", "state", "active"))
     return (
         session.is_live

@@ -15,15 +15,15 @@ from crewel.broker.durability.access import PendingPublish, Published, StoreAcce
 from crewel.broker.events import Events
 from crewel.broker.handler_steps import Promise
 from crewel.broker.ids import Clock, Ids
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.options import SubscriptionOptions
-from crewel.broker.topics.topics import Topics
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable
@@ -54,12 +54,12 @@ class Broadcaster:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _dispatchers: Dispatchers
-    _registry: Registry
+    _dispatchers: DispatcherRunner
+    _registry: ServiceRegistry
     _ids: Ids
     _events: Events
     _expiry: Expiry
-    _topics: Topics
+    _topics: TopicTable
     _groups: ConsumerGroups
     _options: SubscriptionOptions
     _clock: Clock

@@ -20,8 +20,8 @@ from time import time
 from typing import Any, Final
 
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher, Judgement
 from crewel.delivery.entry import Entry
@@ -44,7 +44,7 @@ class Events:
 
     _runtime: Runtime
     _access: StoreAccess
-    _registry: Registry
+    _registry: ServiceRegistry
     _level: Level | None = field(default=None, init=False)
     traffic: dict[str, list[int]] | None = field(default=None, init=False)
     """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing

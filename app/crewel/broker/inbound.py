@@ -25,16 +25,16 @@ from crewel.broker.durability.durability import Durability
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.logins import HANDSHAKE, HandshakeHandler, Logins
 from crewel.broker.names import Names
-from crewel.broker.outbox.connects import Browsers
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.exchange import Exchange, Peer
-from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.publish_handler import PublishHandler, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Host, Session, State, Verdict, new_secret
+from crewel.broker.session_queue.connects import Browsers
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.exchange import Exchange, Peer
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_table import SessionTable
 from crewel.broker.subscriptions.subscribe import SubscribeHandler
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, StoreError, denied
@@ -74,7 +74,7 @@ class Inbound:
 
     _runtime: Runtime
     _outbound: Outbound
-    _dispatchers: Dispatchers
+    _dispatchers: DispatcherRunner
     _browsers: Browsers
     _times: SessionTimes
     _publish_handler: PublishHandler
@@ -332,7 +332,7 @@ class MetaHandlers:
     """The handlers, and `by_channel`, the table of them."""
 
     _outbound: Outbound
-    _dispatchers: Dispatchers
+    _dispatchers: DispatcherRunner
     _logins: Logins
     _names: Names
     _shared_queues: SharedQueues

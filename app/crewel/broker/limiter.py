@@ -18,11 +18,11 @@ from crewel.bayeux.message import Message
 from crewel.broker.channels import Channels
 from crewel.broker.guard import Guard
 from crewel.broker.names import identity
-from crewel.broker.outbox.exchange import Peer
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.refusals import shown_token
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.session_queue.exchange import Peer
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.errors import Limited
 from crewel.errors.codes import is_below
 from crewel.limits import UNLIMITED, Account, Accounts, Rate

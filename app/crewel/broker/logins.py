@@ -25,11 +25,6 @@ from crewel.broker.handler_steps import Steps
 from crewel.broker.limiter import Limiter
 from crewel.broker.name_claims import NameClaims, may_be
 from crewel.broker.names import Names, digest, is_named, new_reply_id, new_resume
-from crewel.broker.outbox.connects import Browsers
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.exchange import Exchange, Peer
-from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.presence import Presence
 from crewel.broker.refusals import (
     denied,
@@ -44,6 +39,11 @@ from crewel.broker.refusals import (
 )
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Host, Session, Verdict
+from crewel.broker.session_queue.connects import Browsers
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.exchange import Exchange, Peer
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_table import SessionTable
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe import Permissions
@@ -57,7 +57,7 @@ from crewel.security.grants import OPERATOR, Grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.sign_in import own_grants
 from crewel.security.tokens import AdminToken
-from crewel.storage.scripts import TooManySessions
+from crewel.storage.steps import TooManySessions
 
 _ANY_NUMBER: Final = -1
 """The store need not count the sessions of a subject: the session is there already."""
@@ -73,7 +73,7 @@ class Logins:
 
     _runtime: Runtime
     _outbound: Outbound
-    _dispatchers: Dispatchers
+    _dispatchers: DispatcherRunner
     _guard: Guard
     _limits: Limiter
     _names: Names
@@ -374,7 +374,7 @@ class SessionRestorer:
     _host: Host
     _outbound: Outbound
     _guard: Guard
-    _dispatchers: Dispatchers
+    _dispatchers: DispatcherRunner
     _names: Names
     _table: SessionTable
     _options: SubscriptionOptions

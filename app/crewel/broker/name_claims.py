@@ -13,11 +13,11 @@ from crewel.bayeux.message import Fields
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import Steps
 from crewel.broker.names import Names
-from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
-from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session, State
+from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_table import SessionTable
 from crewel.delivery.records import SessionName
 from crewel.errors import Refused
@@ -25,8 +25,8 @@ from crewel.qos.connect import ConnectQos
 from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import Grants
 from crewel.security.jwt import ACCESS_DENIED
-from crewel.storage import unstored
-from crewel.storage.scripts import NameTaken
+from crewel.storage import transient_sessions
+from crewel.storage.steps import NameTaken
 
 _TOO_MANY: Final = "user.configuration.maxSession"
 _ANY_NUMBER: Final = -1
@@ -57,7 +57,7 @@ class NameClaims:
     _times: SessionTimes
     _table: SessionTable
     _access: StoreAccess
-    _registry: Registry
+    _registry: ServiceRegistry
     clear_elsewhere: Callable[[str, bool], Awaitable[None]] | None = field(default=None, init=False)
     """Does what `clear` does at all other nodes, with the subject and whether the login is granted; None: there are none."""
     arriving: Counter[str] = field(default_factory=Counter, init=False)
@@ -172,7 +172,7 @@ class NameClaims:
 
     def _noted(self, name: str, qos: ConnectQos) -> Awaitable[None]:
         access = self._access
-        step = unstored.claim(access.keys, access.token, name, self.counted(qos), takes_ptp=qos.ptp)
+        step = transient_sessions.claim(access.keys, access.token, name, self.counted(qos), takes_ptp=qos.ptp)
         return access.writing.ask(step, retries=False)
 
     async def note_all_again(self, sessions: Iterable[Session]) -> None:
@@ -182,7 +182,9 @@ class NameClaims:
         for session in sessions:
             if not session.name or session.durable is not None or not session.is_live:
                 continue
-            step = unstored.claim(access.keys, access.token, session.name, _ANY_NUMBER, takes_ptp=session.takes_ptp)
+            step = transient_sessions.claim(
+                access.keys, access.token, session.name, _ANY_NUMBER, takes_ptp=session.takes_ptp
+            )
             try:
                 await access.writing.ask(step)
             except NameTaken:
@@ -191,7 +193,9 @@ class NameClaims:
     def _removed(self, session: Session, _timed_out: bool) -> None:
         access = self._access
         if session.name and session.durable is None and not access.writing.is_closed:
-            access.writing.submit(unstored.unclaim(access.keys, access.token, session.name), _done, retries=True)
+            access.writing.submit(
+                transient_sessions.unclaim(access.keys, access.token, session.name), _done, retries=True
+            )
 
     def clear(self, others: Iterable[Session], *, is_granted: bool) -> list[Session]:
         """End these sessions of the subject of a login; returns those that are left. A name alone proves nothing: without a

@@ -13,9 +13,9 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.channels import Channels
 from crewel.broker.ids import Ids
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.entry import Entry
 from crewel.qos.update import Origin
 

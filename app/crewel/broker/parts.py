@@ -29,15 +29,6 @@ from crewel.broker.logins import HandshakeHandler, Logins, SessionRestorer
 from crewel.broker.name_claims import NameClaims
 from crewel.broker.names import BEYOND_STORED, Names
 from crewel.broker.operator_channels import OperatorChannels
-from crewel.broker.outbox.acknowledgements import Acknowledgements
-from crewel.broker.outbox.connects import Browsers
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.outbox.open_messages import OpenMessages
-from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.overflow import Overflow
-from crewel.broker.outbox.timers import SessionTimes
-from crewel.broker.outbox.updates import Updates
 from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.destinations import Destinations
@@ -45,11 +36,20 @@ from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.presence import Presence
 from crewel.broker.publish_handler import BackendPublisher, PublishHandler
 from crewel.broker.refusal_summary import RefusalSummary
-from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Host, Session
+from crewel.broker.session_queue.acknowledgements import Acknowledgements
+from crewel.broker.session_queue.connects import Browsers
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.open_messages import OpenMessages
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.overflow import Overflow
+from crewel.broker.session_queue.timers import SessionTimes
+from crewel.broker.session_queue.updates import Updates
 from crewel.broker.session_table import SessionTable
-from crewel.broker.subscriptions.failures import SubscriptionFailures
+from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, HistoryReader
 from crewel.broker.subscriptions.history_start import HistoryReads
 from crewel.broker.subscriptions.options import SubscriptionOptions
@@ -57,7 +57,7 @@ from crewel.broker.subscriptions.subscribe import Permissions, SubscribeHandler
 from crewel.broker.sweeper import Sweeper
 from crewel.broker.topics.erasure import ERASE_SERVICE, EraseService, TopicEraser
 from crewel.broker.topics.references import QueuedTopics
-from crewel.broker.topics.topics import Topics
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.security.tokens import AdminToken
 from crewel.settings import Settings
 
@@ -78,7 +78,7 @@ class Parts:
         self.names = Names(BEYOND_STORED if settings.storage.enabled else -1)
         self.admin = AdminToken()
         self.guard = Guard()
-        self.registry = Registry(self.runtime.spawn)
+        self.registry = ServiceRegistry(self.runtime.spawn)
         self.channels = Channels()
         self.channels.make_lazy(settings.bayeux.lazy_channels)
         self.browsers = Browsers(settings)
@@ -105,7 +105,7 @@ class Parts:
         self.open_messages = OpenMessages(runtime, self.ids, self.expiry, access)
         self.overflow = Overflow(runtime, outbound, self.open_messages, self.events, self.expiry, access)
         self.backlog = BacklogLoader(access, outbound, self.open_messages, self.overflow, runtime.loop, runtime.spawn)
-        self.dispatchers = Dispatchers(
+        self.dispatchers = DispatcherRunner(
             runtime,
             access,
             self.sessions,
@@ -144,10 +144,10 @@ class Parts:
         )
 
     def _make_topics(self) -> None:
-        """Topics, and what sessions want of them."""
+        """TopicTable, and what sessions want of them."""
         runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
         self.queued = QueuedTopics(self.shared_queues, access, self.sessions)
-        self.topics = Topics(
+        self.topics = TopicTable(
             runtime, access, channels, self.groups, self.shared_queues, self.limits, self.clock, self.queued
         )
         self.subscription_options = SubscriptionOptions(

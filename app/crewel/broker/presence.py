@@ -10,8 +10,8 @@ from typing import Final
 
 from crewel.broker.names import Names
 from crewel.broker.operator_channels import OperatorChannels
-from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
 from crewel.qos.names import ANONYMOUS, parse_name
 
@@ -29,7 +29,7 @@ class Presence:
 
     _runtime: Runtime
     _operators: OperatorChannels
-    _registry: Registry
+    _registry: ServiceRegistry
     _names: Names
 
     def __post_init__(self) -> None:

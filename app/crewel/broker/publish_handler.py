@@ -24,13 +24,13 @@ from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, re
 from crewel.broker.ids import Ids
 from crewel.broker.limiter import Limiter
 from crewel.broker.names import identity
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.destinations import Destinations
 from crewel.broker.refusals import refusal
-from crewel.broker.registry import Registry, RemoteCall
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import RemoteCall, ServiceRegistry
 from crewel.broker.session import Event, Host, Session
-from crewel.broker.topics.topics import Topics
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import (
     DENIED_BY_POLICY,
     BayeuxCode,
@@ -76,11 +76,11 @@ class PublishHandler:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _registry: Registry
+    _registry: ServiceRegistry
     _ids: Ids
     _guard: Guard
     _limits: Limiter
-    _topics: Topics
+    _topics: TopicTable
     _broadcaster: Broadcaster
     _destinations: Destinations
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crewel.bayeux.answers import FAULT, UNTOLD, error_answer, failure, reply_channel
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Accepted
-from crewel.broker.registry import RemoteCall
+from crewel.broker.service_registry import RemoteCall
 from crewel.errors import ServiceError
 from crewel.security.policy import Authorizer, SecurityPolicy
 

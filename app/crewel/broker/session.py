@@ -1,5 +1,5 @@
 """Sessions: their states, who they belong to, and the connect that they hold. The messages that wait for them are in
-`outbox.queue`.
+`session_queue.session_queue`.
 
 Owns what is true of one session. What a message or a meta channel does to it is decided in `broker` and `meta`.
 """
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.outbox.exchange import Held
-from crewel.broker.outbox.queue import Outbox
+from crewel.broker.session_queue.exchange import Held
+from crewel.broker.session_queue.session_queue import SessionQueue
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import BATCH_BLOCK
@@ -26,7 +26,7 @@ from crewel.qos.connect import NOTHING_ASKED, ConnectQos
 from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
-    from crewel.broker.outbox.exchange import Peer
+    from crewel.broker.session_queue.exchange import Peer
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.settings import Settings
@@ -115,7 +115,7 @@ class Host(Protocol):
         """End the session."""
 
 
-class Session(Outbox):
+class Session(SessionQueue):
     """One client of the server. Services read `id`, `name`, `attributes`, `subscriptions` (a set of channels and patterns) and
     `is_operator`, and call `deliver` and `disconnect`."""
 

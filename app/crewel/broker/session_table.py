@@ -9,14 +9,14 @@ from crewel.broker.channels import Channels
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.limiter import Limiter
 from crewel.broker.names import Names
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.exchange import Peer
-from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Event, Session, State
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.exchange import Peer
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import Entry
@@ -29,8 +29,8 @@ class SessionTable:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _dispatchers: Dispatchers
-    _registry: Registry
+    _dispatchers: DispatcherRunner
+    _registry: ServiceRegistry
     _limits: Limiter
     _names: Names
     _groups: ConsumerGroups

@@ -17,15 +17,15 @@ from crewel.broker.channels import Channels
 from crewel.broker.durability.durability import Durability
 from crewel.broker.limiter import Limiter
 from crewel.broker.logins import Logins
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.refusal_summary import RefusalSummary
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_table import SessionTable
-from crewel.broker.topics.topics import Topics
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.event_loop import GRACE_S, TURN_S, has_stalled
 
 log = logging.getLogger(__name__)
@@ -42,11 +42,11 @@ class Sweeper:
 
     _runtime: Runtime
     _channels: Channels
-    _dispatchers: Dispatchers
+    _dispatchers: DispatcherRunner
     _expiry: Expiry
     _limits: Limiter
     _logins: Logins
-    _topics: Topics
+    _topics: TopicTable
     _shared_queues: SharedQueues
     _times: SessionTimes
     _durability: Durability

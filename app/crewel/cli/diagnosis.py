@@ -29,8 +29,8 @@ from crewel.settings.table import shown
 from crewel.storage.admin_connection import AdminConnection, admin_connection
 from crewel.storage.checks import FREE_DISK, StoreInfo, check_format, check_server
 from crewel.storage.embedded import holds_store, without_store
-from crewel.storage.locating import ask_sentinels, newest_primary
 from crewel.storage.losses import losses_of
+from crewel.storage.primary import ask_sentinels, newest_primary
 from crewel.storage.store_files import Damaged, StoreFiles, Tail, cut_off, moment
 from crewel.storage.store_files import examine as examine_tail
 

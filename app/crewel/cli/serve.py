@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from crewel.broker.services import Service
     from crewel.settings import Settings
-    from crewel.workers.channel import Inheritance
+    from crewel.workers.control_channel import Inheritance
     from crewel.workers.parent import Command
 
 
@@ -96,7 +96,7 @@ def _run_worker(settings: "Settings", modules: list[str], inherited: str) -> Non
     import uvloop
 
     from crewel import logs, server
-    from crewel.workers.channel import Inheritance
+    from crewel.workers.control_channel import Inheritance
     from crewel.workers.worker import Worker
 
     logs.configure(settings)

@@ -25,7 +25,7 @@ from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import Entry
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
-from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.node_registry import NodeRegistry
 from crewel.qos.names import group_of
 
 _MESSAGE: Final = Struct("!QI")

@@ -16,8 +16,8 @@ import orjson
 from multidict import CIMultiDict
 
 from crewel.broker.inbound import Answering, when_answered
-from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Peer
-from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.session_queue.exchange import CONNECT_CHANNEL, Peer
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.frames import Frame, Kind

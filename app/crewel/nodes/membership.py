@@ -15,16 +15,16 @@ from crewel.broker.node_tags import first_number, tag_in, tag_of
 from crewel.broker.session import new_secret
 from crewel.errors import SettingsError, StoreError
 from crewel.event_loop import in_turns
-from crewel.nodes.addressed import Addressed
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.forwarding import Arrivals, Departures
 from crewel.nodes.frames import Kind
 from crewel.nodes.link import Links, address_of, told
-from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.node_registry import NodeRegistry
+from crewel.nodes.remote_destinations import RemoteDestinations
+from crewel.nodes.remote_subjects import RemoteSubjects
+from crewel.nodes.remote_topics import RemoteTopics
 from crewel.nodes.router import Router
-from crewel.nodes.subjects import SubjectsElsewhere
-from crewel.nodes.topics_elsewhere import TopicsElsewhere
 from crewel.storage import nodes, shared_queues
 from crewel.storage.nodes import Node
 
@@ -56,7 +56,7 @@ class Membership:
             broker.runtime, broker.channels, broker.broadcaster, broker.groups, self.registry, self.links.open_to
         )
         broker.groups.on_first, broker.groups.on_last = self.bus.wants, self.bus.gives_up
-        self.addressed = Addressed(
+        self.addressed = RemoteDestinations(
             broker.loop,
             access,
             broker.names,
@@ -71,8 +71,8 @@ class Membership:
         self.arrivals.on_addressed = self.addressed.take
         self.calls = Calls(broker.runtime, self.links.open_to)
         self.departures.calls = self.arrivals.calls = self.calls
-        self.topics = TopicsElsewhere(access, broker.topics, self.registry, self.calls)
-        self.subjects = SubjectsElsewhere(access, broker.names, broker.claims, self.registry, self.calls)
+        self.topics = RemoteTopics(access, broker.topics, self.registry, self.calls)
+        self.subjects = RemoteSubjects(access, broker.names, broker.claims, self.registry, self.calls)
         self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.look_again)
         broker.broadcaster.spread = self.bus.spread

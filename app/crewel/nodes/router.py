@@ -20,12 +20,12 @@ from crewel.broker.durability.lease import StoreLease
 from crewel.broker.ids import elapsed
 from crewel.broker.inbound import Answering, Inbound
 from crewel.broker.node_tags import tag_in
-from crewel.broker.outbox.exchange import Peer, encode_reply
 from crewel.broker.runtime import Runtime
+from crewel.broker.session_queue.exchange import Peer, encode_reply
 from crewel.errors import Refused, StoreError, coded
 from crewel.nodes.forwarding import Departures, Guest
 from crewel.nodes.link import Links
-from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.node_registry import NodeRegistry
 from crewel.qos.names import parse_name
 from crewel.storage import nodes
 from crewel.storage.nodes import Node

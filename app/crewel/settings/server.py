@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from crewel.settings.access import Admin, Limits, Security
 from crewel.settings.storage import Cluster, Delivery, Events, Node, Ptp, Storage
-from crewel.settings.topics import TopicRule
+from crewel.settings.topic_rules import TopicRule
 from crewel.settings.types import (
     Channels,
     Extensions,

@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
 from crewel.settings.server import Settings
-from crewel.settings.topics import TOPICS, TopicRule, fields_set, rule_name, split_rule_name
+from crewel.settings.topic_rules import TOPICS, TopicRule, fields_set, rule_name, split_rule_name
 from crewel.settings.types import Expected, Group
 
 _PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^@/?]*(?=@)|([?&](?:sentinel_)?password=)[^&]*")

@@ -22,7 +22,7 @@ from redis.exceptions import (
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
 from crewel.storage.keys import FORMAT
-from crewel.storage.locating import ServiceUnknown
+from crewel.storage.primary import ServiceUnknown
 
 _OLDEST: Final = {"valkey": (7, 2), "redis": (7, 0)}
 

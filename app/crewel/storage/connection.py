@@ -27,8 +27,8 @@ from redis.exceptions import RedisError, ResponseError
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.event_loop import has_stalled
 from crewel.storage.keys import Keys
-from crewel.storage.locating import pool_at
-from crewel.storage.scripts import scripts
+from crewel.storage.primary import pool_at
+from crewel.storage.steps import scripts
 
 T = TypeVar("T")
 

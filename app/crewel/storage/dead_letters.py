@@ -22,7 +22,7 @@ from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
 from crewel.storage.dead_letter_match import beginning, fits
 from crewel.storage.keys import Keys
 from crewel.storage.likeness import likeness_of, shape_of
-from crewel.storage.scripts import Step
+from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000

@@ -23,7 +23,7 @@ from crewel.delivery.records import BATCH_BLOCK, LogId, SessionName, SessionReco
 from crewel.errors import SettingsError, StoreTaken
 from crewel.storage.keys import Keys
 from crewel.storage.log import waiting_of
-from crewel.storage.scripts import Step, nothing
+from crewel.storage.steps import Step, nothing
 from crewel.storage.store import Store
 
 _LOCK: Final = "server.lock"

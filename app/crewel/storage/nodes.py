@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from crewel.delivery.records import BATCH_BLOCK, SessionRecord
-from crewel.storage import unstored
+from crewel.storage import transient_sessions
 from crewel.storage.keys import Keys
 from crewel.storage.leases import Owner, adopted
-from crewel.storage.scripts import Step
+from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
 
@@ -105,7 +105,7 @@ async def owner(store: Store, name: str, tokens: Sequence[str] = ()) -> str:
     found: Any = await store.reader.hget(store.keys.session(name), "owner")
     if found:
         return str(found.decode())
-    return next((each.owner for each in await unstored.of_name(store, name, tokens)), "")
+    return next((each.owner for each in await transient_sessions.of_name(store, name, tokens)), "")
 
 
 def inherit(k: Keys, token: str, count: int, dead: Iterable[str] = ()) -> Step[Slice]:

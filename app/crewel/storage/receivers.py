@@ -9,7 +9,7 @@ import orjson
 
 from crewel.delivery.records import SessionName
 from crewel.qos.names import ANONYMOUS, Name
-from crewel.storage import unstored
+from crewel.storage import transient_sessions
 from crewel.storage.store import Store
 
 
@@ -29,13 +29,13 @@ async def find(store: Store, destination: Name, tokens: Sequence[str]) -> list[R
     nodes with these tokens. Raises StoreError."""
     if destination.number:
         names = [SessionName(destination.relative)]
-        others = await unstored.of_name(store, destination.relative, tokens)
+        others = await transient_sessions.of_name(store, destination.relative, tokens)
     elif destination.subject == ANONYMOUS:
         return []
     else:
         members: Any = await store.reader.smembers(store.keys.subject(destination.subject))
         names = sorted(SessionName(name.decode()) for name in members)
-        others = await unstored.of_subject(store, destination.subject, tokens)
+        others = await transient_sessions.of_subject(store, destination.subject, tokens)
     stored = await _stored(store, names)
     return [*stored, *(Receiver(each.name, each.owner, each.takes_ptp, is_stored=False) for each in others)]
 

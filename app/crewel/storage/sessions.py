@@ -16,7 +16,7 @@ from crewel.delivery.records import BATCH_BLOCK, Disposition, LogId, PendingDead
 from crewel.storage.dead_letters import described
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
-from crewel.storage.scripts import Step, nothing
+from crewel.storage.steps import Step, nothing
 
 _UNCOUNTED: Final = "client/anonymous/"
 _STAYS: Final = -2

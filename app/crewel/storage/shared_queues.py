@@ -22,7 +22,7 @@ from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Se
 from crewel.qos.publish import NORMAL
 from crewel.storage.keys import Keys
 from crewel.storage.log import logged, unpacked, waiting_of
-from crewel.storage.scripts import Step
+from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000

@@ -24,7 +24,7 @@ from crewel.storage.connection import Command, Connection, Done, Reader, Writer,
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.losses import Met, meet
-from crewel.storage.scripts import Step, scripts
+from crewel.storage.steps import Step, scripts
 from crewel.storage.store_files import moment
 from crewel.supervision import Supervisor
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from crewel.storage.keys import Keys
-from crewel.storage.scripts import Step, nothing
+from crewel.storage.steps import Step, nothing
 from crewel.storage.store import Store
 
 SCHEMA: Final = 1

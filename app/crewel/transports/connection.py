@@ -26,7 +26,7 @@ from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
 from crewel.addresses import Networks, holder_of
-from crewel.broker.outbox.exchange import Take
+from crewel.broker.session_queue.exchange import Take
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.metrics import Metrics
 from crewel.settings import Settings

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
 
 from crewel.bayeux.codec import decode, join
-from crewel.broker.outbox.exchange import Peer, Take
+from crewel.broker.session_queue.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S, has_stalled
 from crewel.transports.bodies import elements_of

@@ -25,7 +25,7 @@ from crewel.transports.http_aiohttp import ParsedPeer
 from crewel.transports.text_frames import text_frame
 
 if TYPE_CHECKING:
-    from crewel.broker.outbox.exchange import Take
+    from crewel.broker.session_queue.exchange import Take
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 

@@ -21,7 +21,7 @@ from websockets.utils import accept_key
 
 from crewel.bayeux.codec import decode
 from crewel.broker.inbound import when_answered
-from crewel.broker.outbox.exchange import Peer, Take
+from crewel.broker.session_queue.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S
 from crewel.transports.bodies import too_large

@@ -26,8 +26,8 @@ from crewel.storage.leases import lock_directory
 from crewel.storage.store import Store
 from crewel.supervision import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from crewel.transports.listener import bind
-from crewel.workers import channel
-from crewel.workers.channel import Inheritance, Situation, Streams
+from crewel.workers import control_channel
+from crewel.workers.control_channel import Inheritance, Situation, Streams
 from crewel.workers.handover import socket_path
 
 log = logging.getLogger(__name__)
@@ -167,7 +167,9 @@ class Parent:
             )
         with suppress(ValueError):
             self._left.remove(process.pid)
-        made = _Process(number, process, await channel.streams(ours), asyncio.get_running_loop().create_future())
+        made = _Process(
+            number, process, await control_channel.streams(ours), asyncio.get_running_loop().create_future()
+        )
         made.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._running.append(made)
         self._own(self._listen(made))
@@ -197,7 +199,7 @@ class Parent:
     # Talking
 
     async def _listen(self, worker: _Process) -> None:
-        async for fields in channel.lines(worker.streams[0]):
+        async for fields in control_channel.lines(worker.streams[0]):
             if "ready" in fields and not worker.ready.done():
                 worker.since = asyncio.get_running_loop().time()
                 worker.ready.set_result(fields["ready"])
@@ -212,7 +214,7 @@ class Parent:
         full = None if self._store is None else self._store.why_full
         situation = Situation(self._line, serving, list(self._left), full)
         for each in self._running:
-            channel.send(each.streams[1], asdict(situation))
+            control_channel.send(each.streams[1], asdict(situation))
 
     async def _tell_and_wait(self) -> None:
         """The same, until all have acted on it."""

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
-from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.router import Router
 from crewel.transports.connection import Connection
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.listener import Listener
-from crewel.workers import channel
-from crewel.workers.channel import Inheritance, Situation, Streams
-from crewel.workers.figures import joined
+from crewel.workers import control_channel
+from crewel.workers.control_channel import Inheritance, Situation, Streams
 from crewel.workers.handover import Handover
+from crewel.workers.joined_metrics import joined
 
 
 class Serving(NamedTuple):
@@ -59,7 +59,7 @@ class Worker:
     def is_ready(self, url: str) -> None:
         """The server serves at this URL."""
         assert self._streams is not None
-        channel.send(self._streams[1], {"ready": url})
+        control_channel.send(self._streams[1], {"ready": url})
 
     @asynccontextmanager
     async def serving(self, server: Serving) -> AsyncIterator[None]:
@@ -73,7 +73,7 @@ class Worker:
         handover.open()
         server.router.mover = handover.move
         runtime.metrics.join = partial(self._joined, handover)
-        self._streams = await channel.streams(socket.socket(fileno=self.inherited.channel))
+        self._streams = await control_channel.streams(socket.socket(fileno=self.inherited.channel))
         obeying = runtime.spawn(self._obey(self._streams, server, handover))
         try:
             await self._is_informed.wait()
@@ -86,13 +86,13 @@ class Worker:
     async def _obey(self, streams: Streams, server: Serving, handover: Handover) -> None:
         reader, writer = streams
         own = os.getpid()
-        async for fields in channel.lines(reader):
+        async for fields in control_channel.lines(reader):
             told = Situation(**fields)
             handover.siblings = {number: pid for number, pid in told.serving.items() if pid != own}
             server.registry.leaving = frozenset(told.leaving)
             server.registry.hurry()
             server.access.store.owner_says = told.full
-            channel.send(writer, {"noted": told.number})
+            control_channel.send(writer, {"noted": told.number})
             self._is_informed.set()
         self._is_informed.set()
         self.stop()

@@ -7,7 +7,7 @@ import pytest
 from crewel.broker.durability.log_tail import ReadAhead
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import LogId
-from crewel.storage.following import Unread
+from crewel.storage.log_follower import Unread
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage import leases, log
 from crewel.storage.log import Appended
-from crewel.storage.scripts import Step
+from crewel.storage.steps import Step
 from crewel.storage.store import Store
 from tests.storage.owner import PROCESS
 from tests.store_process import own_prefix, shared_store

@@ -9,8 +9,8 @@ import pytest
 
 from crewel.errors import StoreUnavailable, StoreUncertain
 from crewel.storage import shared_queues
-from crewel.storage.scripts import Step
 from crewel.storage.shared_queues import StoredQueue
+from crewel.storage.steps import Step
 from crewel.storage.store import Store
 from tests.broker.point_to_point.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import Receiver, StoredWorld, failed, origin

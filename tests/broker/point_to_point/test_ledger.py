@@ -16,7 +16,7 @@ import pytest
 from crewel.broker.durability.access import DEAD_SESSION
 from crewel.delivery.records import EndReason
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
-from crewel.storage.scripts import Step
+from crewel.storage.steps import Step
 from tests.broker.point_to_point.post import BOX, Clerk, one, queue
 from tests.broker.stored_world import Receiver, StoredWorld, failed, ok
 from tests.broker.world import Request, World, reply_to

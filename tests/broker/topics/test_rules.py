@@ -7,7 +7,7 @@ from crewel.broker.topics.topic import read_rules
 from crewel.errors import SettingsError
 from crewel.qos.publish import PRIORITIES, PublishQos
 from crewel.settings import load
-from crewel.settings import topics as declared
+from crewel.settings import topic_rules as declared
 from crewel.settings.table import declared_rules
 
 

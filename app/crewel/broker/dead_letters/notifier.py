@@ -24,10 +24,10 @@ from crewel.broker.dead_letters.dead_letter import CHANNEL, DeadLetter
 from crewel.broker.dead_letters.webhook import Webhook
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.ids import Ids
-from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.records import PendingDeadLetter
 from crewel.errors import StoreError, class_of
 from crewel.storage import dead_letters
@@ -95,7 +95,7 @@ class DeadLetterNotifier:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _registry: Registry
+    _registry: ServiceRegistry
     _ids: Ids
     _access: StoreAccess
     _webhook: Webhook | None = field(default=None, init=False)

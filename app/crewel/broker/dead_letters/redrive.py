@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.names import Names
-from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
+from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import PendingMessage
 from crewel.errors import StoreUnavailable

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.outbox.outbound import FanOuts
 from crewel.broker.runtime import Runtime
+from crewel.broker.session_queue.outbound import FanOuts
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.errors import StoreError, StoreUnavailable
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.outbox.open_messages import OpenMessages
-from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.session import Session
+from crewel.broker.session_queue.open_messages import OpenMessages
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.overflow import Overflow
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, comes_before, notice_entry
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage

@@ -29,11 +29,11 @@ from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.handler_steps import resolve
 from crewel.broker.ids import Clock, Ids
-from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
-from crewel.broker.topics.topics import Topics
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.log_consumer import MAX_CHANGES, LogConsumer
@@ -78,9 +78,9 @@ class Durability:
     subscriptions: SubscriptionStore
     appender: LogAppender
     _pressure: BackPressure
-    _topics: Topics
+    _topics: TopicTable
     _shared_queues: SharedQueues
-    _dispatchers: Dispatchers
+    _dispatchers: DispatcherRunner
     _dead_letters: DeadLetterNotifier
     _events: Events
     _ids: Ids

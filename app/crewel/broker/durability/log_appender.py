@@ -20,17 +20,17 @@ from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.durability.log_tail import ReadAhead
 from crewel.broker.durability.subscriber_cache import SubscriberCache, Subscribers, is_open
 from crewel.broker.ids import Ids
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
-from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.overflow import Overflow
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
-from crewel.broker.topics.topics import Topics
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Submission
@@ -39,7 +39,7 @@ from crewel.event_loop import Turns
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
-from crewel.storage.scripts import Step
+from crewel.storage.steps import Step
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +60,11 @@ class LogAppender:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _dispatchers: Dispatchers
-    _registry: Registry
+    _dispatchers: DispatcherRunner
+    _registry: ServiceRegistry
     _ids: Ids
     _expiry: Expiry
-    _topics: Topics
+    _topics: TopicTable
     _groups: ConsumerGroups
     _shared_queues: SharedQueues
     _options: SubscriptionOptions

@@ -16,7 +16,7 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import Logged, LogId
 from crewel.errors import StoreError
-from crewel.storage.following import Follower, Unread
+from crewel.storage.log_follower import LogFollower, Unread
 
 _PAUSE_S: Final = 0.2  # after a read that has failed, and while there is nothing to wait for or too much to take
 _MOST: Final = 10_000  # entries that are read and not taken yet
@@ -67,7 +67,7 @@ class LogTail:
 
     async def run_forever(self) -> None:
         """Follow the log until cancelled."""
-        follower: Follower | None = None
+        follower: LogFollower | None = None
         try:
             while True:
                 await self.is_wanted.wait()
@@ -75,7 +75,7 @@ class LogTail:
                 if access.trouble is not None or len(self._ahead) > _MOST:
                     await asyncio.sleep(_PAUSE_S)
                     continue
-                follower = follower or Follower(access.store)
+                follower = follower or LogFollower(access.store)
                 if self._ahead.node is not access.node or self._ahead.upto < access.node.cursor:
                     self._ahead.begin(access.node)
                 try:

@@ -15,10 +15,10 @@ from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import BYTES_A_LETTER, DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.handler_steps import resolve
-from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.point_to_point.requeue import Requeue
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.session_queue.expiry import Expiry
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions, as_stored, group_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.pending_subscriptions import Pending

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from crewel.bayeux.channel import Channel
-from crewel.broker.registry import Registry
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
 from crewel.qos.names import group_of, group_queue
 
@@ -40,7 +40,7 @@ def joined_groups(nodes: Iterable[Iterable[GroupState]]) -> list[GroupState]:
 class ConsumerGroups:
     """The groups of one broker. They are known by the queue in which their messages wait."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ServiceRegistry) -> None:
         self._members: dict[str, dict[Session, None]] = {}
         self._by_pattern: dict[str, tuple[str, ...]] = {}
         self._of: dict[Session, dict[str, None]] = {}

@@ -22,14 +22,14 @@ from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.handler_steps import Promise, Steps
 from crewel.broker.ids import Ids
 from crewel.broker.names import Names
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.outbox.open_messages import OpenMessages
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.routes import Route, resolve_destination, without_store
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.open_messages import OpenMessages
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName
@@ -39,8 +39,8 @@ from crewel.qos.publish import PublishQos
 from crewel.qos.update import Origin
 from crewel.storage import shared_queues
 from crewel.storage.receivers import Receiver
-from crewel.storage.scripts import Step
 from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
+from crewel.storage.steps import Step
 
 _FULL: Final = "resource.overflow.queue.entries"
 _GONE: Final = "user.ptp.unknownDestinationSession"
@@ -109,7 +109,7 @@ class Destinations:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _dispatchers: Dispatchers
+    _dispatchers: DispatcherRunner
     _open_messages: OpenMessages
     _backlog: BacklogLoader
     _ids: Ids

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.outbox.open_messages import OpenMessages
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import POISON

@@ -19,13 +19,13 @@ from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.names import Names
-from crewel.broker.outbox.open_messages import OpenMessages
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.requeue import Failures, Requeue
-from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session, State
+from crewel.broker.session_queue.open_messages import OpenMessages
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
@@ -73,7 +73,7 @@ class SharedQueues:
     _outbound: Outbound
     _backlog: BacklogLoader
     _open_messages: OpenMessages
-    _registry: Registry
+    _registry: ServiceRegistry
     _names: Names
     _groups: ConsumerGroups
     _dead_letters: DeadLetterNotifier

@@ -1,4 +1,4 @@
 """What subscriptions ask for beyond a channel: filters, histories, groups; and whether the policy grants it.
 
-Uses topics, consumer groups and the outbox. That the store has a subscription is the affair of `durability`.
+Uses topics, consumer groups and the queues of sessions. That the store has a subscription is the affair of `durability`.
 """

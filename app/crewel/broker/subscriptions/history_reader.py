@@ -14,10 +14,10 @@ from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import complete, start
-from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.overflow import SIZE
 from crewel.broker.session import Session
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.overflow import SIZE
 from crewel.broker.subscriptions.history_start import Room
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe import Permissions
@@ -100,7 +100,7 @@ class GetService:
     _reader: HistoryReader
     _permissions: Permissions
     _outbound: Outbound
-    _dispatchers: Dispatchers
+    _dispatchers: DispatcherRunner
 
     def __post_init__(self) -> None:
         self._all = asyncio.Semaphore(_AT_ONCE)

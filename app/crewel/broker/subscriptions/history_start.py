@@ -22,8 +22,8 @@ from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import resolve
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.session import Session
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.options import Choices, MatchResult, SubscriptionOptions
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId
@@ -32,7 +32,7 @@ from crewel.qos.subscribe import ALL, Position
 from crewel.settings import Settings
 from crewel.storage import histories
 from crewel.storage.histories import History
-from crewel.storage.scripts import Step
+from crewel.storage.steps import Step
 
 REPLAY_NEW: Final = -1
 """Asks for events that are yet to come."""

@@ -15,12 +15,12 @@ from crewel.bayeux.channel import Channel, matches
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.broker.channels import Channels
-from crewel.broker.outbox.open_messages import OpenMessages
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.topics.topics import Topics
+from crewel.broker.session_queue.open_messages import OpenMessages
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.entry import Entry
 from crewel.errors import IllegalArgument
 from crewel.metrics import Metrics
@@ -170,7 +170,7 @@ class SubscriptionOptions:
     _channels: Channels
     _outbound: Outbound
     _open_messages: OpenMessages
-    _topics: Topics
+    _topics: TopicTable
     _groups: ConsumerGroups
     filtered: dict[Session, dict[str, Choices]] = field(default_factory=dict, init=False)
     """The sessions that do not want every message as it comes, and what they want by pattern; all others need not be

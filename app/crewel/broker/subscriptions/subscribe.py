@@ -16,11 +16,11 @@ from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import Steps
 from crewel.broker.limiter import Limiter
-from crewel.broker.outbox.exchange import Exchange
 from crewel.broker.pipe import META_CHANNELS
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.session import Session
-from crewel.broker.subscriptions.failures import SubscriptionFailures
+from crewel.broker.session_queue.exchange import Exchange
+from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_start import (
     REPLAY_NEW,
     HistoryRead,
@@ -31,7 +31,7 @@ from crewel.broker.subscriptions.history_start import (
     replay_refusal,
 )
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions
-from crewel.broker.topics.topics import Topics
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.records import LogId
 from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, StoreError, StoreUnavailable, coded, denied
 from crewel.qos.subscribe import SubscribeQos, read_subscribe_qos
@@ -47,7 +47,7 @@ class SubscribeHandler:
     _channels: Channels
     _limits: Limiter
     _guard: Guard
-    _topics: Topics
+    _topics: TopicTable
     _options: SubscriptionOptions
     _permissions: Permissions
     _access: StoreAccess

@@ -19,7 +19,7 @@ from crewel.storage import histories
 from crewel.storage.histories import ChangeKind, TopicChange
 
 if TYPE_CHECKING:
-    from crewel.broker.topics.topics import Topics
+    from crewel.broker.topics.topic_table import TopicTable
 
 
 @dataclass(eq=False)
@@ -27,7 +27,7 @@ class TopicChanges:
     """What one node does about changes of topics."""
 
     _runtime: Runtime
-    _topics: Topics
+    _topics: TopicTable
     _access: StoreAccess
     everywhere: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
     """Waits until all nodes have applied what is in the log now; None: there are no others."""

@@ -30,7 +30,7 @@ from crewel.storage.histories import History, Shortened
 from crewel.topics import Event, Facts, State, after, state_of
 
 if TYPE_CHECKING:
-    from crewel.broker.topics.topics import Topics
+    from crewel.broker.topics.topic_table import TopicTable
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Endings:
     """Watches the topics of one server, and ends them."""
 
     _runtime: Runtime
-    _topics: Topics
+    _topics: TopicTable
     _queued: QueuedTopics
     _access: StoreAccess
     _channels: Channels

@@ -19,11 +19,11 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import finished
 from crewel.broker.ids import Ids
-from crewel.broker.outbox.open_messages import OpenMessages
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.session import Session
+from crewel.broker.session_queue.open_messages import OpenMessages
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import notice_entry
@@ -35,7 +35,7 @@ from crewel.qos.names import group_of
 from crewel.qos.publish import NORMAL
 
 if TYPE_CHECKING:
-    from crewel.broker.topics.topics import Topics
+    from crewel.broker.topics.topic_table import TopicTable
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +214,7 @@ class EraseService:
     """Answers the remote call."""
 
     _guard: Guard
-    _topics: Topics
+    _topics: TopicTable
 
     async def erase(self, session: Session, data: Any) -> Fields:
         """Erase a topic, as `{"channel", "force": false}` says, and answer `{"channel", "state"}` with its state then. Raises

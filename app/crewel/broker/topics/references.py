@@ -32,7 +32,7 @@ from crewel.storage.histories import History
 from crewel.topics import USUAL, Facts, State, TopicSettings, joined, state_of
 
 if TYPE_CHECKING:
-    from crewel.broker.topics.topics import Topics
+    from crewel.broker.topics.topic_table import TopicTable
 
 
 _MOST_SHARED: Final = 10_000
@@ -187,7 +187,7 @@ class TopicShare:
 class TopicViews:
     """What topics are at the moment of a request: their state, and what refers to them."""
 
-    _topics: Topics
+    _topics: TopicTable
     _queued: QueuedTopics
     _access: StoreAccess
     _channels: Channels

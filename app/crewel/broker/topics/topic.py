@@ -11,12 +11,12 @@ from crewel.broker.point_to_point.consumer_groups import GroupState
 from crewel.delivery.records import LogId
 from crewel.errors import SettingsError
 from crewel.settings import Settings
-from crewel.settings.topics import fields_set, rule_name
+from crewel.settings.topic_rules import fields_set, rule_name
 from crewel.topics import USUAL, Rules, State, TopicSettings
 
 
 class Topic:
-    """A channel that has been published to, or that the store knows. Only `Topics` and `Endings` change it."""
+    """A channel that has been published to, or that the store knows. Only `TopicTable` and `Endings` change it."""
 
     __slots__ = (
         "asked",

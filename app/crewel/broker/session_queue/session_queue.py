@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ANY_BURST = Burst()
 
 
-class Outbox:
+class SessionQueue:
     """The messages that wait for a session in memory."""
 
     __slots__ = (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import inf
 
 from crewel.bayeux.channel import parse
-from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.outbox.open_messages import OpenMessages
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.session import Session, SessionPart
+from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.open_messages import OpenMessages
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
 from crewel.qos.names import group_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.broker.outbox.timers import Timers
+from crewel.broker.session_queue.timers import Timers
 from crewel.event_loop import GRACE_S
 from tests.broker.clock import ControlledLoop
 

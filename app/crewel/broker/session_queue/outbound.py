@@ -14,12 +14,12 @@ from math import inf
 from typing import Final
 
 from crewel.bayeux.channel import Kind
-from crewel.broker.outbox.connects import Browsers, Connects
-from crewel.broker.outbox.exchange import Exchange, encode_reply
-from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.outbox.overflow import Backlog
-from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.session import Session, State
+from crewel.broker.session_queue.connects import Browsers, Connects
+from crewel.broker.session_queue.exchange import Exchange, encode_reply
+from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.overflow import Backlog
+from crewel.broker.session_queue.timers import SessionTimes
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable_session import DurableSession

@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 from crewel.bayeux.codec import encode, reread
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.ids import Ids
-from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, notice_entry

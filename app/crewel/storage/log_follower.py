@@ -39,7 +39,7 @@ Take = Callable[[list[Unread]], LogId | None]
 """Gets the next entries, none if nothing has come for a second; returns after which to continue, None to end."""
 
 
-class Follower:
+class LogFollower:
     """The connection, made when it is needed."""
 
     def __init__(self, store: Store) -> None:

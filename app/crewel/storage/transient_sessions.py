@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crewel.delivery.records import SessionName
 from crewel.storage.keys import Keys
-from crewel.storage.scripts import Step, nothing
+from crewel.storage.steps import Step, nothing
 from crewel.storage.store import Store
 
 
@@ -27,7 +27,7 @@ def unclaim(k: Keys, token: str, name: str) -> Step[int]:
     return Step("unclaim", (k.unstored(token),), (name,), int)
 
 
-class Unstored(NamedTuple):
+class TransientSession(NamedTuple):
     """A session that is not stored."""
 
     name: SessionName
@@ -37,17 +37,17 @@ class Unstored(NamedTuple):
     """Whether it takes addressed messages."""
 
 
-async def of_name(store: Store, name: str, tokens: Sequence[str]) -> list[Unstored]:
+async def of_name(store: Store, name: str, tokens: Sequence[str]) -> list[TransientSession]:
     """Return the session of this name that one of these nodes has and the store has not. Raises StoreError."""
     return await _found(store, tokens, f"{name} ", f"{name}!")
 
 
-async def of_subject(store: Store, subject: str, tokens: Sequence[str]) -> list[Unstored]:
+async def of_subject(store: Store, subject: str, tokens: Sequence[str]) -> list[TransientSession]:
     """Return those of a subject. Raises StoreError."""
     return await _found(store, tokens, f"client/{subject}/", f"client/{subject}0")
 
 
-async def _found(store: Store, tokens: Sequence[str], first: str, behind: str) -> list[Unstored]:
+async def _found(store: Store, tokens: Sequence[str], first: str, behind: str) -> list[TransientSession]:
     pipeline = store.reader.pipeline(transaction=False)
     for token in tokens:
         pipeline.zrangebylex(store.keys.unstored(token), f"[{first}", f"({behind}")
@@ -55,6 +55,6 @@ async def _found(store: Store, tokens: Sequence[str], first: str, behind: str) -
     return [_parsed(token, member) for token, members in found for member in members]
 
 
-def _parsed(token: str, member: bytes) -> Unstored:
+def _parsed(token: str, member: bytes) -> TransientSession:
     name, _, takes = member.decode().partition(" ")
-    return Unstored(SessionName(name), token, takes == "ptp")
+    return TransientSession(SessionName(name), token, takes == "ptp")

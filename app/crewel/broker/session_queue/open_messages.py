@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from crewel.bayeux.channel import SYSTEM
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.ids import Ids
-from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.session_queue.expiry import Expiry
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, place_of

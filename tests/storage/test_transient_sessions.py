@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from crewel.errors import Fenced
-from crewel.storage import nodes, sessions, unstored
-from crewel.storage.scripts import NameTaken, TooManySessions
+from crewel.storage import nodes, sessions, transient_sessions
+from crewel.storage.steps import NameTaken, TooManySessions
 from crewel.storage.store import Store
-from crewel.storage.unstored import Unstored
+from crewel.storage.transient_sessions import TransientSession
 from tests.storage.owner import FACTS_MAX, JOE, Owner
 from tests.storage.test_inherit import die, inherit, joined
 
 
 async def claim(owner: Owner, name: str, most: int = -1, *, takes_ptp: bool = True) -> None:
-    await owner.do(unstored.claim(owner.keys, owner.token, name, most, takes_ptp=takes_ptp))
+    await owner.do(transient_sessions.claim(owner.keys, owner.token, name, most, takes_ptp=takes_ptp))
 
 
 async def login(owner: Owner, name: str, most: int = -1) -> str:
@@ -40,8 +40,8 @@ async def test_a_name_is_free_when_its_session_has_ended_or_its_node_is_dead(sto
     first, second = await joined(store, "a"), await joined(store, "b")
     await claim(first, "client/joe/1", takes_ptp=False)
     await claim(first, "client/joe/2")
-    assert await first.do(unstored.unclaim(store.keys, "a", "client/joe/1")) == 1
-    assert await first.do(unstored.unclaim(store.keys, "a", "client/joe/1")) == 0
+    assert await first.do(transient_sessions.unclaim(store.keys, "a", "client/joe/1")) == 1
+    assert await first.do(transient_sessions.unclaim(store.keys, "a", "client/joe/1")) == 0
     await claim(second, "client/joe/1")
     await die(first)
     await inherit(second)
@@ -68,9 +68,11 @@ async def test_sessions_are_found_by_name_and_by_subject(store: Store) -> None:
     await claim(first, "client/joe/1")
     await claim(second, "client/joe/-7", takes_ptp=False)
     await claim(second, "client/joel/1")
-    found = await unstored.of_subject(store, "joe", ["a", "b", "c"])
-    assert found == [Unstored("client/joe/1", "a", True), Unstored("client/joe/-7", "b", False)]
-    assert await unstored.of_name(store, "client/joe/1", ["b"]) == []
+    found = await transient_sessions.of_subject(store, "joe", ["a", "b", "c"])
+    assert found == [TransientSession("client/joe/1", "a", True), TransientSession("client/joe/-7", "b", False)]
+    assert await transient_sessions.of_name(store, "client/joe/1", ["b"]) == []
     await claim(second, "client/joe/-7")  # it has another wish now
-    assert await unstored.of_name(store, "client/joe/-7", ["a", "b"]) == [Unstored("client/joe/-7", "b", True)]
+    assert await transient_sessions.of_name(store, "client/joe/-7", ["a", "b"]) == [
+        TransientSession("client/joe/-7", "b", True)
+    ]
     assert [await nodes.owner(store, name, ["a", "b"]) for name in ("client/joe/1", "client/x/1")] == ["a", ""]

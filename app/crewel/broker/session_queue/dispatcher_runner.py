@@ -18,13 +18,13 @@ import orjson
 from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.events import Events
-from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.outbox.open_messages import OpenMessages
-from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.timers import SessionTimes, cause
-from crewel.broker.outbox.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
+from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.open_messages import OpenMessages
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.timers import SessionTimes, cause
+from crewel.broker.session_queue.updates import OnewayUpdates
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
@@ -42,7 +42,7 @@ _SKIPPED: Final = "an operator has taken it out of the queue"
 
 
 @dataclass(eq=False)
-class Dispatchers:
+class DispatcherRunner:
     """The dispatchers of one broker."""
 
     _runtime: Runtime

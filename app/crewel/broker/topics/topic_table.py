@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class Topics:
+class TopicTable:
     """Topics by the names of their channels. Raises SettingsError for rules that cannot be."""
 
     _runtime: Runtime

@@ -13,10 +13,10 @@ from crewel.broker.name_claims import NameClaims
 from crewel.broker.names import Names
 from crewel.errors import StoreUnavailable
 from crewel.nodes.calls import Calls, Fields
-from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.node_registry import NodeRegistry
 
 
-class SubjectsElsewhere:
+class RemoteSubjects:
     """The part of one node."""
 
     def __init__(

@@ -20,9 +20,9 @@ from crewel.settings.access import Limits
 
 if TYPE_CHECKING:
     from crewel.broker.events import Events
-    from crewel.broker.outbox.expiry import Expiry
-    from crewel.broker.outbox.open_messages import OpenMessages
-    from crewel.broker.outbox.outbound import Outbound
+    from crewel.broker.session_queue.expiry import Expiry
+    from crewel.broker.session_queue.open_messages import OpenMessages
+    from crewel.broker.session_queue.outbound import Outbound
 
 SIZE: Final = "resource.overflow.queue.bytes"
 

@@ -9,7 +9,7 @@ import pytest
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.storage.connection import client_name
-from crewel.storage.following import Follower, Unread
+from crewel.storage.log_follower import LogFollower, Unread
 from crewel.storage.store import Store
 from tests.storage.owner import started
 
@@ -27,7 +27,7 @@ async def test_what_is_appended_comes_in_its_order(store: Store) -> None:
         came.set()
         return None if len(found) == 5 else found[-1].id
 
-    follower = Follower(store)
+    follower = LogFollower(store)
     following = asyncio.create_task(follower.follow(first[0], take))
     async with asyncio.timeout(LIMIT_S):
         await came.wait()
@@ -46,7 +46,7 @@ def waits(client: dict[str, str], store: Store) -> bool:
 
 async def test_a_lost_connection_is_told_and_made_again(store: Store) -> None:
     owner = await started(store)
-    follower = Follower(store)
+    follower = LogFollower(store)
     following = asyncio.create_task(follower.follow(LogId(0), lambda entries: LogId(0)))
     await asyncio.sleep(0)
     async with asyncio.timeout(LIMIT_S):
@@ -65,4 +65,4 @@ async def test_a_lost_connection_is_told_and_made_again(store: Store) -> None:
 async def test_a_store_that_is_away_is_not_followed(store: Store) -> None:
     store.cut()
     with pytest.raises(StoreUnavailable):
-        await Follower(store).follow(LogId(0), lambda entries: None)
+        await LogFollower(store).follow(LogId(0), lambda entries: None)

@@ -10,16 +10,16 @@ import asyncio
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.topics.references import TopicShare
-from crewel.broker.topics.topics import Topics
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import StoreUnavailable
 from crewel.nodes.calls import Calls, Fields
-from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.node_registry import NodeRegistry
 
 
-class TopicsElsewhere:
+class RemoteTopics:
     """The part of one node."""
 
-    def __init__(self, access: StoreAccess, topics: Topics, registry: NodeRegistry, calls: Calls) -> None:
+    def __init__(self, access: StoreAccess, topics: TopicTable, registry: NodeRegistry, calls: Calls) -> None:
         self._access = access
         self._topics = topics
         self._registry = registry

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from tests.broker.outbox.test_unsendable import store_malformed
 from tests.broker.point_to_point.post import Clerk
+from tests.broker.session_queue.test_unsendable import store_malformed
 from tests.broker.stored_world import StoredWorld, data, origin, store
 from tests.broker.world import Client, Socket
 

@@ -21,7 +21,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.records import PendingMessage
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Links
-from crewel.nodes.registry import NodeRegistry
+from crewel.nodes.node_registry import NodeRegistry
 from crewel.qos.names import Name
 from crewel.qos.update import Origin
 from crewel.storage import nodes, receivers
@@ -31,7 +31,7 @@ _LENGTH: Final = Struct("!I")
 """What a message begins with: the length of the JSON between this and the message itself."""
 
 
-class Addressed:
+class RemoteDestinations:
     """The part of one node."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Topics: how a publish makes and configures them, what the store keeps of them, and what operators see."""
+"""TopicTable: how a publish makes and configures them, what the store keeps of them, and what operators see."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.topics.topics import Topics
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.topics import USUAL, State, TopicSettings
@@ -127,7 +127,7 @@ class TestConfiguration:
         assert not topics.is_replayed(channel("/other"))
 
     def test_a_group_makes_its_channels_less_than_plain(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        topics: Topics = world.broker.topics
+        topics: TopicTable = world.broker.topics
         assert topics.plain(channel("/a/b"))
         groups = {"/a/b": ("group:/a/* g",)}
         monkeypatch.setattr(world.broker.groups, "on", lambda each: groups.get(each.name, ()))

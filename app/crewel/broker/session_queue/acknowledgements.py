@@ -15,9 +15,9 @@ from crewel.bayeux.message import Message
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.durability import Durability
 from crewel.broker.events import Events
-from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
@@ -33,7 +33,7 @@ class Acknowledgements:
 
     _runtime: Runtime
     _access: StoreAccess
-    _dispatchers: Dispatchers
+    _dispatchers: DispatcherRunner
     _durability: Durability
     _events: Events
     _options: SubscriptionOptions

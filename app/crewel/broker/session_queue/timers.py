@@ -12,8 +12,8 @@ from typing import NamedTuple
 from crewel.bayeux import advice
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.replies import Reply
-from crewel.broker.outbox.exchange import Peer
 from crewel.broker.session import Event, Session, State
+from crewel.broker.session_queue.exchange import Peer
 from crewel.errors import BayeuxCode
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.settings import Settings

@@ -15,10 +15,10 @@ from typing import Any, Final
 from crewel.bayeux import replies
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Exchange, Held, Peer, connect_reply, encode_reply
-from crewel.broker.outbox.timers import SessionTimes, Timers
 from crewel.broker.pipe import Pipe
 from crewel.broker.session import Session, State, Verdict, new_secret
+from crewel.broker.session_queue.exchange import CONNECT_CHANNEL, Exchange, Held, Peer, connect_reply, encode_reply
+from crewel.broker.session_queue.timers import SessionTimes, Timers
 from crewel.delivery.batches import NO_BATCHES
 from crewel.metrics import Metrics
 from crewel.settings import Settings

@@ -20,7 +20,7 @@ Subscribed = Callable[[Accepted], Any]
 RemoteCall = Callable[[Session, Any], Any]
 
 
-class Registry:
+class ServiceRegistry:
     """The functions of services, by channel or pattern. `spawn` runs those that have to be waited for."""
 
     def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crewel.broker.outbox.outbound import FanOuts
+from crewel.broker.session_queue.outbound import FanOuts
 from tests.broker.clock import ControlledLoop
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
 from tests.broker.world import Client, World, data_of

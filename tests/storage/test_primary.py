@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from crewel.settings.store_location import parse_store_address
 from crewel.storage.keys import Keys
-from crewel.storage.locating import ServiceUnknown, newest_primary
+from crewel.storage.primary import ServiceUnknown, newest_primary
 from tests.storage.test_keys import all_names
 
 LOCATION = parse_store_address("redis+sentinel://one,two,three/main")
