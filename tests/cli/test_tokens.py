@@ -27,10 +27,20 @@ def test_a_command_in_another_directory_finds_the_token(start_server: StartServe
 def test_a_token_is_shown_to_its_own_server_only(start_server: StartServer, tmp_path: Path) -> None:
     ours = start_server(*WITHOUT_TOKEN)
     theirs = start_server(*WITHOUT_TOKEN, "admin.token=of-another-server")
-    assert (tmp_path / "data" / "admin.url").read_text().strip() == ours.url
+    assert (tmp_path / "data" / "admin.url").read_text().splitlines()[0] == ours.url
     assert ask(ours, tmp_path).status == 0
     refused = ask(theirs, tmp_path)
     assert refused.status == 1
     assert "--token" in refused.err
     published = crewel("pub", "/a", "1", "--url", theirs.url, directory=tmp_path)
+    assert (published.status, published.err) == (0, ""), "a wrong token would be refused"
+
+
+def test_the_token_of_a_dead_server_is_not_shown_to_the_next_one_on_its_port(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    ours = start_server(*WITHOUT_TOKEN)
+    ours.kill()
+    theirs = start_server(*WITHOUT_TOKEN, "admin.token=of-another-server", port=ours.port)
+    published = crewel("pub", "/a", "1", "--url", theirs.url, directory=tmp_path, environ={"XDG_STATE_HOME": STATE})
     assert (published.status, published.err) == (0, ""), "a wrong token would be refused"

@@ -95,6 +95,24 @@ def test_a_server_on_all_addresses_is_found_on_loopback(kept: str) -> None:
     assert find_token("http://127.0.0.1:8080/cometd", kept) is None
 
 
+@pytest.mark.parametrize("state", ["ended", "number used again", "on another machine"])
+def test_a_server_that_has_ended_is_not_believed_to_have_the_address(kept: str, state: str) -> None:
+    url, pid, machine, started = (Path(kept) / "admin.url").read_text().splitlines()
+    ended = str(2**22 + 1)  # Linux gives no process a higher number than 2**22
+    found = {
+        "ended": (ended, machine, started),
+        "number used again": (pid, machine, f"{started}0"),
+        "on another machine": (ended, f"{machine}0", started),  # a container's, perhaps: nothing is known of it
+    }[state]
+    (Path(kept) / "admin.url").write_text("\n".join([url, *found]))
+    assert find_token(url, kept) == (read_token(kept) if state == "on another machine" else None)
+
+
+def test_a_note_without_a_process_is_not_believed(kept: str) -> None:
+    (Path(kept) / "admin.url").write_text("http://127.0.0.1:8080/cometd\n")
+    assert find_token("http://127.0.0.1:8080/cometd", kept) is None
+
+
 def test_only_the_user_reads_where_servers_are(kept: str) -> None:
     files = [each for each in Path(kept).parent.rglob("*") if each.is_file()]
     assert {each.name for each in files} == {"admin.token", "admin.url", "8080"}

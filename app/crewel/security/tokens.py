@@ -1,7 +1,8 @@
 """The admin token: the secret that makes an operator. From the settings, or a random one that is kept beside the store.
 
-Beside a kept token stands the address of its server, `admin.url`: commands on the same machine show the token there and
-nowhere else. A list of the user's servers, by port, lets commands find it from any directory.
+Beside a kept token stands the address of its server and its process, `admin.url`: commands on the same machine show the token
+there and nowhere else, and only while that process lives. A list of the user's servers, by port, lets commands find it from any
+directory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from crewel.errors import SettingsError
+from crewel.processes import ProcessId, this_process
 from crewel.settings.access import MIN_TOKEN
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,8 @@ def read_token(data_dir: str) -> str | None:
 
 def find_token(url: str, data_dir: str) -> str | None:
     """The kept token of the server with this address, which keeps it in `data_dir` or in the data directory of another server
-    that this user has started; None if there is none. A token that was made for another address is left alone."""
+    that this user has started; None if there is none. A token that was made for another address is left alone, and so is that
+    of a server that has ended: another one may have its port."""
     asked = urlsplit(url)
     for directory in (data_dir, _listed(asked)):
         if directory is not None and _is_made_for(directory, asked) and (token := read_token(directory)) is not None:
@@ -87,7 +90,7 @@ def find_token(url: str, data_dir: str) -> str | None:
 def note_address(data_dir: str, url: str) -> None:
     """The server that keeps its token there serves at this address from now on. What cannot be written is done without."""
     for file, text in (
-        (Path(data_dir) / _ADDRESS, url),
+        (Path(data_dir) / _ADDRESS, "\n".join([url, *map(str, this_process())])),
         (_list() / str(urlsplit(url).port), str(Path(data_dir).absolute())),
     ):
         try:
@@ -111,8 +114,13 @@ def _list() -> Path:
 
 def _is_made_for(data_dir: str, asked: SplitResult) -> bool:
     try:
-        noted = urlsplit((Path(data_dir) / _ADDRESS).read_text("utf-8").strip())
-        if noted.port != asked.port or _SECURE[noted.scheme] is not _SECURE[asked.scheme]:
+        url, pid, machine, started = (Path(data_dir) / _ADDRESS).read_text("utf-8").splitlines()
+        noted = urlsplit(url)
+        if (
+            ProcessId(int(pid), machine, started).is_dead
+            or noted.port != asked.port
+            or _SECURE[noted.scheme] is not _SECURE[asked.scheme]
+        ):
             return False
     except (OSError, UnicodeDecodeError, ValueError, KeyError):
         return False

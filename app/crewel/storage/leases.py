@@ -13,12 +13,12 @@ import secrets
 import socket
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from crewel import processes
 from crewel.delivery.records import BATCH_BLOCK, LogId, SessionName, SessionRecord
 from crewel.errors import SettingsError, StoreTaken
 from crewel.storage.keys import Keys
@@ -50,12 +50,16 @@ class Owner:
     @property
     def is_here(self) -> bool:
         """Whether its process runs, or ran, on this machine: then it is known whether it lives."""
-        return bool(self.machine) and self.machine == _machine()
+        return self._process.is_here
 
     @property
     def is_dead(self) -> bool:
         """Whether its process has ended for certain. False if it lives, and if nothing can be known from here."""
-        return self.is_here and not _lives(self.pid, self.started)
+        return self._process.is_dead
+
+    @property
+    def _process(self) -> processes.ProcessId:
+        return processes.ProcessId(self.pid, self.machine, self.started)
 
 
 class Membership(NamedTuple):
@@ -83,8 +87,8 @@ class Claimed:
 
 def this_process(node: str, *, has_directory: bool) -> Owner:
     """Return what a lease says of this process."""
-    pid = os.getpid()
-    return Owner(node, pid, socket.gethostname(), _machine(), _started(pid), has_directory)
+    pid, machine, started = processes.this_process()
+    return Owner(node, pid, socket.gethostname(), machine, started, has_directory)
 
 
 def claim(
@@ -195,34 +199,3 @@ def lock_directory(directory: Path) -> int:
     os.ftruncate(lock, 0)
     os.pwrite(lock, b"%d\n" % os.getpid(), 0)
     return lock
-
-
-@cache
-def _machine() -> str:
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:
-        return ""
-
-
-def _started(pid: int) -> str:
-    """Return the ticks between the start of the machine and that of the process; empty if that is unknown."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
-
-
-def _lives(pid: int, started: str) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return True
-    return fields[0] not in "ZX" and fields[19] == started
