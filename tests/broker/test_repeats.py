@@ -132,6 +132,23 @@ def test_what_a_copy_would_get_is_let_go_when_the_client_is_there_again_or_away(
     assert client.session.answered is None
 
 
+def test_connects_that_all_have_one_id_get_each_message_once(world: World) -> None:
+    client = joined(world)
+    message = client.message("/meta/connect", connectionType="long-polling", **world.asks)  # type: ignore[attr-defined]
+    got, empty = [], 0
+    for number in range(3):
+        world.broker.publish("/a", number)
+        while not (received := data_of((answer := again(client, message).answer)[:-1])):
+            empty += 1
+            assert empty <= number, "more than one answer without a message between two"
+        got += received
+        told = answer[-1].get("ext", {}).get("ack")
+        if told is not None:
+            message["ext"] = {"ack": told}
+            assert not empty, "an acknowledgement of the last answer shows that this is no copy"
+    assert got == [0, 1, 2]
+
+
 def test_a_newer_connect_replaces_both_copies(world: World) -> None:
     client = joined(world)
     first, message = connect(client)

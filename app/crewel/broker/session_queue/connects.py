@@ -80,7 +80,7 @@ class Connects(ABC):
         session = self._sessions.get(client_id)
         if session is None:
             return False
-        if message_id in (session.connect_id, session.connect_before) and self.repeat(session, peer, message_id):
+        if message_id in (session.connect_id, session.connect_before) and self.repeat(session, peer, message_id, ext):
             return True
         # The session is the socket's or the browser's, has connected before on the same transport, and nothing waits for it.
         if not (
@@ -211,7 +211,7 @@ class Connects(ABC):
         if held.deadline < session.alarm or held.not_before:
             self.timers.at(session, held.not_before or held.deadline)
 
-    def repeat(self, session: Session, peer: Peer, message_id: str) -> bool:
+    def repeat(self, session: Session, peer: Peer, message_id: str, ext: Any) -> bool:
         """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
         browser did not get the answer. It is no newer connect that would replace the first one, and nothing in it is
         acknowledged or reported a second time. While the first is held both get the answer. Else this one is answered at once:
@@ -219,6 +219,8 @@ class Connects(ABC):
         message, for the client may have the first answer. False: it is a connect like any other."""
         if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
             return False
+        if session.answered is not None and ext and ext.get("ack") == session.batches.number - 1:
+            return False  # it acknowledges the reply to the last one: a client that gives each connect the same id
         if message_id != session.connect_id:
             session.connect_before = None
             peer.send([connect_reply(message_id)])
