@@ -19,9 +19,9 @@ const {retries: RETRIES, delay: DELAY} = SETTLING.dispatcher;
 
 const EXPECTED = {
     "user.update.error": "The message becomes a dead letter; the next one is delivered.",
-    "user.update.deadMessage": "The same, whatever delivery.on_user_error says.",
+    "user.update.deadMessage": "The same, whatever delivery.on_user_error is set to.",
     "user.update.holdback": "The message stays first in the queue, and nothing more arrives until an operator releases the session.",
-    "communication.timeout": `The message comes again after ${DELAY / 1000} s. After ${RETRIES + 1} failures in a row the session is given up.`,
+    "communication.timeout": `The server sends the message again after ${DELAY / 1000} s. After ${RETRIES + 1} failures in a row, it ends the session.`,
     [PLAIN]: "It counts as user.update.internalError: a dead letter.",
 };
 
@@ -287,9 +287,9 @@ export class BreakPanel {
         const session = this.#sessions[0];
         if (session === undefined || session.isSettling) {
             const kept = session?.isStored === false ? " This server has no store: what would be a dead letter is only counted." : "";
-            return `Let this page's own listener fail, and watch what the server makes of the message.${kept}`;
+            return `Make this page's listener fail, and see what the server does with the message.${kept}`;
         }
-        return "Asking the server to be told how each message fares. If this stays, the server does not have `update` in bayeux.extensions.";
+        return "Asking the server to accept delivery statuses. If this text stays, the server does not have `update` in bayeux.extensions.";
     }
 
     #showSession() {
@@ -297,10 +297,10 @@ export class BreakPanel {
         const {held} = this.#breaker;
         setText(page.sessionName, this.#name || "–");
         page.delivery.dataset.state = held === null ? "going" : "held";
-        setText(page.delivery, held === null ? "goes on" : `held since ${clock.format(held.since)}`);
-        setText(page.waiting, this.#waiting ?? "operators see it");
+        setText(page.delivery, held === null ? "running" : `on hold since ${clock.format(held.since)}`);
+        setText(page.waiting, this.#waiting ?? "visible to operators");
         page.release.disabled = held === null || !this.#operator.hasToken;
-        setText(page.releaseHint, held === null || this.#operator.hasToken ? "" : "To release it takes an operator: see below.");
+        setText(page.releaseHint, held === null || this.#operator.hasToken ? "" : "Only an operator can release it: see below.");
     }
 
     #showFates() {

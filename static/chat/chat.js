@@ -14,18 +14,18 @@ const STATES = {
     joining: "Connecting…",
     online: "Connected",
     lost: "Connection lost, trying again…",
-    offline: "Offline, by your wish",
+    offline: "Offline, as you asked",
 };
 
 /** What the button beside it does. */
 const OFFLINE_HINTS = {
-    cut: "Cuts the line without a word to the server. What is missed arrives after going online again.",
-    mend: "Mends the line. If the server still has the session, what was missed arrives; then what waits is sent.",
+    cut: "Cuts the connection without notifying the server. Missed messages arrive when you go online again.",
+    mend: "Connects again. If the server still has the session, missed messages arrive; then the page sends your waiting messages.",
 };
 
 const ACKNOWLEDGE_HINTS = {
-    free: "Cleared, the server sends the same messages again and again, more and more slowly.",
-    settled: "Since “Break it” was opened each message is settled by itself, and acknowledging decides nothing.",
+    free: "If you clear this, the server sends the same messages again and again, with growing pauses.",
+    settled: "Since you opened “Break it”, the page acknowledges each message separately, and this box has no effect.",
 };
 
 const page = Object.fromEntries(
@@ -150,7 +150,7 @@ function showState(state, detail = {}) {
     showOffered(detail.offered ?? []);
     page.hint.textContent = hint(state, detail);
     if (page.talk.hidden && state === "lost" && detail.error) {
-        page.trouble.textContent = `The server said ${detail.error}. Trying again…`;
+        page.trouble.textContent = `The server replied ${detail.error}. Trying again…`;
     }
     markOffered(detail.offered ?? []);
 }
@@ -159,10 +159,10 @@ function showState(state, detail = {}) {
 function hint(state, {waiting = 0, crowded = false, error = ""}) {
     const sentences = [];
     if (state === "offline") {
-        sentences.push("The server keeps your session, and what you miss, for at least ten seconds (bayeux.max_interval_ms) unless told otherwise.");
+        sentences.push("By default, the server keeps your session and the messages that you miss for at least ten seconds (bayeux.max_interval_ms).");
     }
     if (state === "lost" && error) {
-        sentences.push(`The server said ${error}.`);
+        sentences.push(`The server replied ${error}.`);
     }
     if (state === "online" && crowded) {
         sentences.push("Another tab of this browser holds the long poll, so this one asks every few seconds.");
@@ -225,7 +225,7 @@ function memberOf(name, own) {
     button.type = "button";
     button.className = "member";
     button.textContent = name;
-    button.title = "Write to this member alone";
+    button.title = "Write to this member only";
     button.addEventListener("click", () => {
         page.to.value = name;
         page.phrase.placeholder = placeholder();
@@ -236,7 +236,7 @@ function memberOf(name, own) {
 }
 
 function placeholder() {
-    return page.to.value === "" ? "Say something" : `To ${page.to.value} alone`;
+    return page.to.value === "" ? "Say something" : `To ${page.to.value} only`;
 }
 
 page.join.addEventListener("submit", (event) => {

@@ -158,7 +158,7 @@ export class Connection {
         }
     }
 
-    /** Cuts the line without a word to the server. */
+    /** Cuts the connection without a word to the server. */
     goOffline() {
         this.#online = false;
         this.#outbox.close();
@@ -237,7 +237,7 @@ export class Connection {
         }
         const login = message.ext?.session;
         if (message.reestablish && !login?.reconnected) {
-            this.#events.notice("The server had forgotten this session: a new one was made. What came meanwhile is lost.");
+            this.#events.notice("The server no longer had this session, so the page opened a new one. Messages that came meanwhile are lost.");
         }
         this.#cometd.batch(() => this.#subscribe());
         this.#events.joined();
@@ -264,7 +264,7 @@ export class Connection {
     #register() {
         this.#cometd.publish("/service/members", {user: this.#person.name, room: this.#chat}, (reply) => {
             if (reply.error) {
-                this.#events.notice(`The server did not enter you in the list of members (${reply.error}).`);
+                this.#events.notice(`The server did not add you to the list of members (${reply.error}).`);
             }
         });
     }

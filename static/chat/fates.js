@@ -73,8 +73,8 @@ export class Fates {
             redrive: this.#button("redrive", fate),
             discard: this.#button("discard", fate),
         };
-        setText(row.discard, "Throw away");
-        row.discard.ariaLabel = `Throw away: ${fate.text}`;
+        setText(row.discard, "Discard");
+        row.discard.ariaLabel = `Discard: ${fate.text}`;
         row.actions.append(row.redrive, row.discard);
         row.element.append(make("b", "what", fate.text), row.code, row.count, row.state, row.actions);
         return row;
@@ -91,19 +91,19 @@ export class Fates {
         const {retries, delay} = this.#retries;
         switch (state) {
             case State.HELD:
-                return "Held back, first in the queue.";
+                return "On hold, first in the queue.";
             case State.AGAIN:
-                return `Comes again in ${delay / 1000} s. After ${retries + 1} failures in a row the session is given up.`;
+                return `The server sends it again in ${delay / 1000} s. After ${retries + 1} failures in a row, it ends the session.`;
             case State.TAKEN:
-                return `Taken at delivery ${deliveries}.`;
+                return `Acknowledged at delivery ${deliveries}.`;
             case State.REDRIVEN:
                 return "Sent again by an operator.";
             case State.DISCARDED:
-                return "Thrown away by an operator.";
+                return "Discarded by an operator.";
             case State.GONE:
-                return "No dead letter any more: an operator has dealt with it.";
+                return "No longer a dead letter: an operator has dealt with it.";
         }
-        return letter === null ? "A dead letter. Operators see it." : `Dead letter ${letter.id}: “${letter.reason}”.`;
+        return letter === null ? "A dead letter. Operators can see it." : `Dead letter ${letter.id}: “${letter.reason}”.`;
     }
 }
 

@@ -37,7 +37,7 @@ export class Operator {
     /** Takes the token if the server does. */
     async use(token) {
         if (!/^[\x21-\x7e]+$/.test(token)) {
-            throw new Refusal("A token has neither spaces nor letters beyond ASCII.", true);
+            throw new Refusal("A token has ASCII characters only, and no spaces.", true);
         }
         await this.#ask("GET", "/sessions?count=1", undefined, token);
         this.#token = token;
@@ -91,7 +91,7 @@ export class Operator {
             answer = await response.json();
         } catch (error) {
             throw new Refusal(
-                response === undefined && error.name !== "TimeoutError" ? "The server cannot be reached." : "The server gave no answer that can be read.",
+                response === undefined && error.name !== "TimeoutError" ? "The server cannot be reached." : "The server's answer cannot be read.",
             );
         }
         return answerOf(response, answer, method);
@@ -106,12 +106,12 @@ function answerOf(response, answer, method) {
         return null;
     }
     if (response.status === 401) {
-        throw new Refusal("The server does not take this token.", true);
+        throw new Refusal("The server does not accept this token.", true);
     }
     if (response.status === 403) {
-        throw new Refusal(`This token may not do that: ${answer.message}.`, true);
+        throw new Refusal(`This token does not allow that: ${answer.message}.`, true);
     }
-    throw new Refusal(`The server said ${answer.errorCode ?? response.status}: ${answer.message ?? "nothing more"}.`);
+    throw new Refusal(`The server replied ${answer.errorCode ?? response.status}: ${answer.message ?? "no reason given"}.`);
 }
 
 function pathOf(name) {

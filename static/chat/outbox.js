@@ -52,7 +52,7 @@ export class Outbox {
         } else if (this.#waiting.length < KEPT) {
             this.#wait(line);
         } else {
-            this.#refused(data, key, "Too much is waiting");
+            this.#refused(data, key, "Too many messages are waiting");
         }
     }
 
@@ -120,7 +120,7 @@ function inOrder(lines) {
 
 function reasonOf(reply) {
     if (!reply.error) {
-        return "No answer came, so it is not known whether the server took it";
+        return "No reply came, so it is unknown whether the server accepted it";
     }
     const told = reply.ext?.publish?.message;
     return told ? `Not accepted: ${told} (${reply.error})` : `Not accepted (${reply.error})`;

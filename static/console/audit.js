@@ -23,7 +23,7 @@ export function audit({query, go}) {
         const told = await get("/audit", {...wanted, after: asked.after, count: PAGE});
         total.textContent = `${things(told.kept, "entry", "entries")} kept, of at most ${count(told.max)}.`;
         list.replaceChildren(
-            table("Audit", HEADINGS, told.entries.map(row), told.next ? "None so far; the search continues with the next page." : "No entry matches."),
+            table("Audit", HEADINGS, told.entries.map(row), told.next ? "No match so far; the search continues on the next page." : "No entry matches."),
             pager(asked, told.next, go,
                 h("a", {class: "button", href: `/admin/api/audit/export?${new URLSearchParams(wanted)}`, download: "audit.ndjson"}, "Export")));
     }

@@ -24,9 +24,9 @@ export function ask({title, effect, button, isFinal = false, hasReason = true, t
             h("p", {}, effect),
             isFinal ? h("p", {class: "trouble"}, "This cannot be undone.") : null,
             hasReason ? h("p", {class: "field"}, h("label", {for: "reason"}, "Reason"), reason,
-                h("span", {class: "hint"}, "Optional. It stands in the audit, with your name.")) : "",
-            thing ? h("p", {class: "field"}, h("label", {for: "rate"}, `At most so many ${thing} per second`), rate,
-                h("span", {class: "hint"}, "Optional. Spares receivers that have just come back.")) : "",
+                h("span", {class: "hint"}, "Optional. The audit records it with your name.")) : "",
+            thing ? h("p", {class: "field"}, h("label", {for: "rate"}, `Most ${thing} per second`), rate,
+                h("span", {class: "hint"}, "Optional. Protects receivers that have just returned.")) : "",
             h("p", {class: "actions"},
                 h("button", {value: "yes", class: "primary"}, button),
                 h("button", {value: "", formnovalidate: true}, "Cancel")));

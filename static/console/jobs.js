@@ -56,7 +56,7 @@ export function jobs({query, go}) {
     async function refresh() {
         const told = await get("/jobs", {state: asked.state, after: asked.after, count: PAGE});
         list.replaceChildren(
-            table("Jobs", HEADINGS, told.jobs.map(row), "No job. Redrive or discard dead letters, and the job is here."),
+            table("Jobs", HEADINGS, told.jobs.map(row), "No job. A redrive or discard of many dead letters appears here."),
             pager(asked, told.next, go));
     }
 

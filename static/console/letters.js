@@ -36,7 +36,7 @@ export function deadLetters({query, go, me, again}) {
     choose();
 
     function choose() {
-        selected.textContent = chosen.size ? `${count(chosen.size)} selected` : "Nothing is selected: these work on all that match.";
+        selected.textContent = chosen.size ? `${count(chosen.size)} selected` : "Nothing is selected: these apply to all that match.";
     }
     const which = () => chosen.size ? {ids: [...chosen]} : {all: true, ...wanted};
     const buttons = works(me.role, which, output, () => {
@@ -55,7 +55,7 @@ export function deadLetters({query, go, me, again}) {
         total.textContent = counted === null ? "" : `${things(counted.count, "dead letter")} ${Object.keys(wanted).length ? "match" : "in all"}.${dropped}`;
         list.replaceChildren(
             table("Dead letters", ["Select", {text: "Dead letter", class: "id"}, "Code", "Channel", "Receiver", "Reason", "Data"],
-                told.letters.map((each) => row(each, chosen, choose)), told.next ? "None so far; the search continues with the next page." : "No dead letter matches."),
+                told.letters.map((each) => row(each, chosen, choose)), told.next ? "No match so far; the search continues on the next page." : "No dead letter matches."),
             pager(asked, told.next, go,
                 h("a", {class: "button", href: `/admin/api/dead-letters/export?${new URLSearchParams(wanted)}`, download: "dead-letters.ndjson"}, "Export")));
     }
@@ -139,7 +139,7 @@ function works(role, which, output, again) {
     });
     return [
         make("redrive", "Redrive", "operate", (number) => `Sends ${number} to ${which().ids ? "their" : "the"} receivers again. Those that fail again become new dead letters and are not part of this.`),
-        make("redrive", "Redrive to channel", "operate", (number) => `Publishes ${number} to their channels again: all subscribers of now get them.`, {toChannel: true}),
+        make("redrive", "Redrive to channel", "operate", (number) => `Publishes ${number} to their channels again: all current subscribers get them.`, {toChannel: true}),
         make("discard", "Discard", "destroy", (number) => `Discards ${number}.`, {}, "danger"),
     ].filter(Boolean);
 }
@@ -167,7 +167,7 @@ export function deadLetter({words: [id], me, again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            body.replaceChildren(h("p", {}, "There is no such dead letter, or not any more: it was redriven, discarded or dropped."),
+            body.replaceChildren(h("p", {}, "There is no such dead letter, or no longer: it was redriven, discarded or dropped."),
                 me.everywhere === null ? "" : h("p", {class: "hint"}, h("a", {href: `#/audit?contains=${id}`}, "Who redrove or discarded it, in the audit"), ", unless it was one of many."));
             choice.hidden = true;
             return;

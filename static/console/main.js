@@ -205,10 +205,10 @@ function signIn(why) {
     const form = h("form", {class: "card join"},
         h("h1", {}, "Sign in"),
         h("p", {class: "field"}, h("label", {for: "token"}, "Token"), field,
-            h("span", {class: "hint"}, "The admin token, or one whose claims make an operator.")),
+            h("span", {class: "hint"}, "The admin token, or a token with the claim of an operator.")),
         said,
         h("button", {class: "primary"}, "Sign in"),
-        h("p", {class: "hint"}, "Without typing: ", h("code", {}, "crewel console"), " prints a link that works once."),
+        h("p", {class: "hint"}, "To sign in without a token: ", h("code", {}, "crewel console"), " prints a link that works once."),
     );
     form.addEventListener("submit", async (event) => {
         event.preventDefault();

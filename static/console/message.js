@@ -49,7 +49,7 @@ export function message({words: [id], me}) {
                     ? h("span", {}, told.redrivenAs.map((each) => [h("a", {href: `#/message/${each}`}, each), " "]).flat()) : ""],
             ])),
             table("Receivers", ["Receiver", "State", "At", "More"], rows, "It had no receiver."),
-            told.partial ? h("p", {class: "trouble"}, "There are more facts than one request reads: later ones may be missing.") : "");
+            told.partial ? h("p", {class: "trouble"}, "There are more facts than one request can read: later ones may be missing.") : "");
     }
 
     return {element, refresh, everyMs: 5000};

@@ -18,7 +18,7 @@ const SHOWN = 20;
 const SIZES = [20, 100, 1000];
 const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause"];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
-const SORTS = [["name", "Name"], ["waiting", "Messages that wait"], ["waitingBytes", "Their size"]];
+const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"]];
 
 export function receivers({query, go}) {
     const asked = Object.fromEntries(query);
@@ -66,11 +66,11 @@ function state({state: name, active, waiting: number}) {
 /** What can be done to a receiver: the operation, the role it needs, and what it does to how many messages. */
 const ACTIONS = [
     ["activate", "Release", "operate", (each) => !each.active,
-        (each) => `Messages go to ${each.name} again; the held message comes first. ${waiting(each)}`],
+        (each) => `Delivers to ${each.name} again, the held message first. ${waiting(each)}`],
     ["hold", "Hold", "operate", (each) => each.active && each.reliable,
         (each) => `Messages queue up for ${each.name} until you release it. ${waiting(each)}`],
     ["retry", "Retry now", "operate", (each) => each.retry !== null,
-        (each) => `Ends the pause after the failure of ${each.name}: its queue is sent now. ${waiting(each)}`],
+        (each) => `Ends the pause after the failure of ${each.name}: sends its queue now. ${waiting(each)}`],
     ["skip", "Skip one", "operate", (each) => each.waiting > 0,
         (each) => `Turns 1 message, the held one or the first, into a dead letter. ${waiting(each)}`],
     ["drain", "Drain", "operate", (each) => each.waiting > 0,
@@ -89,7 +89,7 @@ function waiting(session) {
 const RESULTS = {
     letters: (number) => `${things(number, "message")} became dead letters.`,
     cleared: (number) => `${things(number, "message")} dropped.`,
-    retried: (is) => is ? "Sent again." : "Nothing waited for a retry.",
+    retried: (is) => is ? "Sent again." : "Nothing was waiting for a retry.",
     pingMs: (ms) => `Round trip: ${ms} ms.`,
     killed: () => "The session has ended.",
 };
@@ -107,7 +107,7 @@ function subject({words: [name], query, go}) {
             notThere(error);
             return [null, {queued: 0, messages: []}];
         });
-        head.replaceChildren(told === null ? h("p", {class: "hint"}, "It has no session, and nothing waits for it.") : facts([
+        head.replaceChildren(told === null ? h("p", {class: "hint"}, "It has no session and no queued messages.") : facts([
             ["Sessions", told.sessions.length ? told.sessions.slice(0, SHOWN).map((each) => [h("a", {href: hrefOf({name: each})}, each), " "]).flat() : "none"],
             ["Logins", told.blocked ? "refused: the subject is blocked" : "accepted"],
             ["Waiting", `${things(told.queued, "message")}, of at most ${count(told.maxEntries)}`],
@@ -143,7 +143,7 @@ function session({words: [name], query, go, again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            head.replaceChildren(h("p", {class: "hint"}, "There is no such session, or not any more. ",
+            head.replaceChildren(h("p", {class: "hint"}, "There is no such session, or it has ended. ",
                 h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(name)}`}, "Its dead letters")));
             actions.replaceChildren();
             queue.replaceChildren();
@@ -187,7 +187,7 @@ function shown(query) {
 function queued(messages, number, most, go) {
     const next = SIZES.find((size) => size > most);
     return [
-        h("p", {class: "hint"}, `${number > most ? `The first ${count(most)}. ` : ""}Looking changes nothing.`),
+        h("p", {class: "hint"}, `${number > most ? `The first ${count(most)}. ` : ""}Viewing changes nothing.`),
         table("Queue", ["Message", "Channel", "Data"], messages.map(message), "Nothing waits."),
         number > most && next ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({count: next})}, `Show the first ${count(next)}`)) : "",
     ];
@@ -233,7 +233,7 @@ function timeline({since, events, dropped}) {
     return [
         h("h2", {}, "What happened"),
         table("What happened", ["When", "What", {text: "Times", class: "number"}, "Why", "Message"], rows,
-            since === null ? "Nothing is recorded." : "No failure, hold or absence since the server has the session."),
+            since === null ? "Nothing is recorded." : "No failure, hold or absence since the session began."),
         dropped ? h("p", {class: "hint"}, `${things(dropped, "earlier event")} no longer recorded.`) : "",
     ];
 }

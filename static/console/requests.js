@@ -17,8 +17,8 @@ export function requests({query, go}) {
     async function refresh() {
         const told = await get("/requests", {channel: asked.channel, caller: asked.caller, count: PAGE});
         list.replaceChildren(
-            h("p", {class: "hint"}, `${things(told.count, "remote call")} to services of the server; the longest first. Requests between clients are not known here.`),
-            table("Requests", ["Channel", "Caller", "Since", "Message"], told.requests.map(row), "No call waits for its answer."));
+            h("p", {class: "hint"}, `${things(told.count, "remote call")} to services of the server, the longest first. The server does not know requests between clients.`),
+            table("Requests", ["Channel", "Caller", "Since", "Message"], told.requests.map(row), "No call is waiting for an answer."));
     }
 
     return {element, refresh, everyMs: 3000};

@@ -75,7 +75,7 @@ function tree(below, {prefixes, next}, go) {
         h("h2", {}, "By prefix"),
         h("p", {class: "way"}, way),
         h("ul", {class: "tree"}, rows),
-        next ? h("p", {class: "hint"}, `The first ${PAGE} of more: filter by a pattern to see others.`) : null,
+        next ? h("p", {class: "hint"}, `The first ${PAGE}. Filter by a pattern to see others.`) : null,
     ].filter(Boolean);
 }
 
@@ -93,7 +93,7 @@ const ACTIONS = [
         (topic) => `Removes ${things(topic.history.entries, "message")} from the history. Queued messages are delivered, and subscribers are not informed.`,
         (told) => `${things(told.cleared, "message")} removed.`],
     ["Erase", "/topics", {}, () => true,
-        (topic) => `Ends the topic: ${things(topic.history.entries, "message")} of its history go, and ${things(topic.exactSubscribers, "subscription")} to exactly this channel end. ${things(topic.queued, "queued message")} will still be delivered.`,
+        (topic) => `Ends the topic: ${things(topic.history.entries, "message")} of its history are removed, and ${things(topic.exactSubscribers, "subscription")} to exactly this channel end. ${things(topic.queued, "queued message")} will still be delivered.`,
         (told) => `Erased: ${told.state}.`],
     ["Erase with its queue", "/topics", {force: "true"}, (topic) => topic.queued > 0,
         (topic) => `Ends the topic, and drops ${things(topic.queued, "queued message")} without dead letters.`,
@@ -137,7 +137,7 @@ export function topic({words: [name], query, go, again}) {
         head.replaceChildren(about(told));
         messages.replaceChildren(
             h("h2", {}, `History: ${things(past.entries, "message")}`),
-            past.messages.length > 0 ? h("p", {class: "hint"}, `The newest ${count(past.messages.length)}. Looking changes nothing.`) : "",
+            past.messages.length > 0 ? h("p", {class: "hint"}, `The newest ${count(past.messages.length)}. Viewing changes nothing.`) : "",
             table("History", ["Message", "Published", "Data"], past.messages.map(message), "The history is empty."),
             past.entries > past.messages.length
                 ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({count: most < 100 ? "100" : "1000"})}, "Show more")) : "");
@@ -150,7 +150,7 @@ export function topic({words: [name], query, go, again}) {
         const {result} = await post("/commands", {command: `__cmd:topic${channel}/?subscribers`});
         names.replaceChildren(
             h("ul", {class: "names"}, result.slice(0, NAMED).map((each) => h("li", {}, h("a", {href: `#/receivers${pathOf(`/${each}`)}`}, each)))),
-            h("p", {class: "hint"}, result.length > NAMED ? `and ${count(result.length - NAMED)} more` : result.length ? "" : "None that has a name."));
+            h("p", {class: "hint"}, result.length > NAMED ? `and ${count(result.length - NAMED)} more` : result.length ? "" : "None with a name."));
     }
 
     function button([text, resource, more, , effect, done]) {

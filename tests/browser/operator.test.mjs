@@ -36,12 +36,12 @@ test("the token is in the header of each request, and only there", async () => {
 });
 
 const REFUSALS = [
-    ["a wrong token", [401, {errorCode: "x", message: "y"}], "The server does not take this token.", true],
-    ["a token of somebody else", [403, {errorCode: "x", message: "no"}], "This token may not do that: no.", true],
-    ["a store that is away", [503, {errorCode: "resource.unavailable", message: "gone"}], "The server said resource.unavailable: gone.", false],
-    ["a page of somebody else", [200, "<html>"], "The server gave no answer that can be read.", false],
+    ["a wrong token", [401, {errorCode: "x", message: "y"}], "The server does not accept this token.", true],
+    ["a token of somebody else", [403, {errorCode: "x", message: "no"}], "This token does not allow that: no.", true],
+    ["a store that is away", [503, {errorCode: "resource.unavailable", message: "gone"}], "The server replied resource.unavailable: gone.", false],
+    ["a page of somebody else", [200, "<html>"], "The server's answer cannot be read.", false],
     ["a server that is away", new TypeError("Failed to fetch"), "The server cannot be reached.", false],
-    ["a server that hangs", new DOMException("", "TimeoutError"), "The server gave no answer that can be read.", false],
+    ["a server that hangs", new DOMException("", "TimeoutError"), "The server's answer cannot be read.", false],
 ];
 for (const [what, answer, text, isAboutToken] of REFUSALS) {
     test(`${what} is told plainly`, async () => {

@@ -96,7 +96,7 @@ test("a key that the server may have forgotten is not relied on", () => {
     world.answer(0, LOST);
     assert.equal(world.outbox.waiting, 0);
     assert.deepEqual(world.refused, [
-        [{chat: "one"}, "k1", "No answer came, so it is not known whether the server took it"],
+        [{chat: "one"}, "k1", "No reply came, so it is unknown whether the server accepted it"],
     ]);
 });
 
@@ -137,7 +137,7 @@ test("too much is refused, and what is over is forgotten", () => {
     for (let number = 0; number <= 100; number += 1) {
         world.outbox.say(ROOM, {chat: `${number}`}, `k${number}`);
     }
-    assert.deepEqual(world.refused, [[{chat: "100"}, "k100", "Too much is waiting"]]);
+    assert.deepEqual(world.refused, [[{chat: "100"}, "k100", "Too many messages are waiting"]]);
     world.outbox.clear();
     world.outbox.open();
     assert.deepEqual(world.texts(), []);

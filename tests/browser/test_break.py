@@ -16,7 +16,7 @@ from tests.store_process import until
 
 SETS = (f"admin.token={TOKEN}", "bayeux.max_interval_ms=60000")
 TRANSPORTS = ["websocket", "long-polling"]
-HELD = re.compile(r"^held since ")
+HELD = re.compile(r"^on hold since ")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_dead_letter_is_shown_and_sent_again(
     fate = joe.fate("eat this")
     expect(fate.locator("code")).to_have_text(code)
     expect(fate.locator("p").first).to_have_text(re.compile(rf"^Dead letter \d+-\d+: “{reason}”\.$"))
-    expect(joe.delivery).to_have_text("goes on")
+    expect(joe.delivery).to_have_text("running")
     expect(joe.waiting).to_have_text("0")
     joe.press("Send again: eat this")
     expect(joe.line("eat this")).to_have_count(2)
@@ -72,7 +72,7 @@ def test_a_holdback_is_watched_and_released(server: Server, meet: Meet, transpor
     joe.arms("user.update.holdback")
     sue.say("not now")
     expect(joe.delivery).to_have_text(HELD)
-    expect(joe.fate("not now").locator("p").first).to_have_text("Held back, first in the queue.")
+    expect(joe.fate("not now").locator("p").first).to_have_text("On hold, first in the queue.")
     sue.say("second")
     sue.say("third")
     sue.sees("third")
@@ -81,9 +81,9 @@ def test_a_holdback_is_watched_and_released(server: Server, meet: Meet, transpor
     joe.sees_not("second")
     joe.press("Release")
     joe.sees("third")
-    expect(joe.delivery).to_have_text("goes on")
+    expect(joe.delivery).to_have_text("running")
     expect(joe.waiting).to_have_text("0")
-    expect(joe.fate("not now").locator("p").first).to_have_text("Taken at delivery 2.")
+    expect(joe.fate("not now").locator("p").first).to_have_text("Acknowledged at delivery 2.")
     expect(joe.tag("not now")).to_have_text("taken")
     expect(joe.line("not now").locator(".again")).to_have_text(re.compile(r"^sent again .1$"))
     assert joe.texts() == ["not now", "second", "third"]
@@ -98,10 +98,10 @@ def test_a_retry_counts_its_deliveries(server: Server, meet: Meet, transport: st
     sue.say("again, please")
     fate = joe.fate("again, please")
     expect(fate.locator(".count")).to_have_text("delivery 1")
-    expect(fate.locator("p").first).to_contain_text("Comes again in 2 s. After 4 failures in a row")
+    expect(fate.locator("p").first).to_contain_text("The server sends it again in 2 s. After 4 failures in a row")
     sue.say("in the meantime")
     expect(fate.locator(".count")).to_have_text("delivery 2")
-    expect(fate.locator("p").first).to_have_text("Taken at delivery 3.")
+    expect(fate.locator("p").first).to_have_text("Acknowledged at delivery 3.")
     joe.sees("in the meantime")
     assert joe.texts() == ["again, please", "in the meantime"]
     expect(joe.line("again, please").locator(".again")).to_have_text(re.compile(r"^sent again .2$"))
@@ -129,11 +129,11 @@ def test_a_wrong_token_is_refused_plainly_and_nothing_is_kept_of_it(server: Serv
     joe.expect_complaint("401")
     joe.opens().shows_token("not-the-token")
     trouble = joe.page.get_by_role("alert")
-    expect(trouble).to_have_text("The server does not take this token.")
+    expect(trouble).to_have_text("The server does not accept this token.")
     expect(joe.page.get_by_label("Admin token")).to_be_focused()
-    expect(joe.waiting).to_have_text("operators see it")
+    expect(joe.waiting).to_have_text("visible to operators")
     joe.shows_token("tök en")
-    expect(trouble).to_have_text("A token has neither spaces nor letters beyond ASCII.")
+    expect(trouble).to_have_text("A token has ASCII characters only, and no spaces.")
     requests: list[str] = []
     joe.page.on("request", lambda request: requests.append(f"{request.url} {request.post_data or ''}"))
     joe.is_operator()
@@ -143,7 +143,7 @@ def test_a_wrong_token_is_refused_plainly_and_nothing_is_kept_of_it(server: Serv
     assert TOKEN not in kept
     expect(joe.page.get_by_label("Admin token")).to_have_value("")
     joe.press("Forget")
-    expect(joe.waiting).to_have_text("operators see it")
+    expect(joe.waiting).to_have_text("visible to operators")
 
 
 def test_without_a_token_the_panel_says_what_to_type(server: Server, meet: Meet) -> None:
@@ -162,13 +162,13 @@ def test_without_a_token_the_panel_says_what_to_type(server: Server, meet: Meet)
     joe.arms("user.update.holdback")
     sue.say("wait")
     until_held(server, joe)
-    expect(joe.page.locator("#releaseHint")).to_have_text("To release it takes an operator: see below.")
+    expect(joe.page.locator("#releaseHint")).to_have_text("Only an operator can release it: see below.")
     type_in_terminal(server, "sessions", "activate", name)
-    expect(joe.delivery).to_have_text("goes on")
-    expect(joe.fate("wait").locator("p").first).to_have_text("Taken at delivery 2.")
+    expect(joe.delivery).to_have_text("running")
+    expect(joe.fate("wait").locator("p").first).to_have_text("Acknowledged at delivery 2.")
     joe.arms("user.update.error")
     sue.say("refuse me")
-    expect(joe.fate("refuse me").locator("p").first).to_have_text("A dead letter. Operators see it.")
+    expect(joe.fate("refuse me").locator("p").first).to_have_text("A dead letter. Operators can see it.")
     listed = until_listed(server, name)
     assert "refuse me" in listed
     type_in_terminal(server, "dead-letters", "redrive", "--all", "--receiver", name)
@@ -232,12 +232,12 @@ def test_a_reload_keeps_the_panel_and_forgets_the_token(server: Server, meet: Me
     joe.page.reload()
     joe.sees_state("Connected")
     expect(joe.delivery).to_have_text(HELD)
-    expect(joe.waiting).to_have_text("operators see it")
+    expect(joe.waiting).to_have_text("visible to operators")
     joe.is_operator()
     expect(joe.waiting).to_have_text(re.compile(r"^[1-9]"))
     joe.press("Release")
     joe.sees("stay")
-    expect(joe.delivery).to_have_text("goes on")
+    expect(joe.delivery).to_have_text("running")
 
 
 def test_what_cannot_be_broken_is_said_why(start_server: StartServer, meet: Meet) -> None:
@@ -285,8 +285,8 @@ def test_a_letter_is_thrown_away(server: Server, meet: Meet) -> None:
     name = joe.figure("Name").inner_text()
     joe.arms("user.update.error")
     sue.say("away with it")
-    joe.press("Throw away: away with it")
-    expect(joe.fate("away with it").locator("p").first).to_have_text("Thrown away by an operator.")
+    joe.press("Discard: away with it")
+    expect(joe.fate("away with it").locator("p").first).to_have_text("Discarded by an operator.")
     assert type_in_terminal(server, "dead-letters", "list", "--receiver", name).strip() == ""
 
 

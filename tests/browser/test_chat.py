@@ -46,7 +46,7 @@ def test_going_offline_and_back_brings_what_was_missed(base: str, meet: Meet, tr
     joe.say("before")
     sue.sees("before")
     sue.press("Go offline")
-    sue.sees_state("Offline, by your wish")
+    sue.sees_state("Offline, as you asked")
     missed = [f"missed {number}" for number in range(5)]
     for text in missed:
         joe.say(text)
@@ -66,16 +66,16 @@ def test_what_is_typed_offline_is_sent_afterwards(base: str, meet: Meet, transpo
     joe = meet(base, "joe").join(transport=transport)
     sue = meet(base, "sue").join(transport=transport)
     sue.press("Go offline")
-    sue.sees_state("Offline, by your wish")
+    sue.sees_state("Offline, as you asked")
     sue.say("one")
     sue.say("two")
     expect(sue.page.locator("#hint")).to_contain_text("2 of your messages wait to be sent")
-    expect(sue.page.locator("#offlineHint")).to_contain_text("Mends the line.")
+    expect(sue.page.locator("#offlineHint")).to_contain_text("Connects again.")
     sue.press("Go online")
     joe.sees("two")
     assert joe.texts() == ["one", "two"]
     expect(sue.page.locator("#hint")).to_be_empty()
-    expect(sue.page.locator("#offlineHint")).to_contain_text("Cuts the line")
+    expect(sue.page.locator("#offlineHint")).to_contain_text("Cuts the connection")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -83,7 +83,7 @@ def test_leaving_while_offline_ends_the_session(base: str, meet: Meet, transport
     joe = meet(base, "joe").join(transport=transport)
     sue = meet(base, "sue").join(transport=transport)
     sue.press("Go offline")
-    sue.sees_state("Offline, by your wish")
+    sue.sees_state("Offline, as you asked")
     sue.press("Leave")
     expect(sue.page.get_by_label("Your name")).to_be_focused()
     joe.sees("sue has left")
@@ -264,7 +264,9 @@ def test_pages_begin_anew_with_a_server_that_does_not_know_them(start_server: St
     joe.say("said meanwhile")
     start_server(PATIENT, port=server.port)
     for person in (joe, sue):
-        person.sees("The server had forgotten this session: a new one was made. What came meanwhile is lost.")
+        person.sees(
+            "The server no longer had this session, so the page opened a new one. Messages that came meanwhile are lost."
+        )
         person.sees_state("Connected")
         person.sees_member("joe", "sue")
     joe.sees("said meanwhile")
@@ -280,7 +282,9 @@ def test_a_forgotten_session_is_made_anew(start_server: StartServer, meet: Meet)
     server.terminate()
     joe.sees_state("Connection lost, trying again…")
     again = start_server(PATIENT, port=server.port)
-    joe.sees("The server had forgotten this session: a new one was made. What came meanwhile is lost.")
+    joe.sees(
+        "The server no longer had this session, so the page opened a new one. Messages that came meanwhile are lost."
+    )
     joe.sees_state("Connected")
     sue = meet(again.base, "sue").join()
     sue.say("still here?")
@@ -301,7 +305,9 @@ def test_who_stays_offline_for_too_long_comes_back_in_a_new_session(
     joe.sees_members(1)
     sue.say("typed in the dark")
     sue.press("Go online")
-    sue.sees("The server had forgotten this session: a new one was made. What came meanwhile is lost.")
+    sue.sees(
+        "The server no longer had this session, so the page opened a new one. Messages that came meanwhile are lost."
+    )
     joe.sees("typed in the dark")
     sue.sees("typed in the dark")
     joe.sees_members(2)

@@ -164,7 +164,7 @@ def test_views_look_well(browser: Browser, mess: Server, look: str) -> None:
         ("receiver", "#/receivers/client/joe/1", '{"filter":"data"}'),
         ("topics", "#/topics", "/kitchen/menu"),
         ("topic", "#/topics/kitchen/menu", HOSTILE),
-        ("requests", "#/requests", "No call waits"),
+        ("requests", "#/requests", "No call is waiting"),
         ("audit", "#/audit", "sign in"),
         ("commands", "#/commands", "commands that you may run"),
         ("letters", "#/dead-letters", "user.update.error"),
@@ -231,8 +231,8 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("link", name="client/joe/1 is on hold").click()
     expect(page.get_by_text("user.update.holdback: out of paper").first).to_be_visible()
-    expect(page.get_by_text("Looking changes nothing.")).to_be_visible()
-    assert "Messages go to client/joe/1 again" in confirm(page, "Release", "paper is in")
+    expect(page.get_by_text("Viewing changes nothing.")).to_be_visible()
+    assert "Delivers to client/joe/1 again" in confirm(page, "Release", "paper is in")
     expect(page.get_by_role("button", name="Hold", exact=True)).to_be_visible()
     page.keyboard.press("g")
     page.keyboard.press("o")

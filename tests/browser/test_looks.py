@@ -77,7 +77,7 @@ def test_the_pages_look_well(start_server: StartServer, meet: Meet, picture: Pic
     judge(joe)
     joe.press("Go offline")
     joe.say("I will be back")
-    joe.sees_state("Offline, by your wish")
+    joe.sees_state("Offline, as you asked")
     picture(joe, f"offline-{look}", whole=True)
     judge(joe)
     joe.page.goto(f"{base}/")
@@ -113,7 +113,7 @@ def test_the_panel_that_breaks_things_looks_well(
     joe.is_operator()
     joe.arms("communication.timeout")
     sue.say("Is the green wool dry?")
-    expect(joe.fate("Is the green wool dry?")).to_contain_text("Taken")
+    expect(joe.fate("Is the green wool dry?")).to_contain_text("Acknowledged")
     joe.arms("user.update.error")
     sue.say(
         "I ordered four bundles of madder, and a very-long-word-that-nobody-can-break-in-the-middle-of-its-letters."

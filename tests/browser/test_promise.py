@@ -80,7 +80,9 @@ def test_pages_go_on_after_a_restart_with_all_that_was_said(
     for person in (joe, sue):
         person.sees(said[-1])
         assert person.texts() == said
-        person.sees_not("The server had forgotten this session: a new one was made. What came meanwhile is lost.")
+        person.sees_not(
+            "The server no longer had this session, so the page opened a new one. Messages that came meanwhile are lost."
+        )
     eve, _ = come(meet, server, "eve", "websocket")
     for person in (joe, sue, eve):
         person.sees_member("joe", "sue", "eve")
@@ -96,7 +98,7 @@ def test_what_was_answered_just_before_a_kill_is_there_with_a_store_of_its_own(
     joe, joes = come(meet, server, "joe", "long-polling")
     sue, sues = come(meet, server, "sue", "websocket")
     sue.press("Go offline")
-    sue.sees_state("Offline, by your wish")
+    sue.sees_state("Offline, as you asked")
     for number in range(3):
         for text in (f"before {number}", f"answered {number}"):
             joe.say(text)
@@ -180,7 +182,7 @@ def test_who_comes_while_the_store_is_away_is_told_and_let_in_later(
     store.kill()
     joe = meet(server.base, "joe")
     joe.try_to_join()
-    expect(joe.page.get_by_role("alert")).to_have_text("The server said 503::resource.unavailable. Trying again…")
+    expect(joe.page.get_by_role("alert")).to_have_text("The server replied 503::resource.unavailable. Trying again…")
     store.start()
     joe.sees_state("Connected")
     joe.say("at last")
