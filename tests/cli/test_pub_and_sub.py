@@ -65,6 +65,26 @@ def test_what_is_addressed_to_a_name_is_printed(post: Post, sub: Sub) -> None:
     assert both.end() == (0, "")
 
 
+def test_a_named_sender_is_shown_and_takes_nothing_that_waits(post: Post, sub: Sub) -> None:
+    pub(post, "/typed/a", "for joe", "--to=client/joe", "--force-queuing")
+    heard = sub("/typed/b", "--count=2")
+    pub(post, "/typed/b", "1", "--name=joe", "--count=2", "--persistent")
+    for _ in range(2):
+        assert heard.said()["ext"]["update"]["sender"].startswith("client/joe/-")
+    assert heard.end() == (0, "")
+    assert data(sub("--name=joe", "--count=1"), 1) == ["for joe"]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("joe/1", "joe/1 is a session"), ("a b", "not a subject: a b"), ("anonymous", "not a subject: anonymous")],
+)
+def test_what_is_no_subject_sends_nothing(post: Post, name: str, problem: str) -> None:
+    ended = post.run("pub", "/typed/a", "1", f"--name={name}")
+    assert ended.status == 2
+    assert problem in " ".join(ended.err.split())
+
+
 def test_a_message_waits_for_its_subject(post: Post, sub: Sub) -> None:
     pub(post, "/typed/a", "low", "--to=client/joe", "--force-queuing", "--priority=low")
     pub(post, "/typed/a", "high", "--to=client/joe", "--force-queuing", "--priority=8", "--key=once")

@@ -57,6 +57,14 @@ def test_reply_echo_answers_with_the_data_of_the_request(replying: Any, ask: Any
     assert echo.end() == (0, "")
 
 
+def test_a_named_client_gets_its_answer(replying: Any, ask: Any) -> None:
+    echo = replying("/named", "--echo", "--count=1")
+    ended = ask("/named", "7", "--name=joe", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    assert json.loads(ended.out)["data"] == 7
+    assert echo.end() == (0, "")
+
+
 @pytest.mark.parametrize("transport", ["websocket", "long-polling"])
 def test_reply_command_answers_with_its_output(replying: Any, ask: Any, transport: str) -> None:
     replying("/sum/*", "--command", "jq -c add || python3 -c 'import json; print(sum(json.load(open(0))))'")

@@ -50,6 +50,15 @@ ResumeFile = Annotated[
         help="File for the session's secret (0600), with which the next process takes the session over at once.",
     ),
 ]
+Sender = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        metavar="SUBJECT",
+        help="Subject of the sender, such as joe: receivers see client/joe/-7. The messages that wait for joe stay where"
+        " they are. With --token, a subject that the token is for.",
+    ),
+]
 AsJson = Annotated[
     bool | None,
     typer.Option("--json/--no-json", help="Print one JSON object per line; the default unless on a terminal."),
@@ -101,11 +110,30 @@ def client(url: str, transports: list[str] | None, token: str | None, **more: An
         raise typer.BadParameter(str(error)) from None
 
 
-def patient_client(url: str, transports: list[str] | None, token: str | None, patience_s: float) -> "Client":
+def patient_client(
+    url: str, transports: list[str] | None, token: str | None, patience_s: float, **more: Any
+) -> "Client":
     """A client that tries for so many seconds to reach the server, often; 0: once."""
     from crewel.client.publish import PAUSES
 
-    return client(url, transports, token, open_timeout=patience_s, backoff=PAUSES)
+    return client(url, transports, token, open_timeout=patience_s, backoff=PAUSES, **more)
+
+
+def as_sender(name: str | None) -> dict[str, Any]:
+    """The client's options for a session of this subject that only sends; none without a name. Wrong usage ends the command
+    with 2."""
+    from crewel.qos.names import ANONYMOUS, parse_name
+
+    if name is None:
+        return {}
+    found = parse_name(name)
+    if found is None or found.subject == ANONYMOUS:
+        raise typer.BadParameter(f"not a subject: {name}", param_hint="--name")
+    if found.number:
+        # Its queue would come to a command that reads nothing, and end with it.
+        text = f"{name} is a session, which belongs to its receiver: give its subject, {found.subject}"
+        raise typer.BadParameter(text, param_hint="--name")
+    return {"name": name, "session": {"ptp": False}, "ack": False}
 
 
 def local_token(url: str) -> str | None:

@@ -60,6 +60,7 @@ def pub(
             " several messages has KEY-2. --persistent alone uses a random key.",
         ),
     ] = None,
+    name: bayeux_client.Sender = None,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     transport: bayeux_client.Transports = None,
@@ -75,7 +76,7 @@ def pub(
     if timeout_ms is not None and not is_stored:
         raise typer.BadParameter("--timeout-ms needs --persistent or --force-queuing")
     options["retry_for"] = patience = (timeout_ms or PATIENCE_MS) / 1000 if is_stored else 0.0
-    client = bayeux_client.patient_client(url, transport, token, patience)
+    client = bayeux_client.patient_client(url, transport, token, patience, **bayeux_client.as_sender(name))
     texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
     bayeux_client.run(_publish(client, channel, _paced(texts, count, rate), options, as_json))
 

@@ -20,6 +20,7 @@ def request(
     ] = 10_000,
     to: qos_options.To = None,
     persistent: Annotated[bool, typer.Option("--persistent", help="Store the request before it is answered.")] = False,
+    sender: bayeux_client.Sender = None,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     transport: bayeux_client.Transports = None,
@@ -34,7 +35,7 @@ def request(
     name = qos_options.channel_name(channel)
     text = sys.stdin.read().strip() if data == "-" else data
     options: dict[str, Any] = {"persistent": persistent or None, "to": qos_options.addresses(to)}
-    client = bayeux_client.patient_client(url, transport, token, timeout_ms / 1000)
+    client = bayeux_client.patient_client(url, transport, token, timeout_ms / 1000, **bayeux_client.as_sender(sender))
     bayeux_client.run(_request(client, name, qos_options.value(text), timeout_ms / 1000, options, as_json))
 
 
