@@ -25,7 +25,7 @@ _OWN = "/own/"
 _OWN_CHANCE = 0.1  # that a message is for one subscriber alone
 Outcome = tuple[str | None, str | None]
 """Of a publish: its id if the answer was successful, else the error, if there was an answer at all."""
-_PAUSE_S = 0.1  # before a refused publish is sent again
+_PAUSE_S = 0.1  # before a refused publish, or connect, is sent again
 
 
 def channel_of(publisher: str) -> str:
@@ -152,15 +152,22 @@ class Plain(_Seen):
 
     def _take(self, answer: list[Message]) -> None:
         *messages, reply = answer
-        if not reply["successful"]:
-            assert reply["advice"]["reconnect"] == "handshake", reply
-            self._subscribe()
-            self._batch = 0
-            return
         for message in messages:
             self._ledger.came(self.name, message["id"], _item(message["data"]))
+        if not reply["successful"]:
+            self._obey(reply.get("advice", {}))
+            return
         self._batch = reply["ext"]["ack"]
         self.goes_on()
+
+    def _obey(self, advice: dict[str, Any]) -> None:
+        """A connect was refused: do as a stock client does."""
+        if advice.get("reconnect", "retry") == "retry":
+            self._is_ending.wait(max(advice.get("interval", 0) / 1000, _PAUSE_S))
+            return
+        assert advice["reconnect"] == "handshake", advice
+        self._subscribe()
+        self._batch = 0
 
 
 class _Address:
@@ -275,6 +282,8 @@ class Load:
         async with asyncio.timeout(limit_s):
             for publisher in self.publishers:
                 await publisher.end()
+        troubles = {each.name: each.trouble for each in self.clients if isinstance(each, Plain) and each.trouble}
+        assert not troubles, f"clients of the test ended: {troubles}"
         with suppress(AssertionError):  # the ledger says it better
             await wait_for(self.ledger.is_complete, limit_s, self.report)
         self.ledger.check()
