@@ -225,6 +225,51 @@ def test_a_waiting_connect_goes_to_the_heir_when_its_node_is_killed(start_server
             taken += found
 
 
+def test_a_socket_outlives_the_node_of_its_session(start_server: StartServer) -> None:
+    """It speaks for the session at the heir, which is its own node or the third one; its client notices nothing."""
+    first = start_server(NODE, LONG)
+    others = [start_server(*first.store_sets, NODE, LONG) for _ in range(2)]
+    sockets, waiting = [], []
+    for number in range(4):
+        session = SocketClient(first).start(ext={"ack": True})
+        session.subscribe("/a")
+        session.socket.close()
+        client = SocketClient(others[number % 2])
+        client.id = session.id
+        assert client.connect(advice={"timeout": 0}, ext={"ack": 0})["successful"] is True
+        client.subscribe(f"/own/{number}")
+        sockets.append(client)
+        waiting.append(client.ask_connect(ext={"ack": 0}) if number < 3 else None)  # the last one holds no connect
+    until(lambda: figures(first)["crewel_held_connects"] == 3)
+    first.kill()
+    publisher = Client(others[0]).start()
+    publisher.publish("/a", 7, **PERSISTENT)
+    for number, (client, connect) in enumerate(zip(sockets, waiting, strict=True)):
+        reply = client.reply_to(connect or client.ask_connect(ext={"ack": 0}))
+        assert reply["successful"] is True, reply
+        assert client.heard() == [7]
+        publisher.publish(f"/own/{number}", number, **PERSISTENT)
+        assert client.connect(ext={"ack": reply["ext"]["ack"]})["successful"] is True
+        assert client.heard() == [number]
+
+
+def test_a_socket_is_closed_if_its_node_dies_before_it_has_answered_a_publish(start_server: StartServer) -> None:
+    first = start_server(NODE, LONG)
+    second = start_server(*first.store_sets, NODE, LONG)
+    session = SocketClient(first).start(ext={"ack": True})
+    client = SocketClient(second)
+    client.id = session.id
+    assert client.connect(advice={"timeout": 0}, ext={"ack": 0})["successful"] is True
+    client.ask_connect(ext={"ack": 0})
+    until(lambda: figures(first)["crewel_held_connects"] == 1)
+    os.kill(first.pid, signal.SIGSTOP)
+    client.send(client.message("/unknown/outcome", data=1, **PERSISTENT))
+    client.socket.fence()  # it has been read, and so forwarded
+    first.kill()
+    with pytest.raises((EOFError, ConnectionError)):
+        client.socket.next_frame()
+
+
 def test_a_planned_end_moves_all_sessions_and_no_client_shakes_hands(nodes: list[Server]) -> None:
     first, second = nodes
     people = [Person(first).be() for _ in range(CLIENTS)]

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from crewel.errors import LinkError
-from crewel.nodes.frames import MOST_BYTES_OF_A_STRANGER, Frame, FrameReader, Introduction, Kind, encoded
+from crewel.nodes.frames import MOST_BYTES_OF_A_STRANGER, VERSION, Frame, FrameReader, Introduction, Kind, encoded
 
 SECRET = "what the store has"
 SOME = [
@@ -56,7 +56,7 @@ def test_two_nodes_that_know_the_secret_trust_each_other() -> None:
     assert (first.token, second.token) == ("", "")
     assert first.take(only(second_proof)) == second.take(only(first_proof)) == b""
     assert (first.token, second.token) == ("b", "a")
-    assert first.version == second.version == 2
+    assert first.version == second.version == VERSION
 
 
 def test_a_node_of_another_store_is_refused_by_both() -> None:
@@ -98,7 +98,7 @@ def test_an_address_that_another_node_has_by_now_is_noticed() -> None:
         (orjson.dumps({"version": "x", "oldest": 1, "token": "a"}), "no node"),
         (orjson.dumps({"version": 1, "token": "a"}), "no node"),
         (orjson.dumps({"version": 0, "oldest": 0, "token": "a"}), "version 0 to 0"),
-        (orjson.dumps({"version": 9, "oldest": 3, "token": "a"}), "version 3 to 9"),
+        (orjson.dumps({"version": 9, "oldest": VERSION + 1, "token": "a"}), f"version {VERSION + 1} to 9"),
     ],
 )
 def test_a_hello_that_is_none_or_of_a_version_too_far_away_is_refused(hello: bytes, why: str) -> None:
@@ -106,7 +106,7 @@ def test_a_hello_that_is_none_or_of_a_version_too_far_away_is_refused(hello: byt
         accepting().take(Frame(Kind.HELLO, 0, hello))
 
 
-@pytest.mark.parametrize(("version", "spoken"), [(9, 2), (1, 1)])
+@pytest.mark.parametrize(("version", "spoken"), [(9, VERSION), (1, 1)])
 def test_nodes_speak_the_lower_version_of_both(version: int, spoken: int) -> None:
     node = accepting()
     assert node.take(Frame(Kind.HELLO, 0, orjson.dumps({"version": version, "oldest": 1, "token": "a", "nonce": "n"})))

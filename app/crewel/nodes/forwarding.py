@@ -10,6 +10,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
+from struct import Struct
 from typing import Any, Final
 
 import orjson
@@ -26,23 +28,54 @@ from crewel.nodes.link import Link
 _MOST_WAITING: Final = 32
 """Frames of one WebSocket that wait for the one before them; beyond that its client is slowed down."""
 _REST_MS: Final = 200
+_SAYS_WHAT_IS_ANSWERED: Final = 3
+"""The version of a link from which on the owner sends `SETTLED`."""
+_SETTLED: Final = Struct("!I?")
 
 
 class Relay:
-    """One forwarded request, or one WebSocket, where the client has reached the cluster."""
+    """One forwarded request, or one WebSocket, where the client has reached the cluster.
 
-    __slots__ = ("_link", "_relays", "_stream", "connect", "peer")
+    A connect alone may be sent again to another node; all else might be done twice. So this keeps which frames of a socket
+    the owner has not answered: if that is at most a connect, the socket outlives the owner of its session.
+    """
+
+    __slots__ = (
+        "_connect",
+        "_connect_at",
+        "_holds",
+        "_link",
+        "_others_at",
+        "_relays",
+        "_sent",
+        "_settled",
+        "_stream",
+        "peer",
+    )
 
     def __init__(self, link: Link, relays: dict[int, Relay], peer: Peer, elements: list[Any]) -> None:
         link.streams += 1
         self._link, self._relays, self._stream = link, relays, link.streams
         self.peer = peer
-        is_plain = len(elements) == 1 and not peer.pushes and elements[0].get("channel") == CONNECT_CHANNEL.name
-        self.connect = elements if is_plain else None
-        """The request, if it is a connect alone, which may be sent again; all else might be done twice."""
+        self._connect: list[Any] | None = None
+        """The last connect that came alone."""
+        self._sent = self._connect_at = self._others_at = self._settled = 0
+        """How many frames were sent; which of them was that connect, and which the last one that was something else; how many
+        have been answered."""
+        self._holds = False
+        """Whether the connect was not among those answered, although it was counted."""
+        self._note(elements)
         relays[self._stream] = self
         peer.relay = self
-        link.send(Kind.REQUEST, self._stream, _described(peer, elements, with_headers=not is_plain))
+        with_headers = peer.pushes or self._connect is None
+        link.send(Kind.REQUEST, self._stream, _described(peer, elements, with_headers=with_headers))
+
+    def _note(self, elements: list[Any]) -> None:
+        self._sent += 1
+        if len(elements) == 1 and elements[0].get("channel") == CONNECT_CHANNEL.name:
+            self._connect, self._connect_at = elements, self._sent
+        else:
+            self._others_at = self._sent
 
     def goes_to(self, link: Link) -> bool:
         """Whether it goes over this link."""
@@ -50,6 +83,7 @@ class Relay:
 
     def forward(self, elements: list[Any]) -> None:
         """Forward a further frame of the socket."""
+        self._note(elements)
         self._link.send(Kind.FRAME, self._stream, orjson.dumps(elements))
 
     def gone(self) -> None:
@@ -75,6 +109,8 @@ class Relay:
         peer, payload = self.peer, frame.payload
         if frame.kind == Kind.ANSWER:
             self._answer(payload)
+        elif frame.kind == Kind.SETTLED:
+            self._settled, self._holds = _SETTLED.unpack(payload)
         elif frame.kind == Kind.SLOW:
             peer.slow_down(int.from_bytes(payload) / 1000)
         elif frame.kind in (Kind.SUPERSEDED, Kind.END, Kind.REFUSED):
@@ -99,14 +135,15 @@ class Relay:
         if peer.pushes and not peer.is_writable:
             self._link.send(Kind.PAUSE, self._stream)
 
-    def lost(self) -> Peer | None:
-        """The link has ended. Returns the peer if its request can be sent again; else its connection is cut off, for what has
-        become of it is unknown."""
+    def lost(self) -> list[Any] | None:
+        """The link has ended. Returns the connect that was not answered, which can be sent again. If anything else was not,
+        the client's connection is cut off, for what has become of it is unknown."""
         self._end()
-        if self.connect is not None:
-            return self.peer
-        self.peer.cut_off()
-        return None
+        is_known = self._link.version >= _SAYS_WHAT_IS_ANSWERED if self.peer.pushes else True
+        if not is_known or self._others_at > self._settled:
+            self.peer.cut_off()
+            return None
+        return self._connect if self._holds or self._connect_at > self._settled else None
 
 
 def _described(peer: Peer, elements: list[Any], *, with_headers: bool) -> bytes:
@@ -186,9 +223,9 @@ class Departures:
         self.calls.lost(link)
         waiting = []
         for relay in list(self._relays.pop(link).values()):
-            connect, peer = relay.connect, relay.lost()
-            if peer is not None and connect is not None:
-                waiting.append((peer, connect))
+            connect = relay.lost()
+            if connect is not None:
+                waiting.append((relay.peer, connect))
         self.on_lost(link.token, waiting)
 
 
@@ -294,13 +331,48 @@ class SocketGuest(RequestGuest):
 
     transport = "websocket"
     pushes = True
-    __slots__ = ()
+    __slots__ = ("_held", "_served", "_serves")
+
+    def __init__(self, link: Link, stream: int, fields: dict[str, Any], guests: dict[int, Guest]) -> None:
+        super().__init__(link, stream, fields, guests)
+        self._served = 0
+        self._serves = False
+        self._held = False
 
     def _sent(self) -> None:
         """Others follow."""
+        self._look()
+
+    def _look(self) -> None:
+        """Tell if the connect is not held any more. What happens while a frame is processed is told with it."""
+        if self._held and not self._serves and not self._holds():
+            self._settle(held=False)
+
+    def _holds(self) -> bool:
+        held = self.session.held if self.session is not None else None
+        return held is not None and held.peer is self
+
+    def serves(self) -> None:
+        """A frame is processed from here on."""
+        self._serves = True
+
+    def served(self, elements: list[Any]) -> None:
+        """It has been."""
+        self._serves = False
+        self._served += 1
+        is_held = self._holds()
+        if not (is_held and len(elements) == 1 and elements[0].get("channel") == CONNECT_CHANNEL.name):
+            self._settle(held=is_held)
+        self._held = is_held
+
+    def _settle(self, *, held: bool) -> None:
+        self._held = held
+        if not self.is_gone:
+            self.link.send(Kind.SETTLED, self.stream, _SETTLED.pack(self._served, held))
 
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
+        self._look()
 
 
 _GUESTS: Final[Mapping[str, type[RequestGuest]]] = {
@@ -382,14 +454,22 @@ class Arrivals:
 
     def _serve(self, guest: Guest, elements: list[Any]) -> bool:
         """Serve this; True if a socket's next frame has to wait, for they are answered in their order."""
+        if not isinstance(guest, SocketGuest):
+            self._receive(guest, elements)
+            return False
+        guest.serves()
         answering = self._receive(guest, elements)
-        if answering is None or not guest.pushes:
+        if answering is None:
+            guest.served(elements)
             return False
         if guest.waiting is None:
             guest.waiting = deque()
-        loop = asyncio.get_running_loop()
-        when_answered(answering, lambda _: loop.call_soon(self._serve_next, guest))
+        when_answered(answering, partial(self._served, guest, elements))
         return True
+
+    def _served(self, guest: SocketGuest, elements: list[Any], _: object) -> None:
+        guest.served(elements)
+        asyncio.get_running_loop().call_soon(self._serve_next, guest)
 
     def _serve_next(self, guest: Guest) -> None:
         waiting = guest.waiting

@@ -15,8 +15,9 @@ import orjson
 
 from crewel.errors import LinkError
 
-VERSION: Final = 2
-"""What this node speaks at most. Two nodes speak the lower one of both. 2: questions say what they are about."""
+VERSION: Final = 3
+"""What this node speaks at most. Two nodes speak the lower one of both. 2: questions say what they are about. 3: the owner says
+which frames of a WebSocket have been answered."""
 OLDEST: Final = 1
 """A link with a node that speaks less is refused."""
 MOST_BYTES: Final = 256 << 20
@@ -77,6 +78,9 @@ class Kind(IntEnum):
     """A question of an operator's request, as JSON. It opens a stream."""
     TOLD = 24
     """The answer, which ends it."""
+    SETTLED = 25
+    """How many frames of a WebSocket have been processed and answered (4 bytes), and 1 or 0 (1): whether a connect among them
+    is held. A connect alone that is held is reported with the next frame, or when it has been answered."""
 
 
 class Frame(NamedTuple):

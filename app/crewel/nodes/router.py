@@ -177,8 +177,11 @@ class Router:
             return Place.HERE if self._registry.has_looked(since) else Place.LATER
         return node if self._registry.stays(node) else Place.LATER
 
-    async def _receive_later(self, peer: Peer, elements: list[Any], since: float, not_by: str = "") -> None:
-        """Process it when it can be said where; not by the node with the token `not_by`, which has given it back."""
+    async def _receive_later(
+        self, peer: Peer, elements: list[Any], since: float, not_by: str = "", *, cuts: bool = False
+    ) -> None:
+        """Process it when it can be said where; not by the node with the token `not_by`, which has given it back. If that
+        takes too long, it is refused; or, if `cuts`, the connection is cut off, and another one may reach another node."""
         place: Place | Node = Place.LATER
         with suppress(TimeoutError):
             async with asyncio.timeout(self._hold_s):
@@ -195,6 +198,8 @@ class Router:
                 await answering
         elif isinstance(place, Node) and isinstance(peer, Guest):
             peer.refuse(elements)
+        elif cuts:
+            peer.cut_off()
         else:
             self._refuse(peer, elements)
 
@@ -236,7 +241,7 @@ class Router:
         """A link has ended. The connects that waited for that node wait for its heir, or for it to be reached again."""
         self._registry.hurry()
         for peer, elements in waiting:
-            self._runtime.spawn(self._receive_later(peer, elements, elapsed()))
+            self._runtime.spawn(self._receive_later(peer, elements, elapsed(), cuts=peer.pushes))
 
     def _refuse(self, peer: Peer, elements: list[Any]) -> None:
         """Nothing was done, and the client may try again with the same session."""
