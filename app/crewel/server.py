@@ -153,7 +153,7 @@ async def _life_of_administration(app: web.Application) -> AsyncIterator[None]:
     admin, supervisor = app[ADMIN], app[BROKER].supervisor
     feed = Feed(admin)
     feed.start()
-    supervisor.start("recorder", admin.recorder.run_forever)
+    supervisor.start("metrics-history", admin.metrics_history.run_forever)
     supervisor.start("jobs", admin.jobs.run_forever)
     yield
     await feed.close()

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from crewel.admin.recorder import COLUMNS
+from crewel.admin.metrics_history import COLUMNS
 from tests.admin.desk import Desk, Receiver, audit, publish
 from tests.functional.wire import Connection, Response
 from tests.house.source import ROOT

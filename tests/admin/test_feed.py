@@ -126,8 +126,8 @@ def test_nothing_is_worked_out_while_nobody_listens(monkeypatch: pytest.MonkeyPa
         asked: list[str] = []
         monkeypatch.setattr(world.broker, "spawn", lambda work: asked.append("a task") or work.close())
         monkeypatch.setattr(world.broker.outbound, "fan_out", lambda *_: asked.append("a message"))
-        admin.recorder.sample()
-        for follow in admin.recorder.on_sample:
+        admin.metrics_history.sample()
+        for follow in admin.metrics_history.on_sample:
             follow()
         feed.notice("held", session="client/joe/1")
         for stored in world.broker.dead_letters.on_stored:

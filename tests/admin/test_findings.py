@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.admin.census import Counted
 from crewel.admin.findings import CHECKS, EmptyGroup, Facts, Level, findings
+from crewel.admin.session_counts import SessionCounts
 
-HELD = Counted(on_hold=[(1, "client/joe/1", "user.update.holdback: out of paper")], on_hold_count=1)
-MANY_HELD = Counted(on_hold=[(1, "client/joe/1", "by ann"), (2, "client/sue/1", "by ann")], on_hold_count=2)
-AWAY = Counted(away=[(1200, "client/joe/1")], away_count=1, away_waiting=1200)
-MANY_AWAY = Counted(away=[(9, "client/a b/1"), (1, "client/sue/1")], away_count=2, away_waiting=10)
+HELD = SessionCounts(on_hold=[(1, "client/joe/1", "user.update.holdback: out of paper")], on_hold_count=1)
+MANY_HELD = SessionCounts(on_hold=[(1, "client/joe/1", "by ann"), (2, "client/sue/1", "by ann")], on_hold_count=2)
+AWAY = SessionCounts(away=[(1200, "client/joe/1")], away_count=1, away_waiting=1200)
+MANY_AWAY = SessionCounts(away=[(9, "client/a b/1"), (1, "client/sue/1")], away_count=2, away_waiting=10)
 
 CASES = [
     (Facts(concerns={"store": "it does not answer"}), "not-ready-store", Level.BAD, "/", "it does not answer"),
@@ -32,14 +32,14 @@ CASES = [
         "workers on /jobs/*: 7 messages queued, 2 members, away or on hold",
     ),
     (
-        Facts(counted=Counted(full=[(1.0, "client/joe/1")], full_count=1)),
+        Facts(counted=SessionCounts(full=[(1.0, "client/joe/1")], full_count=1)),
         "queue-full",
         Level.BAD,
         "/receivers/client/joe/1",
         "100%",
     ),
     (
-        Facts(counted=Counted(full=[(0.9, "client/joe/1")], full_count=1)),
+        Facts(counted=SessionCounts(full=[(0.9, "client/joe/1")], full_count=1)),
         "queue-full",
         Level.WARN,
         "/receivers/client/joe/1",
@@ -87,5 +87,5 @@ def test_every_check_is_tried_and_bad_ones_come_first() -> None:
         "pipeline",
     }
     assert len(CHECKS) == len({key for _, key, *_ in CASES})
-    both = Facts(counted=Counted(full=[(0.9, "a")], full_count=1), letters_dropped=1, facts_lost=1)
+    both = Facts(counted=SessionCounts(full=[(0.9, "a")], full_count=1), letters_dropped=1, facts_lost=1)
     assert [each.level for each in findings(both)] == [Level.BAD, Level.WARN, Level.WARN]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewel.admin.fates import history
+from crewel.admin.message_history import message_history
 from crewel.delivery.records import LogId
 from crewel.storage.message_facts import Fact
 from tests.admin.desk import STORED, TOKEN, Desk, Receiver
@@ -23,12 +23,12 @@ def ended(session: str, reason: str, *ids: int, code: str = "") -> Fact:
 
 
 def states(*facts: Fact) -> dict[str, str]:
-    return {name: fate.state for name, fate in history(ID, facts).fates.items()}
+    return {name: fate.state for name, fate in message_history(ID, facts).outcomes.items()}
 
 
 def test_publish_tells_channel_and_time() -> None:
-    told = history(ID, [PUBLISHED])
-    assert (told.channel, told.published_ms, told.fates) == ("/b", 5, {})
+    told = message_history(ID, [PUBLISHED])
+    assert (told.channel, told.published_ms, told.outcomes) == ("/b", 5, {})
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_publish_tells_channel_and_time() -> None:
     [("settled", "acknowledged"), ("dead", "dead letter"), ("filtered", "filtered"), ("expired", "expired")],
 )
 def test_end_tells_the_state(reason: str, state: str) -> None:
-    told = history(
+    told = message_history(
         ID, [PUBLISHED, ended("client/joe/1", reason, 3, ID, code="user.update"), ended("client/ann/1", reason, 3)]
     )
-    assert {name: (fate.state, fate.at_ms, fate.code) for name, fate in told.fates.items()} == {
+    assert {name: (fate.state, fate.at_ms, fate.code) for name, fate in told.outcomes.items()} == {
         "client/joe/1": (state, 9, "user.update")
     }
 
@@ -66,10 +66,10 @@ def test_redrive_links_old_and_new() -> None:
         "code": "x",
         "returns": 0,
     }
-    old = history(ID, [PUBLISHED, ended("client/joe/1", "dead", ID), Fact(9, "redriven", fields)])
-    assert (old.redriven_as, old.fates["client/joe/1"].more) == (["2000000"], {"redrivenAs": "2000000"})
-    new = history(LogId(2_000_000), [Fact(9, "redriven", fields)])
-    assert (new.redrive_of, new.fates["client/joe/1"].state) == ("5-0", "waiting")
+    old = message_history(ID, [PUBLISHED, ended("client/joe/1", "dead", ID), Fact(9, "redriven", fields)])
+    assert (old.redriven_as, old.outcomes["client/joe/1"].more) == (["2000000"], {"redrivenAs": "2000000"})
+    new = message_history(LogId(2_000_000), [Fact(9, "redriven", fields)])
+    assert (new.redrive_of, new.outcomes["client/joe/1"].state) == ("5-0", "waiting")
 
 
 def published(server: Server, channel: str, data: Any) -> str:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)  # it takes 30 seconds, but much longer on
 
 AXE = ROOT / "tests" / "interop" / "node_modules" / "axe-core" / "axe.min.js"
 HEALS_MS = 60_000
-"""The page refreshes every five seconds, and a census is kept for some seconds too; the rest is for a machine under load."""
+"""The page refreshes every five seconds, and counts of sessions are kept too; the rest is for a machine under load."""
 VIEWS = (
     "/",
     "/receivers?sort=waiting",

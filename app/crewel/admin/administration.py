@@ -11,10 +11,10 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from crewel.admin.audit import Audit
-from crewel.admin.census import Census
+from crewel.admin.cached_result import CachedResult
 from crewel.admin.jobs import Jobs
-from crewel.admin.kept import Kept
-from crewel.admin.recorder import Recorder
+from crewel.admin.metrics_history import MetricsHistory
+from crewel.admin.session_counts import SessionCounter
 from crewel.admin.timeline import Timelines
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
@@ -46,9 +46,9 @@ class Administration:
         """The round trip of the last ping, in milliseconds."""
         self.redriving = broker.redrive
         self.sign_ins = SignIns(broker.admin)
-        self.recorder = Recorder(broker)
-        self.census = Census(self)
-        self.likeness = Kept(lambda: alike(self.store), _KEPT_S)
+        self.metrics_history = MetricsHistory(broker)
+        self.session_counter = SessionCounter(self)
+        self.likeness = CachedResult(lambda: alike(self.store), _KEPT_S)
         """The groups of the newest dead letters by the shape of their data."""
         self.jobs = Jobs(self)
         self.timelines = Timelines()

@@ -9,9 +9,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.audit import Outcome
-from crewel.admin.moments import EXPECTED, since
 from crewel.admin.operation import MAX_PAGE, PAGE, number_text, text_field
 from crewel.admin.route import Ask, Route, send_lines
+from crewel.admin.timestamps import EXPECTED, since
 from crewel.bayeux.codec import encode
 from crewel.qos.fields import one_of
 from crewel.storage import audit

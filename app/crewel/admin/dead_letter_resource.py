@@ -9,10 +9,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.audit import Action
-from crewel.admin.moments import EXPECTED, since
 from crewel.admin.operation import MAX_PAGE, PAGE, About, Field, flag_field, flag_text, number_text, text_field
 from crewel.admin.route import Ask, NotThere, Route, send_lines
 from crewel.admin.scopes import refused
+from crewel.admin.timestamps import EXPECTED, since
 from crewel.bayeux.channel import parse as parse_channel
 from crewel.bayeux.codec import encode
 from crewel.broker.dead_letters.dead_letter import DeadLetter

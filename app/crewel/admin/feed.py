@@ -52,7 +52,7 @@ class Feed:
 
     def start(self) -> None:
         """Follow what happens from now on."""
-        self._admin.recorder.on_sample.append(self._sampled)
+        self._admin.metrics_history.on_sample.append(self._sampled)
         self._admin.jobs.on_change.append(self._job)
         self._broker.events.on_event.append(self._happened)
         self._broker.dead_letters.on_stored.append(self._stored)
@@ -72,7 +72,7 @@ class Feed:
             self._overview = self._broker.spawn(self._publish_overview())
 
     async def _publish_overview(self) -> None:
-        at = self._admin.recorder.newest_ms
+        at = self._admin.metrics_history.newest_ms
         shown = await overview(self._admin, at - 1)
         self._channels.publish(OVERVIEW, shown, self._channels.listening(OVERVIEW))
 

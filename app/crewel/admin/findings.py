@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from crewel.admin.census import Counted
+from crewel.admin.session_counts import SessionCounts
 
 _NEARLY: Final = 0.85
 """The part of the store's memory from which on it is nearly full."""
@@ -57,7 +57,7 @@ class EmptyGroup(NamedTuple):
 class Facts:
     """What the checks look at."""
 
-    counted: Counted = field(default_factory=Counted)
+    counted: SessionCounts = field(default_factory=SessionCounts)
     concerns: dict[str, str] = field(default_factory=dict)
     """Why the server is not ready, by what it is about."""
     letters_made: float = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.fates import Fate, History, history
+from crewel.admin.message_history import MessageHistory, ReceiverOutcome, message_history
 from crewel.admin.operation import About
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
@@ -29,18 +29,18 @@ async def _show(ask: Ask) -> dict[str, Any]:
     admin, text = ask.admin, ask.path["message"]
     letter = await _letter(admin, text) if is_dead_id(text) else None
     message = text if letter is None else letter.id
-    told, not_for, is_partial = History(), [], False
+    told, not_for, is_partial = MessageHistory(), [], False
     if message.isascii() and message.isdigit() and len(message) <= _MAX_DIGITS:
         log_id = LogId(int(message))
         found = await facts_of(admin.store, log_id)
-        told, is_partial = history(log_id, found.facts), found.is_partial
+        told, is_partial = message_history(log_id, found.facts), found.is_partial
         not_for = await _add_sessions(admin, log_id, told)
         await _add_letters(admin, log_id, told)
     elif letter is None:
         raise NotThere(f"{text} is not the id of a stored message, such as 1795324804876345")
     if letter is not None:
         _add_letter(told, letter)
-    if not (told.fates or not_for or told.channel):
+    if not (told.outcomes or not_for or told.channel):
         raise NotThere(f"nothing is recorded of the message {message}, or no longer")
     if not (ask.covers_all or ask.covers(told.channel)):
         raise NotThere(f"nothing is recorded of the message {message} on the operator's channels")
@@ -52,7 +52,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
         "partial": is_partial,
         "redriveOf": told.redrive_of,
         "redrivenAs": told.redriven_as,
-        "receivers": [told.fates[name].as_json() for name in sorted(told.fates)],
+        "receivers": [told.outcomes[name].as_json() for name in sorted(told.outcomes)],
         "notFor": not_for,
     }
 
@@ -65,17 +65,19 @@ async def _letter(admin: Administration, dead_id: str) -> StoredDeadLetter:
     return found[0]
 
 
-def _add_letter(told: History, letter: StoredDeadLetter) -> None:
+def _add_letter(told: MessageHistory, letter: StoredDeadLetter) -> None:
     """Add what the dead letter says, where the facts no longer tell of it or never did: the message was not stored."""
     told.channel = told.channel or letter.channel
     name = parse_name(letter.receiver)
     receiver = letter.receiver if name is None else name.relative
-    if receiver not in told.fates:
+    if receiver not in told.outcomes:
         more = {"letter": letter.dead_id, "reason": letter.reason, "attempts": letter.attempts}
-        told.fates[receiver] = Fate(receiver, "dead letter", int(letter.dead_id.partition("-")[0]), letter.code, more)
+        told.outcomes[receiver] = ReceiverOutcome(
+            receiver, "dead letter", int(letter.dead_id.partition("-")[0]), letter.code, more
+        )
 
 
-async def _add_sessions(admin: Administration, log_id: LogId, told: History) -> list[dict[str, str]]:
+async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHistory) -> list[dict[str, str]]:
     """Add what the sessions here know that the facts do not; returns those that subscribe, and why it is not for them."""
     channel = parse(told.channel) if told.channel else None
     patterns = frozenset() if channel is None else frozenset(channel.patterns)
@@ -86,10 +88,12 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: History) -> 
             continue
         waiting = durable.find(log_id)
         if waiting is not None:
-            told.fates[session.name] = Fate(session.name, "waiting", more=_waiting(admin, session, waiting.attempts))
-        elif session.name not in told.fates and not patterns.isdisjoint(session.subscriptions):
+            told.outcomes[session.name] = ReceiverOutcome(
+                session.name, "waiting", more=_waiting(admin, session, waiting.attempts)
+            )
+        elif session.name not in told.outcomes and not patterns.isdisjoint(session.subscriptions):
             if durable.wants(patterns, log_id):
-                told.fates[session.name] = Fate(session.name, "ended; how is not recorded")
+                told.outcomes[session.name] = ReceiverOutcome(session.name, "ended; how is not recorded")
             else:
                 not_for.append({"receiver": session.name, "why": "subscribed later"})
     return not_for
@@ -101,17 +105,17 @@ def _waiting(admin: Administration, session: Session, attempts: int) -> dict[str
     return {"attempts": attempts, "why": why}
 
 
-async def _add_letters(admin: Administration, log_id: LogId, told: History) -> None:
+async def _add_letters(admin: Administration, log_id: LogId, told: MessageHistory) -> None:
     """Add the dead letters that are still there."""
-    dead = [fate for fate in told.fates.values() if fate.state == "dead letter"]
-    for fate in dead[:_MOST_LETTERS]:
+    dead = [outcome for outcome in told.outcomes.values() if outcome.state == "dead letter"]
+    for outcome in dead[:_MOST_LETTERS]:
         wanted = DeadLetterFilter(
-            receiver=fate.receiver, since_ms=max((fate.at_ms or 0) - 1000, 0), contains=str(log_id)
+            receiver=outcome.receiver, since_ms=max((outcome.at_ms or 0) - 1000, 0), contains=str(log_id)
         )
         page = await dead_letters.page(admin.store, wanted, count=10)
         for letter in page.letters:
             if letter.id == str(log_id):
-                fate.more |= {"letter": letter.dead_id, "reason": letter.reason, "attempts": letter.attempts}
+                outcome.more |= {"letter": letter.dead_id, "reason": letter.reason, "attempts": letter.attempts}
 
 
 MESSAGE_ROUTES: Final = (

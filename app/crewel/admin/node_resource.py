@@ -13,10 +13,10 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.command import FLAG, Access, Call, Command, union, union_count, union_line
-from crewel.admin.moments import shown
 from crewel.admin.operation import Field, Level
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_resource import session_view
+from crewel.admin.timestamps import format_timestamp
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError
 from crewel.event_loop import in_turns, sorted_in_turns
@@ -103,7 +103,7 @@ _operate = partial(Command, Level.NODE, Access.OPERATE)
 NODE_COMMANDS: Final = (
     _read("version", "Version of the server.", lambda c: VERSION),
     _read("uptime", "Seconds since the server started.", _uptime),
-    _read("serverTimestamp", "The server's clock.", lambda c: shown(time() * 1000)),
+    _read("serverTimestamp", "The server's clock.", lambda c: format_timestamp(time() * 1000)),
     _read("numNodes", "Number of nodes.", lambda c: 1, join=sum),
     _read("nodeList", "Their names.", lambda c: [c.admin.node], join=union),
     _read(

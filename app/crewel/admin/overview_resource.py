@@ -6,11 +6,11 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.census import Counted
 from crewel.admin.findings import EmptyGroup, Facts, findings
+from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.operation import number_text
-from crewel.admin.recorder import COLUMNS, EVERY_S
 from crewel.admin.route import Ask, Route
+from crewel.admin.session_counts import SessionCounts
 from crewel.errors import StoreError
 from crewel.qos.names import group_of
 from crewel.storage import dead_letters
@@ -29,12 +29,12 @@ async def _overview(ask: Ask) -> dict[str, Any]:
 async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     """The figures of now, what is wrong, and the samples that are newer than this."""
     broker = admin.broker
-    counted = await admin.census.take()
+    counted = await admin.session_counter.take()
     store = await _store(admin)
     facts = Facts(
         counted=counted,
         concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
-        letters_made=admin.recorder.total("deadLetters", _HOUR_S),
+        letters_made=admin.metrics_history.total("deadLetters", _HOUR_S),
         letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
         letters_kept=store["letters"],
         letters_dropped=store["lettersDropped"],
@@ -48,7 +48,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         "at": int(time() * 1000),
         "uptimeMs": int((broker.loop.time() - admin.started) * 1000),
         "everyMs": int(EVERY_S * 1000),
-        "samples": admin.recorder.since(after_ms),
+        "samples": admin.metrics_history.since(after_ms),
         "sessions": _sessions(admin, counted),
         "store": store,
         "findings": [each.as_json() for each in findings(facts)],
@@ -66,7 +66,7 @@ def _empty_groups(admin: Administration) -> list[EmptyGroup]:
     return found
 
 
-def _sessions(admin: Administration, counted: Counted) -> dict[str, Any]:
+def _sessions(admin: Administration, counted: SessionCounts) -> dict[str, Any]:
     return {
         "count": len(admin.broker.sessions),
         "unnamed": counted.unnamed,

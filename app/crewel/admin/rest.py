@@ -25,8 +25,8 @@ from crewel.admin.job_resource import JOB_ROUTES
 from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import About, Field
+from crewel.admin.other_nodes import OtherNodes, RefusedElsewhere
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
-from crewel.admin.reach import Reach, RefusedElsewhere
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.request_resource import REQUEST_ROUTES
 from crewel.admin.route import API, Ask, NotThere, Route, document, read
@@ -121,7 +121,7 @@ class Rest:
         self._origins = Origins(admin.broker.settings)
         self._static = static
         membership = admin.membership
-        self._reach = None if membership is None else Reach(admin, membership, ROUTES, _status)
+        self._other_nodes = None if membership is None else OtherNodes(admin, membership, ROUTES, _status)
 
     def mount(self, app: web.Application) -> None:
         """Serve them in this application."""
@@ -199,10 +199,10 @@ class Rest:
         try:
             fields = read(route, query, body)
             ask = Ask(self._admin, who, request, request.match_info, fields, client, scope, grants.expires_at)
-            if self._reach is None:
+            if self._other_nodes is None:
                 answer = await answered(route, ask)
             else:
-                answer = await self._reach.answer(route, ask, (query, body))
+                answer = await self._other_nodes.answer(route, ask, (query, body))
         except ValueError as error:  # an id that is no place in the list
             raise IllegalArgument("request", str(error)) from None
         return answer if isinstance(answer, web.StreamResponse) else _json(await encoded_in_turns(answer))

@@ -10,13 +10,13 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.administration import Administration
-from crewel.admin.census import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
-from crewel.admin.moments import shown
 from crewel.admin.operation import MAX_PAGE, PAGE, About, Level, flag_text, number_text, page_fields, text_field
 from crewel.admin.paging import cursor, first, place_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
+from crewel.admin.session_counts import transport_of
+from crewel.admin.timestamps import format_timestamp
 from crewel.admin.trace import trace
 from crewel.broker.session import Session, State
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
@@ -137,7 +137,7 @@ def _expires_ms(admin: Administration, session: Session) -> int | None:
 
 def login_date(call: Call) -> str:
     """Since when this server has the first of these sessions."""
-    return shown(call.admin.clock_ms(min(session.added_at for session in call.sessions)))
+    return format_timestamp(call.admin.clock_ms(min(session.added_at for session in call.sessions)))
 
 
 def uptime(call: Call) -> int:
@@ -158,7 +158,7 @@ def _holdback(call: Call) -> dict[str, Any] | None:
 
 def _expire_date(call: Call) -> str:
     expires = _expires_ms(call.admin, call.session)
-    return "" if expires is None else shown(expires)
+    return "" if expires is None else format_timestamp(expires)
 
 
 def _polling_since(call: Call) -> str:
@@ -175,7 +175,7 @@ def _polling_since(call: Call) -> str:
         since = rested_at + away
     else:  # no connect has come yet
         since = session.added_at
-    return shown(call.admin.clock_ms(since))
+    return format_timestamp(call.admin.clock_ms(since))
 
 
 def _is_stalled(call: Call) -> bool:

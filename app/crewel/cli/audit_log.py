@@ -47,9 +47,9 @@ async def audit_log(
 
 
 def _row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    from crewel.admin.moments import shown
+    from crewel.admin.timestamps import format_timestamp
 
     count = "" if entry["count"] is None else entry["count"]
     outcome = ", ".join(filter(None, (entry["outcome"], entry["errorCode"])))
     about = entry["about"] or entry["details"].get("command", "")
-    return shown(entry["at"]), entry["who"], entry["what"], about, count, outcome, entry["reason"]
+    return format_timestamp(entry["at"]), entry["who"], entry["what"], about, count, outcome, entry["reason"]

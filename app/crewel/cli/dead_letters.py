@@ -126,10 +126,10 @@ def _channel(text: str) -> str:
 def _since(text: str) -> int:
     from time import time
 
-    from crewel.admin.moments import moment
+    from crewel.admin.timestamps import parse_timestamp
 
     try:
-        return moment(text, int(time() * 1000))
+        return parse_timestamp(text, int(time() * 1000))
     except ValueError as error:
         raise typer.BadParameter(f"--since takes {error}, not {text}") from None
 

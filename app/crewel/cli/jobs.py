@@ -43,10 +43,10 @@ async def _list(
 
 
 def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
-    from crewel.admin.moments import shown
+    from crewel.admin.timestamps import format_timestamp
 
     numbers = (job["done"], job["undone"], job["total"])
-    return job["id"], job["what"], job["state"], *numbers, job["who"], shown(job["began"]), job["reason"]
+    return job["id"], job["what"], job["state"], *numbers, job["who"], format_timestamp(job["began"]), job["reason"]
 
 
 @command(app)

@@ -20,13 +20,13 @@ async def message(
     """Print what happened to a stored message for each receiver: acknowledged, waiting, a dead letter, or why not."""
     from urllib.parse import quote
 
-    from crewel.admin.moments import shown
+    from crewel.admin.timestamps import format_timestamp
 
     told = await admin.call("GET", f"/messages/{quote(message_id, safe='')}")
     if output.wants_json(as_json):
         output.print_json(told)
         return
-    published = shown(told["publishedAt"]) if told["recorded"] else "no longer recorded"
+    published = format_timestamp(told["publishedAt"]) if told["recorded"] else "no longer recorded"
     print(f"message {told['message']}, channel {told['channel'] or 'no longer recorded'}, published {published}")
     for name, text in (("redriveOf", "redrive of the dead letter"), ("redrivenAs", "redriven as")):
         if told[name]:
@@ -45,7 +45,7 @@ async def _each(told: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
 
 
 def _row(each: Mapping[str, Any]) -> tuple[Any, ...]:
-    from crewel.admin.moments import shown
+    from crewel.admin.timestamps import format_timestamp
 
     names = {
         "code": "",
@@ -56,4 +56,4 @@ def _row(each: Mapping[str, Any]) -> tuple[Any, ...]:
         "redrivenAs": "redriven as ",
     }
     more = [f"{text}{each[name]}" for name, text in names.items() if each.get(name)]
-    return each["receiver"], each["state"], "" if each["at"] is None else shown(each["at"]), ", ".join(more)
+    return each["receiver"], each["state"], "" if each["at"] is None else format_timestamp(each["at"]), ", ".join(more)

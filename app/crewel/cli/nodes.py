@@ -20,6 +20,6 @@ async def _each(found: list[Mapping[str, Any]]) -> Any:
 
 
 def _row(node: Mapping[str, Any]) -> tuple[Any, ...]:
-    from crewel.admin.moments import shown
+    from crewel.admin.timestamps import format_timestamp
 
-    return node["node"], node["state"], node["sessions"], shown(node["since"]), node["process"]
+    return node["node"], node["state"], node["sessions"], format_timestamp(node["since"]), node["process"]

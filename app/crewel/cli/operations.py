@@ -156,25 +156,25 @@ def _session_row_of_node(session: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _next(session: Mapping[str, Any]) -> str:
     """What will happen to the session, and when, if nothing else does."""
-    from crewel.admin.moments import shown
+    from crewel.admin.timestamps import format_timestamp
 
     retry, ends = session["retry"], session["ends"]
     parts = []
     if retry is not None:
         most = "" if retry["of"] < 0 else f" of {retry['of']}, then it ends"
-        parts.append(f"retry {retry['number']}{most} at {shown(retry['at'])}")
+        parts.append(f"retry {retry['number']}{most} at {format_timestamp(retry['at'])}")
     if ends is not None:
-        parts.append(f"ends at {shown(ends['at'])}: {ends['why']}")
+        parts.append(f"ends at {format_timestamp(ends['at'])}: {ends['why']}")
     return "; ".join(parts)
 
 
 def _why(holdback: Mapping[str, Any] | None) -> str:
-    from crewel.admin.moments import shown
+    from crewel.admin.timestamps import format_timestamp
 
     if holdback is None:
         return ""
     reasons = (holdback["code"], holdback["reason"], holdback["id"] and f"message {holdback['id']}")
-    return ", ".join((f"by {holdback['who']} since {shown(holdback['since'])}", *filter(None, reasons)))
+    return ", ".join((f"by {holdback['who']} since {format_timestamp(holdback['since'])}", *filter(None, reasons)))
 
 
 @command(subjects, "list")

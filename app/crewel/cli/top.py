@@ -71,7 +71,7 @@ def shown(overview: Mapping[str, Any]) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    from crewel.admin.moments import shown as moment
+    from crewel.admin.timestamps import format_timestamp
 
     store, sessions = overview["store"], overview["sessions"]
     rates = Table("figure", "now", "the last five minutes", box=None, pad_edge=False)
@@ -81,7 +81,10 @@ def shown(overview: Mapping[str, Any]) -> "RenderableType":
     states = ", ".join(f"{count} {state}" for state, count in sessions["states"].items()) or "none"
     used = store["usedMemory"] / 1_048_576
     lines = [
-        Text(f"{overview['node']}   {moment(overview['at'])}   up {overview['uptimeMs'] // 1000} s", style="bold"),
+        Text(
+            f"{overview['node']}   {format_timestamp(overview['at'])}   up {overview['uptimeMs'] // 1000} s",
+            style="bold",
+        ),
         rates,
         Text(f"sessions: {states}; {sessions['held']} on hold"),
         Text(f"store: {store['trouble'] or 'ready'}, {used:.0f} MiB, {store['letters']:,} dead letters"),

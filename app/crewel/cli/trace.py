@@ -38,9 +38,9 @@ async def trace(
 def _line(record: dict[str, Any]) -> str:
     import json
 
-    from crewel.admin.moments import shown
+    from crewel.admin.timestamps import format_timestamp
 
     message = dict(record["message"])
     lost = f" ({record['lost']} before it were lost)" if record.get("lost") else ""
     sign, channel = "<" if record["way"] == "in" else ">", output.readable(message.pop("channel", ""))
-    return f"{shown(record['at'])} {sign} {channel} {json.dumps(message)}{lost}"
+    return f"{format_timestamp(record['at'])} {sign} {channel} {json.dumps(message)}{lost}"

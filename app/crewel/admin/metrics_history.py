@@ -14,7 +14,7 @@ from math import nan
 from time import process_time, time
 from typing import Final
 
-from crewel.admin.census import transport_of
+from crewel.admin.session_counts import transport_of
 from crewel.broker.broker import Broker
 from crewel.event_loop import in_turns
 from crewel.metrics import Metrics
@@ -44,7 +44,7 @@ COLUMNS: Final = ("at", *_RATES, *_GAUGES, "connected", "waiting", *_SHARES)
 """What a sample has; `at` is in milliseconds since 1970."""
 
 
-class Recorder:
+class MetricsHistory:
     """Takes the samples of one broker."""
 
     def __init__(self, broker: Broker) -> None:

@@ -8,7 +8,7 @@ from time import time
 from typing import Final
 
 EXPECTED: Final = "a date such as 2026-11-20 or 2026-11-20T15:30:00Z, how long ago (90s, 30m, 2h, 7d), or milliseconds"
-"""What `moment` takes."""
+"""What `parse_timestamp` takes."""
 
 _AGO: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d|w)", re.ASCII)
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -16,7 +16,7 @@ UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_
 """Milliseconds of the units in which operators write times."""
 
 
-def moment(text: str, now_ms: int) -> int:
+def parse_timestamp(text: str, now_ms: int) -> int:
     """Milliseconds since 1970. A date without a zone is UTC. Raises ValueError, with what was expected."""
     text = text.strip()
     ago = _AGO.fullmatch(text)
@@ -39,10 +39,10 @@ def since(value: object) -> int:
         return value
     if not isinstance(value, str):
         raise ValueError(EXPECTED)  # noqa: TRY004 - one error for all that does not fit
-    return moment(value, int(time() * 1000))
+    return parse_timestamp(value, int(time() * 1000))
 
 
-def shown(milliseconds: float) -> str:
+def format_timestamp(milliseconds: float) -> str:
     """The moment as ISO 8601 in UTC, to the millisecond."""
     date = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")

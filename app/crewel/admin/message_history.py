@@ -14,7 +14,7 @@ _WORDS: Final = {EndReason.SETTLED.value: "acknowledged", EndReason.DEAD.value: 
 
 
 @dataclass
-class Fate:
+class ReceiverOutcome:
     """What happened to the message for one receiver: a session or a shared queue."""
 
     receiver: str
@@ -31,74 +31,74 @@ class Fate:
 
 
 @dataclass
-class History:
+class MessageHistory:
     """What the facts tell of one message."""
 
     channel: str = ""
     published_ms: int | None = None
     """When it was stored; None if that is no longer recorded."""
-    fates: dict[str, Fate] = field(default_factory=dict)
+    outcomes: dict[str, ReceiverOutcome] = field(default_factory=dict)
     redriven_as: list[str] = field(default_factory=list)
     """The ids of the messages that came of it when its dead letters were redriven."""
     redrive_of: str = ""
     """The dead letter that it was, if it comes from a redrive."""
 
 
-def history(log_id: LogId, facts: Iterable[Fact]) -> History:
+def message_history(log_id: LogId, facts: Iterable[Fact]) -> MessageHistory:
     """What happened to this message."""
-    told = History()
+    told = MessageHistory()
     for fact in facts:
         _READERS.get(fact.type, _nothing)(told, log_id, fact)
     return told
 
 
-def _published(told: History, log_id: LogId, fact: Fact) -> None:
+def _published(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     told.channel, told.published_ms = fact.fields["channels"][log_id - fact.fields["first"]], fact.at_ms
 
 
-def _addressed(told: History, log_id: LogId, fact: Fact) -> None:
+def _addressed(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     if fact.fields["id"] == log_id:
         told.channel, told.published_ms = fact.fields["channel"], fact.at_ms
         for name in (*fact.fields.get("sessions", ()), *fact.fields.get("queues", ())):
-            told.fates[name] = Fate(name, "waiting", fact.at_ms)
+            told.outcomes[name] = ReceiverOutcome(name, "waiting", fact.at_ms)
 
 
-def _leased(told: History, log_id: LogId, fact: Fact) -> None:
+def _leased(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     for lease in fact.fields["leases"]:
         if log_id in lease["ids"]:
-            told.fates.pop(fact.fields["queue"], None)
-            told.fates[lease["session"]] = Fate(lease["session"], "waiting", fact.at_ms)
+            told.outcomes.pop(fact.fields["queue"], None)
+            told.outcomes[lease["session"]] = ReceiverOutcome(lease["session"], "waiting", fact.at_ms)
 
 
-def _returned(told: History, log_id: LogId, fact: Fact) -> None:
+def _returned(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     if log_id in fact.fields["ids"]:
         queue = fact.fields["queue"]
-        told.fates[queue] = Fate(queue, "waiting", fact.at_ms)
+        told.outcomes[queue] = ReceiverOutcome(queue, "waiting", fact.at_ms)
 
 
-def _ended(told: History, log_id: LogId, fact: Fact) -> None:
+def _ended(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     for each in fact.fields["ended"]:
         if log_id in each["ids"]:
             state = _WORDS.get(each["reason"], each["reason"])
-            told.fates[each["session"]] = Fate(each["session"], state, fact.at_ms, each.get("code", ""))
+            told.outcomes[each["session"]] = ReceiverOutcome(each["session"], state, fact.at_ms, each.get("code", ""))
 
 
-def _redriven(told: History, log_id: LogId, fact: Fact) -> None:
+def _redriven(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     fields = fact.fields
     if fields["id"] == log_id:
         told.redrive_of = fields["letter"]
         told.channel, told.published_ms = told.channel or fields.get("channel", ""), fact.at_ms
         if "session" in fields:
-            told.fates[fields["session"]] = Fate(fields["session"], "waiting", fact.at_ms)
+            told.outcomes[fields["session"]] = ReceiverOutcome(fields["session"], "waiting", fact.at_ms)
     elif fields["message"] == str(log_id):
         new = str(fields["id"])
         told.redriven_as.append(new)
-        fate = told.fates.get(fields.get("session", ""))
-        if fate is not None:
-            fate.more["redrivenAs"] = new
+        outcome = told.outcomes.get(fields.get("session", ""))
+        if outcome is not None:
+            outcome.more["redrivenAs"] = new
 
 
-def _nothing(told: History, log_id: LogId, fact: Fact) -> None:
+def _nothing(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     pass
 
 

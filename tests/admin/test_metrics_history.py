@@ -7,7 +7,7 @@ from math import isnan
 
 import pytest
 
-from crewel.admin.recorder import COLUMNS, KEPT, Recorder, percentile
+from crewel.admin.metrics_history import COLUMNS, KEPT, MetricsHistory, percentile
 from crewel.storage.streams import BUCKETS_MS
 from tests.broker.stored_world import Receiver, StoredWorld, store
 from tests.broker.world import Client, Socket
@@ -47,23 +47,23 @@ def stored() -> Iterator[StoredWorld]:
 
 @pytest.mark.store
 def test_sample_has_rates_gauges_and_the_backlog(stored: StoredWorld) -> None:
-    recorder = Recorder(stored.broker)
+    history = MetricsHistory(stored.broker)
     Receiver(stored).started("/a/*")
     store(stored, "/a/b", 1, 2, 3)
-    stored.wait(recorder.count_sessions())
+    stored.wait(history.count_sessions())
     stored.broker.metrics.letters["user"] += 2
-    recorder.sample()
-    found = recorder.since(0)
+    history.sample()
+    found = history.since(0)
     assert tuple(found) == COLUMNS
     assert (found["waiting"], found["sessions"]) == ([3], [len(stored.broker.sessions)])
     assert found["published"][0] > 0
-    assert recorder.total("deadLetters", 5) > 0
-    assert recorder.since(found["at"][0]) == {name: [] for name in COLUMNS}
+    assert history.total("deadLetters", 5) > 0
+    assert history.since(found["at"][0]) == {name: [] for name in COLUMNS}
 
 
 @pytest.mark.store
 def test_a_session_is_connected_once_and_a_socket_without_one_is_not(stored: StoredWorld) -> None:
-    recorder = Recorder(stored.broker)
+    history = MetricsHistory(stored.broker)
     for socket in (Socket(), Socket(), None):
         person = Client(stored, socket)
         person.handshake()
@@ -74,19 +74,19 @@ def test_a_session_is_connected_once_and_a_socket_without_one_is_not(stored: Sto
     away.handshake()
     away.connect(advice={"timeout": 0})
     stored.broker.metrics.gauge("sockets", lambda: 3)  # one has not shaken hands
-    stored.wait(recorder.count_sessions())
-    recorder.sample()
-    found = recorder.since(0)
+    stored.wait(history.count_sessions())
+    history.sample()
+    found = history.since(0)
     assert stored.broker.metrics.value("held_connects") == 3
     assert (found["sessions"], found["connected"]) == ([4], [3])
 
 
 @pytest.mark.store
 def test_samples_of_an_hour_are_kept(stored: StoredWorld) -> None:
-    recorder = Recorder(stored.broker)
+    history = MetricsHistory(stored.broker)
     for _ in range(KEPT + 5):
-        recorder.sample()
-    assert len(recorder.since(0)["at"]) == KEPT
+        history.sample()
+    assert len(history.since(0)["at"]) == KEPT
 
 
 @pytest.mark.store
@@ -94,8 +94,8 @@ def test_backlog_is_counted_more_seldom_the_longer_it_takes(
     stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter((0.0, 0.02))
-    monkeypatch.setattr("crewel.admin.recorder.process_time", lambda: next(clock))
-    recorder = Recorder(stored.broker)
-    stored.wait(recorder.count_sessions())
-    stored.wait(recorder.count_sessions())  # too early: the clock is not asked again
+    monkeypatch.setattr("crewel.admin.metrics_history.process_time", lambda: next(clock))
+    history = MetricsHistory(stored.broker)
+    stored.wait(history.count_sessions())
+    stored.wait(history.count_sessions())  # too early: the clock is not asked again
     assert next(clock, None) is None

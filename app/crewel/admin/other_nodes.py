@@ -46,7 +46,7 @@ class RefusedElsewhere(Refused):
         self.status = status
 
 
-class Reach:
+class OtherNodes:
     """What one node asks of the others for its operators, and does for theirs."""
 
     def __init__(

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from crewel.admin.kept import Kept
+from crewel.admin.cached_result import CachedResult
 from crewel.broker.session import Session
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
@@ -25,7 +25,7 @@ _FULL: Final = 0.8
 
 
 @dataclass
-class Counted:
+class SessionCounts:
     """All sessions at one time."""
 
     states: Counter[str] = field(default_factory=Counter)
@@ -47,19 +47,19 @@ class Counted:
     away_waiting: int = 0
 
 
-class Census:
+class SessionCounter:
     """The censuses of one server."""
 
     def __init__(self, admin: Administration) -> None:
         self._admin = admin
-        self._kept = Kept(self._count, _KEPT_S)
+        self._kept = CachedResult(self._count, _KEPT_S)
 
-    async def take(self) -> Counted:
+    async def take(self) -> SessionCounts:
         """The last one, if it is new enough; else a new one."""
         return await self._kept.get()
 
-    async def _count(self) -> Counted:
-        counted, dispatchers = Counted(), self._admin.dispatchers
+    async def _count(self) -> SessionCounts:
+        counted, dispatchers = SessionCounts(), self._admin.dispatchers
         held: list[tuple[int, str, str]] = []
         full: list[tuple[float, str]] = []
         away: list[tuple[int, str]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.admin.moments import moment, shown
+from crewel.admin.timestamps import format_timestamp, parse_timestamp
 
 NOW = 1_795_190_400_000
 
@@ -28,14 +28,14 @@ NOW = 1_795_190_400_000
     ],
 )
 def test_a_moment_is_read(text: str, expected: int) -> None:
-    assert moment(text, NOW) == expected
+    assert parse_timestamp(text, NOW) == expected
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2 h", "-2h", "2026-13-01", "1e3", "9" * 16, "٣h"])
 def test_a_text_that_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a date such as 2026-11-20"):
-        moment(text, NOW)
+        parse_timestamp(text, NOW)
 
 
 def test_moments_are_shown_in_utc() -> None:
-    assert shown(1_795_190_400_007) == "2026-11-20T16:00:00.007Z"
+    assert format_timestamp(1_795_190_400_007) == "2026-11-20T16:00:00.007Z"

@@ -11,7 +11,7 @@ _SHARE: Final = 20
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class CachedResult(Generic[T]):
     """One such result."""
 
     def __init__(self, work: Callable[[], Awaitable[T]], seconds: float) -> None:
