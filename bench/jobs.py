@@ -95,7 +95,7 @@ def backfill(spark: Any, address: Any, events: int, directory: str) -> Row:
 def scaling(address: Any, events: int, directory: str) -> list[Row]:
     """The same with one, two and four tasks side by side, in a Java that has run it before."""
     from crewel.pipeline.jobs import backfill as job
-    from crewel.pipeline.session import session
+    from crewel.pipeline.spark_session import session
 
     rows: list[Row] = []
     alone = 0.0
@@ -165,7 +165,7 @@ def cpu(pid: int) -> float:
 def measure(events: int, only: str) -> list[Row]:
     """The rows of the report."""
     from crewel.pipeline.connection import Address
-    from crewel.pipeline.session import session
+    from crewel.pipeline.spark_session import session
     from tests.store_process import StoreProcess
 
     rows = []

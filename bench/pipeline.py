@@ -76,7 +76,7 @@ def streamed(spark: Any, prefix: str, rows: int, directory: str) -> Callable[[],
 def measure(entries: int, rounds: int) -> Figures:
     """Entries a second of each way to read, by round."""
     from crewel.pipeline.connection import Address
-    from crewel.pipeline.session import session
+    from crewel.pipeline.spark_session import session
     from tests.store_process import StoreProcess
 
     found: Figures = {}

@@ -17,8 +17,8 @@ from typing import Annotated
 import typer
 
 from crewel.errors import CrewelError
-from crewel.pipeline.desk import DEFAULT_URL, Desk
-from crewel.pipeline.running import Common, run_job, show
+from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient
+from crewel.pipeline.job_runner import Common, run_job, show
 
 Words = Callable[[str], None]
 FindToken = Callable[[str], str | None]
@@ -34,7 +34,7 @@ app = typer.Typer(
 
 _AGO = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
 _CONFIG = Path("crewel.toml")
-_KNOCK_S = 5.0
+_CHECK_S = 5.0
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 # Options that several commands have
@@ -240,7 +240,7 @@ def redrive(
     find: FindToken = context.obj or (lambda url: None)
     token = token or find(url)
     if not dry_run:
-        Desk(url, token, _KNOCK_S).knock()
+        AdminClient(url, token, _CHECK_S).check()
     name = job or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     result = run_job("redrive", common, where=where, job=name, dry_run=dry_run, rate=rate, url=url, token=token)
     show(result, common)

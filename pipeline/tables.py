@@ -24,9 +24,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from crewel.pipeline.delta import KEEP_HOURS, Batch, DeltaLog
-from crewel.pipeline.earlier import convert
+from crewel.pipeline.delta_migration import convert
 from crewel.pipeline.files import Files
-from crewel.pipeline.lazily import Lazily
+from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import RAW, TABLES, Layer, Table
 from crewel.pipeline.schemas.table import BATCH
 
@@ -90,7 +90,7 @@ class Tables:
 
     def silver(self) -> Mapping[str, DataFrame]:
         """Return all tables of silver by name, each read when it is asked for."""
-        return Lazily(
+        return LazyMapping(
             {name: partial(self.read, table) for name, table in TABLES.items() if table.layer is Layer.SILVER}
         )
 

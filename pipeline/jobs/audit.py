@@ -11,11 +11,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from crewel.pipeline import records
+from crewel.pipeline import store_snapshot
 from crewel.pipeline.connection import PATIENCE_S, Address
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import Inputs, gather
-from crewel.pipeline.lazily import Lazily
+from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import FINDINGS, TABLES
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.positions import Extent
@@ -70,7 +70,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     try:
         before = extents.look(["facts"])["facts"]
         progress("reading the records of the store")
-        snapshot = records.take(options.address)
+        snapshot = store_snapshot.take(options.address)
         after = extents.look(["facts"])["facts"]
     finally:
         extents.close()
@@ -82,7 +82,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
             return _until(inputs.silver[name], after)
 
         read = {name: partial(cut, name) for name in inputs.silver}
-        silver = Lazily({**read, "intervals": partial(inputs.silver.__getitem__, "intervals")})
+        silver = LazyMapping({**read, "intervals": partial(inputs.silver.__getitem__, "intervals")})
         unread, unread_ms = unread_facts(inputs, after)
         progress("comparing pending deliveries with their ends")
         found = audit.audit(silver, snapshot.frames(spark), before.newest, unread_ms)

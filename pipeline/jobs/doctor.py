@@ -17,8 +17,8 @@ import redis
 
 from crewel.errors import CrewelError
 from crewel.pipeline.connection import Address, patiently
-from crewel.pipeline.failures import in_one_line
-from crewel.pipeline.session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version
+from crewel.pipeline.error_text import in_one_line
+from crewel.pipeline.spark_session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version
 
 _PACKAGES: Final = ("pyspark", "deltalake", "pyarrow", "pandas", "numpy")
 _PATIENCE_S: Final = 5.0
@@ -185,7 +185,7 @@ def _spark(options: Options) -> Finding:
     """Start a session, let a Python worker count, and write and read a file."""
     from pyspark.errors import PySparkException
 
-    from crewel.pipeline.session import session
+    from crewel.pipeline.spark_session import session
 
     try:
         spark = session(options.address, options.master)

@@ -15,16 +15,16 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.connection import PATIENCE_S, Address
 from crewel.pipeline.jobs import batches
-from crewel.pipeline.lazily import Lazily
+from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import GAP, RAW
 from crewel.pipeline.source import NAME
-from crewel.pipeline.source.batches import LARGEST
+from crewel.pipeline.source.arrow import LARGEST
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.positions import EntryId, Extent
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze, silver
+from crewel.pipeline.transformations.dead_letters import letters
 from crewel.pipeline.transformations.intervals import intervals
-from crewel.pipeline.transformations.letters import letters
 from crewel.pipeline.transformations.shapes import EVENTS, FACTS
 
 
@@ -63,7 +63,7 @@ def gather(
     def whole(name: str) -> DataFrame:
         return stored[name].unionByName(new[name]) if name in present else stored[name]
 
-    found: Lazily[DataFrame] = Lazily(
+    found: LazyMapping[DataFrame] = LazyMapping(
         {
             **{name: partial(whole, name) for name in new},
             "intervals": lambda: intervals(found["fact_subscribed"], found["fact_unsubscribed"]),

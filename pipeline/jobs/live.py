@@ -28,8 +28,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from crewel.errors import CrewelError
 from crewel.pipeline.connection import Address
 from crewel.pipeline.delta import KEEP_HOURS, Batch
-from crewel.pipeline.failures import in_one_line
-from crewel.pipeline.jobs import batches, compact, gold, watching
+from crewel.pipeline.error_text import in_one_line
+from crewel.pipeline.jobs import batches, compact, gold, holdback_watch
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.lock import writing
 from crewel.pipeline.schemas import RAW, TABLES
@@ -135,7 +135,7 @@ class _Job:
         options = self._options
         started = [self._start()]
         if options.hold_limit_s and not options.once:
-            started.append(watching.start(self._spark, self._tables, options.address, options.hold_limit_s))
+            started.append(holdback_watch.start(self._spark, self._tables, options.address, options.hold_limit_s))
         return started
 
     def _start(self) -> StreamingQuery:

@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone knows it by
 
 from crewel.errors import CrewelError, SettingsError
+from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient
 from crewel.pipeline.connection import Address
-from crewel.pipeline.desk import DEFAULT_URL, Desk
-from crewel.pipeline.failures import in_one_line
+from crewel.pipeline.error_text import in_one_line
 from crewel.pipeline.files import Files
-from crewel.pipeline.transformations.letters import letters
+from crewel.pipeline.transformations.dead_letters import letters
 
 _PORTION: Final = 500
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -163,11 +163,11 @@ def _in_order(letter: str) -> tuple[int, int]:
 
 
 def _send(ids: list[str], options: Options, progress: Progress) -> Result:
-    desk = Desk(options.url, options.token, tell=progress)
+    admin = AdminClient(options.url, options.token, tell=progress)
     redriven = gone = 0
     stayed: list[Stayed] = []
     try:
-        for answer in _answers(desk, ids, options.rate):
+        for answer in _answers(admin, ids, options.rate):
             redriven += answer["redriven"]
             for each in answer["undone"]:
                 if each["errorCode"] == _GONE:
@@ -181,13 +181,13 @@ def _send(ids: list[str], options: Options, progress: Progress) -> Result:
     return Result(options.job, len(ids), redriven, gone, tuple(stayed))
 
 
-def _answers(desk: Desk, ids: list[str], rate: float | None) -> Iterator[dict]:  # type: ignore[type-arg]
+def _answers(admin: AdminClient, ids: list[str], rate: float | None) -> Iterator[dict]:  # type: ignore[type-arg]
     """Ask for all of them, a portion at a time, and so slowly as the server says."""
     limits = {"count": _PORTION} if rate is None else {"count": max(1, min(_PORTION, int(rate))), "rate": rate}
     for start in range(0, len(ids), _PORTION):
         portion = ids[start : start + _PORTION]
         while portion:
-            answer = desk.redrive({"ids": portion, **limits})
+            answer = admin.redrive({"ids": portion, **limits})
             yield answer
             portion = portion[portion.index(answer["next"]) + 1 :] if answer["next"] else []
             time.sleep(answer["waitMs"] / 1000)

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from crewel.errors import SettingsError
 from crewel.pipeline.connection import Address
 from crewel.pipeline.schemas import RAW
-from crewel.pipeline.source.batch import BatchReader
+from crewel.pipeline.source.batch_reader import BatchReader
 from crewel.pipeline.source.options import Options, parsed
 from crewel.pipeline.source.stream import StreamReader
 

@@ -18,6 +18,7 @@ from crewel.pipeline.connection import Address
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.losses import EntriesLost, gap_between
 from crewel.pipeline.source.options import Options
+from crewel.pipeline.source.partition_reader import Task, planned, read
 from crewel.pipeline.source.positions import (
     BEGIN,
     END,
@@ -29,7 +30,6 @@ from crewel.pipeline.source.positions import (
     positions_of,
     shares,
 )
-from crewel.pipeline.source.reading import Task, planned, read
 
 _BEFORE_ALL: Final = Position(BEGIN, None)
 

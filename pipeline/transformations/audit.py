@@ -23,9 +23,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from crewel.pipeline.lazily import Lazily
+from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import TABLES
-from crewel.pipeline.transformations.owing import FOR_EVER, given, held_by, taken
+from crewel.pipeline.transformations.expected import FOR_EVER, given, held_by, taken
 
 _MOST_EVIDENCE: Final = 10
 
@@ -51,7 +51,7 @@ def audit(
     `unread_until_ms` is when the last gap in the facts ended; None if all were read.
     """
     losses = silver["fact_lost"]
-    silver = Lazily({name: partial(_holding, silver, name, losses) for name in silver})
+    silver = LazyMapping({name: partial(_holding, silver, name, losses) for name in silver})
     found = ledger(silver, records, upto, unread_until_ms)
     said = found.withColumn("finding", _finding(unread_until_ms)).where(f.col("finding").isNotNull())
     exact = said.where(f.col("finding") != "unknown").select(

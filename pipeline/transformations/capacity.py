@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, GroupedData, Window
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
-from crewel.pipeline.transformations.owing import with_channel
+from crewel.pipeline.transformations.expected import with_channel
 
 
 def capacity(silver: Mapping[str, DataFrame]) -> DataFrame:

@@ -21,7 +21,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from crewel.pipeline.transformations.owing import with_channel
+from crewel.pipeline.transformations.expected import with_channel
 
 CHANNEL: Final = "channel"
 RECEIVER: Final = "receiver"

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
-from crewel.pipeline.transformations.owing import FOR_EVER, given, patterns_of, taken
+from crewel.pipeline.transformations.expected import FOR_EVER, given, patterns_of, taken
 from crewel.storage.streams import BUCKETS_MS
 
 _PERCENTILES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}

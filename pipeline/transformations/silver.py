@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from crewel.pipeline.lazily import Lazily
+from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import BYTES, EVENT_VERSIONS, GAP, PLACE, RAW, TABLES, Table
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACT_VERSIONS, FACTS, GROUP_DDL, RUN, Event, Fact
 
@@ -27,7 +27,7 @@ _LENIENT: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
 def tables(raw: DataFrame) -> Mapping[str, DataFrame]:
     """Return all tables that are made of entries, by name."""
     made = (facts(raw), events(raw))
-    return Lazily(
+    return LazyMapping(
         {
             **{name: partial(each.__getitem__, name) for each in made for name in each},
             _CORRUPT.name: partial(corrupt, raw),
@@ -42,7 +42,7 @@ def facts(raw: DataFrame) -> Mapping[str, DataFrame]:
     def rows(shape: Fact) -> DataFrame:
         return fact_rows(parsed_fact(raw, shape), shape)
 
-    return Lazily({each.table.name: partial(rows, each) for each in FACTS})
+    return LazyMapping({each.table.name: partial(rows, each) for each in FACTS})
 
 
 def events(raw: DataFrame) -> Mapping[str, DataFrame]:
@@ -124,7 +124,7 @@ def group_rows(parsed: Callable[[], DataFrame]) -> Mapping[str, DataFrame]:
             .select(*event.table.names)
         )
 
-    return Lazily({_GROUPS.name: groups, **{each.table.name: partial(singles, each) for each in EVENTS}})
+    return LazyMapping({_GROUPS.name: groups, **{each.table.name: partial(singles, each) for each in EVENTS}})
 
 
 def gaps(raw: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.causes import of_ids
-from crewel.pipeline.transformations.owing import with_channel
+from crewel.pipeline.transformations.expected import with_channel
 
 GONE: Final = "(the letter was sent again, discarded or dropped)"
 """The template of deaths whose letter is there no more: the facts tell the code only."""

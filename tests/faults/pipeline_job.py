@@ -124,7 +124,7 @@ def tree(pid: int) -> Iterator[int]:
 def main() -> None:
     from crewel.pipeline.connection import Address
     from crewel.pipeline.jobs import live
-    from crewel.pipeline.session import session
+    from crewel.pipeline.spark_session import session
 
     url, prefix, directory, trigger = sys.argv[1:]
     address = Address(url, prefix)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of all tests: it takes six seconds to start, and so there is one."""
-    from crewel.pipeline.session import session
-    from crewel.pipeline.starting import java_options
+    from crewel.pipeline.java_startup import java_options
+    from crewel.pipeline.spark_session import session
 
     warehouse: Path = tmp_path_factory.mktemp("spark")
     spark = session(

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from crewel.errors import CrewelError, SettingsError
+from crewel.pipeline.admin_client import AdminClient
 from crewel.pipeline.connection import Address
-from crewel.pipeline.desk import Desk
 from crewel.pipeline.jobs.redrive import BadCondition, Options, chosen, run, searchable
 from crewel.pipeline.source import register
 from tests.admin.desk import SETS, TOKEN, Receiver, publish
@@ -220,16 +220,16 @@ def test_a_server_that_is_away_is_waited_for_but_not_for_ever(place: Place) -> N
     waited: list[float] = []
     told: list[str] = []
     Office.breaks = [503, 502, "lost", 200]
-    desk = Desk(place.url, "token", PATIENCE_S, waited.append, told.append)
+    desk = AdminClient(place.url, "token", PATIENCE_S, waited.append, told.append)
     assert desk.redrive({"ids": [], "count": 1})["redriven"] == 0
     assert len(waited) == 3
     assert told == [f"{place.url} does not answer; waiting for it"]
     Office.breaks = [503] * 100
     with pytest.raises(CrewelError, match="has not answered for 0 s: not now"):
-        Desk(place.url, "token", 0.0).redrive({"ids": []})
+        AdminClient(place.url, "token", 0.0).redrive({"ids": []})
     with pytest.raises(SettingsError, match="--url takes an address"):
-        Desk("file:///etc/passwd").redrive({})
-    assert "secret" not in repr(Desk("http://x", "secret"))
+        AdminClient("file:///etc/passwd").redrive({})
+    assert "secret" not in repr(AdminClient("http://x", "secret"))
     assert "secret" not in repr(place.options(token="secret"))
 
 
@@ -249,9 +249,9 @@ def test_letters_go_to_their_receivers_again_each_once(
     until(lambda: len(Operator(server).letters()) == 10)
     where = "error_code = 'user.update.error' and channel like '/orders/%' and first_seen > '2020-01-01'"
     options = Options(address, tmp_path, where, "again", url=server.url, token=TOKEN)
-    Desk(server.url, TOKEN).knock()
+    AdminClient(server.url, TOKEN).check()
     with pytest.raises(CrewelError, match="not the admin token; --token"):
-        Desk(server.url, "wrong").knock()
+        AdminClient(server.url, "wrong").check()
     result = run(spark, options)
     assert (result.chosen, result.redriven, result.stayed) == (5, 5, ())
     taken = joe.take()

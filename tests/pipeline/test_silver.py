@@ -12,7 +12,7 @@ from crewel.pipeline.schemas import EVENTS as EVENT_TABLES
 from crewel.pipeline.schemas import FACTS as FACT_TABLES
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import intervals, letters, minutes, silver
+from crewel.pipeline.transformations import dead_letters, intervals, minutes, silver
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS
 from crewel.storage import facts as stored_facts
 from crewel.storage import streams
@@ -258,7 +258,9 @@ def test_letters_are_typed(spark: SparkSession) -> None:
         "id": "7", "received": "1790000000000000000", "receiver": JOE, "code": "user.update.error", "reason": "no",
         "attempts": "3", "channel": "/a", "body": "{}", "sender": "", "qos": "", "p": "1",
     }  # fmt: skip
-    made = letters.letters(raw(spark, ("dead", None, letter), ("dead", None, {"attempts": "many"}), ("facts", "x", {})))
+    made = dead_letters.letters(
+        raw(spark, ("dead", None, letter), ("dead", None, {"attempts": "many"}), ("facts", "x", {}))
+    )
     assert told(made, "message_id", "received_ns", "attempts", "is_persistent", "returns") == [
         ("", 0, 0, False, 0),
         ("7", 1790000000000000000, 3, True, 0),
@@ -308,7 +310,7 @@ def test_what_a_server_wrote_before_there_were_groups_stays_readable(spark: Spar
         told(events["event_failed"], "session", "code", "outcome")
         == [("client/ann/1", "user.update.error", "letter")] * 2
     )
-    assert told(letters.letters(entries), "receiver", "reason") == [("client/ann/1", "no such article 4711")] * 2
+    assert told(dead_letters.letters(entries), "receiver", "reason") == [("client/ann/1", "no such article 4711")] * 2
 
 
 def test_files_of_before_a_column_was_added_stay_readable(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from crewel.pipeline.connection import Address
-from crewel.pipeline.source import reading
-from crewel.pipeline.source.batch import BatchReader
+from crewel.pipeline.source import partition_reader
+from crewel.pipeline.source.batch_reader import BatchReader
 from crewel.pipeline.source.losses import EntriesLost
 from crewel.pipeline.source.options import parsed
 from crewel.pipeline.source.stream import StreamReader
@@ -197,7 +197,7 @@ def test_losses_are_counted_once_where_the_next_batches_are_small(streams: Strea
 def test_what_goes_while_the_oldest_are_read_leaves_a_gap_but_for_the_very_first(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_WORTH_A_TASK", 5000)
+    monkeypatch.setattr(partition_reader, "_WORTH_A_TASK", 5000)
     streams.many("facts", 30_000)
     source = reader(streams.address, streams="facts", failOnDataLoss=False, partitions=3)
     start = source.initialOffset()
@@ -264,7 +264,7 @@ def test_a_batch_reads_between_times_and_ids(streams: Streams) -> None:
 def test_parts_of_a_batch_hold_each_entry_once(
     streams: Streams, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_WORTH_A_TASK", 5000)
+    monkeypatch.setattr(partition_reader, "_WORTH_A_TASK", 5000)
     streams.many("facts", 30_000, per_ms=20)
     streams.client.xtrim(streams.keys.facts, maxlen=29_000, approximate=False)
     source = BatchReader(streams.address, parsed({"partitions": str(partitions)}))

@@ -25,7 +25,7 @@ _AWAY: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStat
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AdminClient:
     """One server. What is asked of it here may be asked twice: a letter that was sent again is not there any more."""
 
     url: str
@@ -37,7 +37,7 @@ class Desk:
     tell: Callable[[str], None] = lambda words: None
     """Is notified that it is waited for."""
 
-    def knock(self) -> None:
+    def check(self) -> None:
         """Ask for nothing, to know that it is there and lets us in. Raises CrewelError."""
         self.redrive({"ids": [], "dryRun": True})
 

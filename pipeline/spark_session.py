@@ -106,8 +106,8 @@ def session(
     from pyspark.sql import SparkSession
 
     from crewel.pipeline.connection import Address
+    from crewel.pipeline.java_startup import java_options, without_greetings
     from crewel.pipeline.source import register
-    from crewel.pipeline.starting import java_options, without_greetings
 
     address = Address.found() if address is None else address
     # Otherwise workers are started with the first Python of the path, which lacks what is installed here.

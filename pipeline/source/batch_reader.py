@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from crewel.pipeline.connection import Address
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.options import Options
+from crewel.pipeline.source.partition_reader import Task, planned, read
 from crewel.pipeline.source.positions import END, Position
-from crewel.pipeline.source.reading import Task, planned, read
 
 
 class BatchReader(DataSourceReader):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from crewel.errors import SettingsError
-from crewel.pipeline import session
-from crewel.pipeline.session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version, ready
+from crewel.pipeline import spark_session
+from crewel.pipeline.spark_session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version, ready
 from tests.server_process import ROOT
 
 
@@ -50,14 +50,14 @@ def test_no_java_at_all_is_none(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said_with_the_command_that_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "java_version", lambda: None)
+    monkeypatch.setattr(spark_session, "java_version", lambda: None)
     with pytest.raises(SettingsError) as without_java:
         ready()
     assert INSTALL_JAVA in str(without_java.value)
-    monkeypatch.setattr(session, "java_version", lambda: 11)
+    monkeypatch.setattr(spark_session, "java_version", lambda: 11)
     with pytest.raises(SettingsError, match="17 or newer, here is 11"):
         ready()
-    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    monkeypatch.setattr(spark_session, "find_spec", lambda name: None)
     with pytest.raises(SettingsError) as without_extra:
         ready()
     assert INSTALL_EXTRA in str(without_extra.value)
@@ -87,7 +87,7 @@ def test_every_module_can_be_imported_where_no_spark_runs(tmp_path: Path) -> Non
 def test_what_java_says_at_its_start_is_passed_on_but_for_the_greetings() -> None:
     script = (
         "import os, sys\n"
-        "from crewel.pipeline.starting import without_greetings\n"
+        "from crewel.pipeline.java_startup import without_greetings\n"
         "with without_greetings():\n"
         "    child = os.popen('echo WARNING: Using incubator modules: x >&2; echo trouble >&2; printf half >&2')\n"
         "    child.read()\n"
@@ -103,7 +103,7 @@ def test_what_java_says_at_its_start_is_passed_on_but_for_the_greetings() -> Non
 def test_a_session_starts_without_a_word() -> None:
     script = (
         "from crewel.pipeline.connection import Address\n"
-        "from crewel.pipeline.session import session\n"
+        "from crewel.pipeline.spark_session import session\n"
         "spark = session(Address('unix:///nowhere.sock'), 'local[1]')\n"
         "spark.range(1).count()\n"
         "spark.stop()\n"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from crewel.pipeline.connection import Address, patiently
-from crewel.pipeline.source.batches import batch_of, gap_row, shared_texts, with_texts
+from crewel.pipeline.source.arrow import batch_of, gap_row, shared_texts, with_texts
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.losses import EntriesLost, Gap
 from crewel.pipeline.source.pages import Entry, Part, pages

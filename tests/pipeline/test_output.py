@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewel.pipeline.showing import lines
+from crewel.pipeline.output import lines
 
 
 @pytest.mark.parametrize(

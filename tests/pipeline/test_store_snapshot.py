@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from crewel.errors import StoreUnavailable
-from crewel.pipeline import records
+from crewel.pipeline import store_snapshot
 from crewel.pipeline.connection import Address, patiently
-from crewel.pipeline.records import Snapshot, take
+from crewel.pipeline.store_snapshot import Snapshot, take
 from tests.admin.desk import SETS, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.pipeline.frames import told
@@ -94,14 +94,14 @@ def test_a_prefix_of_any_kind_finds_its_own_keys_only() -> None:
 def test_many_sessions_are_read_in_portions_each_once(
     store: redis.Redis, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "_PORTION", 7)
+    monkeypatch.setattr(store_snapshot, "_PORTION", 7)
     for number in range(50):
         session(store, address, f"client/joe/{number}", **{f"o:{number}": "x"})
     assert sorted(take(address).waiting) == sorted((f"client/joe/{number}", number) for number in range(50))
 
 
 def test_a_store_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "patiently", lambda step: patiently(step, 0.0))
+    monkeypatch.setattr(store_snapshot, "patiently", lambda step: patiently(step, 0.0))
     with pytest.raises(StoreUnavailable, match="has been away"):
         take(Address("unix:///nowhere.sock"))
 

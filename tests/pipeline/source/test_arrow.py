@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from crewel.pipeline.schemas import LONGEST_PAYLOAD, RAW
-from crewel.pipeline.source.batches import SCHEMA, batch_of, gap_row, shared_texts, with_texts
+from crewel.pipeline.source.arrow import SCHEMA, batch_of, gap_row, shared_texts, with_texts
 from crewel.pipeline.source.losses import Gap
 from crewel.pipeline.source.positions import EntryId
 

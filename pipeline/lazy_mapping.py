@@ -8,7 +8,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-class Lazily(Mapping[str, _T]):
+class LazyMapping(Mapping[str, _T]):
     """Each value is made once."""
 
     def __init__(self, makers: Mapping[str, Callable[[], _T]]) -> None:

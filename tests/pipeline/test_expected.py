@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from crewel.bayeux.channel import Kind, parse
-from crewel.pipeline.transformations.owing import held_by, patterns_of, with_channel
+from crewel.pipeline.transformations.expected import held_by, patterns_of, with_channel
 from tests.pipeline.frames import frame, silver, told
 
 CHANNELS = [

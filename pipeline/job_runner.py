@@ -17,8 +17,8 @@ from typing import Any, Final
 import typer
 
 from crewel.errors import CrewelError, StoreUnavailable
-from crewel.pipeline.failures import in_one_line
-from crewel.pipeline.showing import lines
+from crewel.pipeline.error_text import in_one_line
+from crewel.pipeline.output import lines
 
 Words = Callable[[str], None]
 
@@ -63,7 +63,7 @@ class Common:
 
 def run_job(name: str, common: Common, **options: Any) -> Any:
     """Run one job on a session of its own, and return its result. Wrong usage ends the command with 2."""
-    from crewel.pipeline.session import ready, session
+    from crewel.pipeline.spark_session import ready, session
 
     ready()
     settings, address, tell = common.settings, common.address, _teller(common)

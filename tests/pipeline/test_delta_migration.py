@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crewel.pipeline.earlier import visible
+from crewel.pipeline.delta_migration import visible
 from crewel.pipeline.schemas import RAW, TABLES
 from crewel.pipeline.tables import Tables
 from tests.pipeline.conftest import Streams
