@@ -55,6 +55,19 @@ class TestHandingOver:
         assert batches.resend_delay() == 0
 
 
+def test_all_that_is_open_is_acknowledged_at_once() -> None:
+    batches = Batches()
+    for number in range(4):
+        sent(batches, entries(number))
+        batches.acknowledge(0, [])
+    assert batches.resend_delay() > 0
+    batches.forget()
+    sent(batches, entries(5, 6))
+    batches.acknowledge_all()
+    assert batches.unacknowledged == []
+    assert batches.resend_delay() == 0, "it is progress"
+
+
 class TestExpiring:
     def test_what_is_queued_and_over_goes(self) -> None:
         queue, gone = Batches().expire(10, living(a=0, b=10, c=11), is_away=False)

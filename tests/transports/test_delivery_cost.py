@@ -16,17 +16,18 @@ from crewel import server
 from crewel.extensions import ack, timesync
 from crewel.settings import Settings, load
 from crewel.transports.http_fast import FastLane
-from tests.transports.wires import Client, SocketClient
+from tests.transports.wires import Client, DeflatingClient, SocketClient
 from tests.work import calls
 
 SESSIONS = 50
 
 # The figures of this version. Lower them when you make it cheaper; raise them only for a reason that a user would accept.
-MAX_CALLS_PLAIN = 44
-MAX_CALLS_ACKNOWLEDGED = 58
+MAX_CALLS_PLAIN = 42
+MAX_CALLS_ACKNOWLEDGED = 53
 MAX_CALLS_PUBLISH = 84
 MAX_CALLS_SOCKET = 7
-MAX_CALLS_SOCKET_ACKNOWLEDGED = 66
+MAX_CALLS_SOCKET_ACKNOWLEDGED = 57
+MAX_CALLS_SOCKET_ACKNOWLEDGED_COMPRESSED = 67
 
 
 @pytest.fixture
@@ -92,6 +93,14 @@ async def test_an_acknowledged_delivery_over_a_socket_makes_no_more_calls_than_b
     figure, counted = await calls_per_delivery(settings, SocketClient, acknowledges=True)
     assert figure <= MAX_CALLS_SOCKET_ACKNOWLEDGED, counted.most_common(60)
     assert counted["Exchange.__init__"] == 0, "a connect that says nothing unusual needs no exchange"
+
+
+async def test_an_acknowledged_delivery_to_a_client_that_compresses_costs_its_decompression_only(
+    settings: Settings,
+) -> None:
+    figure, counted = await calls_per_delivery(settings, DeflatingClient, acknowledges=True)
+    assert figure <= MAX_CALLS_SOCKET_ACKNOWLEDGED_COMPRESSED, counted.most_common(60)
+    assert counted["FrameReader.__init__"] == 0
 
 
 async def test_a_publish_makes_no_more_calls_than_before(settings: Settings) -> None:

@@ -15,9 +15,7 @@ from crewel import server
 from crewel.settings import Settings, load
 from crewel.transports.http_fast import FastLane
 from crewel.transports.websocket_fast import FastSocket
-from tests.transports.wires import SocketClient
-
-DEFLATE = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+from tests.transports.wires import DEFLATE, DeflatingClient, SocketClient
 
 
 @pytest.fixture
@@ -38,8 +36,8 @@ async def lane(settings: Settings) -> AsyncIterator[FastLane]:
 class Heard:
     """A socket whose messages are kept instead of answered."""
 
-    def __init__(self, lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.client = SocketClient(lane, acknowledges=False)
+    def __init__(self, lane: FastLane, monkeypatch: pytest.MonkeyPatch, *, deflates: bool = False) -> None:
+        self.client = (DeflatingClient if deflates else SocketClient)(lane, acknowledges=False)
         socket = self.client.wire.protocol
         assert isinstance(socket, FastSocket)
         self.socket = socket
@@ -63,26 +61,32 @@ def heard(lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> Heard:
     return Heard(lane, monkeypatch)
 
 
-def frame(payload: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True) -> bytes:
-    return Frame(opcode, payload, fin=fin).serialize(mask=True)
+def frame(payload: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True, deflates: bool = False) -> bytes:
+    return Frame(opcode, payload, fin=fin).serialize(mask=True, extensions=[DEFLATE] if deflates else [])
 
 
-def message(number: int, rng: random.Random) -> list[bytes]:
-    """The frames of a message, with pings between its fragments."""
-    text = b'[{"n":%d,"text":"%b"}]' % (number, b"x" * rng.choice((0, 20, 90, 100, 110, 300, 3000)))
+def message(number: int, rng: random.Random, *, deflates: bool) -> list[bytes]:
+    """The frames of a message, with pings between its fragments. A client that compresses does it with some messages."""
+    deflates = deflates and rng.random() < 0.7
+    padding = rng.randbytes(1500).hex().encode()[: rng.choice((0, 20, 90, 100, 110, 300, 3000))]
+    text = b'[{"n":%d,"text":"%b"}]' % (number, padding if rng.random() < 0.5 else b"x" * len(padding))
     frames, cut = [], rng.randrange(len(text)) if rng.random() < 0.3 else len(text)
-    frames.append(frame(text[:cut], fin=cut == len(text)))
+    frames.append(frame(text[:cut], fin=cut == len(text), deflates=deflates))
     if rng.random() < 0.2:
         frames.append(frame(b"ping", Opcode.PING))
     if cut < len(text):
-        frames.append(frame(text[cut:], Opcode.CONT))
+        frames.append(frame(text[cut:], Opcode.CONT, deflates=deflates))
     return frames
 
 
+@pytest.mark.parametrize("deflates", [False, True], ids=["plain", "compressed"])
 @pytest.mark.parametrize("seed", range(20))
-async def test_messages_are_read_however_they_are_cut(heard: Heard, seed: int) -> None:
+async def test_messages_are_read_however_they_are_cut(
+    lane: FastLane, monkeypatch: pytest.MonkeyPatch, seed: int, *, deflates: bool
+) -> None:
+    heard = Heard(lane, monkeypatch, deflates=deflates)
     rng = random.Random(seed)
-    frames = [each for number in range(40) for each in message(number, rng)]
+    frames = [each for number in range(40) for each in message(number, rng, deflates=deflates)]
     pieces = list(frames)
     if rng.random() < 0.7:
         data, pieces = b"".join(frames), []
@@ -111,6 +115,24 @@ async def test_a_reader_of_all_forms_is_there_only_while_it_is_needed(heard: Hea
     heard.send(frame(b'{"n":3}]', Opcode.CONT))
     assert not heard.has_reader()
     assert [each["n"] for each in heard.messages] == [1, 2, 3]
+
+
+async def test_a_client_that_compresses_needs_no_reader_either(lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = Heard(lane, monkeypatch, deflates=True)
+    heard.send(frame(b'[{"n":1}]', deflates=True))
+    heard.send(frame(b'[{"n":2}]'))
+    assert [each["n"] for each in heard.messages] == [1, 2]
+    assert not heard.has_reader()
+
+
+async def test_what_becomes_too_large_when_it_is_decompressed_closes_the_socket(
+    lane: FastLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard(lane, monkeypatch, deflates=True)
+    heard.client.wire.written.clear()
+    heard.send(frame(b'[{"n":"%b"}]' % (b"x" * 30_000), deflates=True))
+    assert heard.client.wire.written[0][2:4] == (1009).to_bytes(2, "big")
+    assert heard.messages == []
 
 
 async def test_a_whole_message_amid_fragments_closes_the_socket(heard: Heard) -> None:

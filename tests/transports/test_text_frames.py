@@ -7,19 +7,22 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from crewel.transports.text_frames import text_frame, whole_text
+from crewel.transports.text_frames import text_frame, whole_deflated, whole_text
 
 MOST = 70_000
 SIZES = (0, 1, 2, 118, 119, 120, 123, 124, 125, 126, 127, 128, 131, 132, 133, 1000, 65535, 65536, MOST, MOST + 1)
 
 
-def read(data: bytes) -> list[Frame]:
+def read(data: bytes, *, deflated: bool = False) -> list[Frame]:
     """The frames, as websockets reads them."""
     protocol = ServerProtocol(state=State.OPEN, max_size=MOST)
+    if deflated:
+        protocol.extensions = [PerMessageDeflate(True, True, 15, 15)]
     protocol.receive_data(data)
     return [frame for frame in protocol.events_received() if isinstance(frame, Frame)]
 
@@ -70,6 +73,38 @@ def test_whatever_is_taken_is_what_the_library_would_have_read(data: bytes, head
     taken = whole_text(head + data, MOST)
     if taken is not None:
         (frame,) = read(head + data)
+        assert (frame.opcode, frame.fin, frame.data) == (Opcode.TEXT, True, taken)
+
+
+def compressed(payload: bytes, bits: int = 15) -> bytes:
+    return Frame(Opcode.TEXT, payload).serialize(mask=True, extensions=[PerMessageDeflate(True, True, 15, bits)])
+
+
+@pytest.mark.parametrize("bits", [9, 15])
+@pytest.mark.parametrize("size", [0, 1, 100, 120, 200, 2000, 3000])
+def test_a_whole_compressed_frame_is_its_payload_decompressed(size: int, bits: int) -> None:
+    payload = random.Random(size).randbytes(size // 2) + b"x" * (size - size // 2)
+    data = compressed(payload, bits)
+    assert whole_deflated(data, MOST) == payload == read(data, deflated=True)[0].data
+    assert whole_deflated(masked(payload), MOST) == payload, "a client need not compress"
+    assert whole_deflated(data[:-1], MOST) is None
+    assert whole_deflated(data + b"\xc1", MOST) is None
+
+
+def test_what_is_too_large_once_it_is_decompressed_is_left_to_the_library() -> None:
+    data = compressed(b"x" * MOST)
+    assert whole_deflated(data, MOST) == b"x" * MOST
+    assert whole_deflated(data, MOST - 1) is None
+    assert whole_deflated(compressed(b"x" * 4_000_000), MOST) is None
+
+
+@given(st.binary(max_size=100), st.integers(0, 200), st.integers(0, 255))
+def test_a_damaged_compressed_frame_is_read_as_the_library_reads_it(payload: bytes, place: int, byte: int) -> None:
+    data = bytearray(compressed(payload + b"abcabcabcabc"))
+    data[place % len(data)] = byte
+    taken = whole_deflated(bytes(data), MOST)
+    if taken is not None:
+        (frame,) = read(bytes(data), deflated=True)
         assert (frame.opcode, frame.fin, frame.data) == (Opcode.TEXT, True, taken)
 
 

@@ -7,10 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import orjson
+from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
 
 from crewel.transports.http_fast import FastConnection, FastLane
 from crewel.transports.websocket_fast import FastSocket
+
+DEFLATE = PerMessageDeflate(True, True, 15, 15)
+"""How such a client compresses."""
 
 
 class Wire(asyncio.Transport):
@@ -111,11 +115,12 @@ class SocketClient(Client):
     """A client on a WebSocket of the fast lane. Without acknowledgement, a delivery does not end its connect."""
 
     connection_type = "websocket"
+    offer = b""  # of extensions, as a header
 
     def open(self) -> Callable[[bytes], None]:
         self.connection.data_received(
             b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + self.offer + b"\r\n"
         )
         assert self.wire.written.pop().startswith(b"HTTP/1.1 101 ")
         assert isinstance(self.wire.protocol, FastSocket)
@@ -131,3 +136,17 @@ class SocketClient(Client):
     def reply(self) -> dict[str, Any]:
         frame = self.wire.written.pop()
         return self.note(orjson.loads(frame[frame.index(b"[{") :])[-1])
+
+
+class DeflatingClient(SocketClient):
+    """The same of a client that compresses each message, as browsers do."""
+
+    offer = b"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"
+
+    def request(self, *messages: dict[str, Any]) -> bytes:
+        return Frame(Opcode.TEXT, self.body(messages)).serialize(mask=True, extensions=[DEFLATE])
+
+    def reply(self) -> dict[str, Any]:
+        frame = self.wire.written.pop()
+        payload = frame[4 if frame[1] == 126 else 2 :]
+        return self.note(orjson.loads(DEFLATE.decode(Frame(Opcode.TEXT, payload, rsv1=bool(frame[0] & 0x40))).data)[-1])

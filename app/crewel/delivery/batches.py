@@ -62,6 +62,11 @@ class Batches:
         self.must_resend = bool(self._open)
         return [*in_order(self.unacknowledged), *unsent]
 
+    def acknowledge_all(self) -> None:
+        """Nothing is open from now on: the client has acknowledged the last batch, and nothing was to be sent again."""
+        self._futile = 0
+        self._open.clear()
+
     def hand_over(self) -> list[Entry]:
         """All that is open; nothing is from now on, for the client has acknowledged the last batch, and nothing was to be sent
         again."""

@@ -1,7 +1,7 @@
 """Text frames in their usual form, a few bytes of head and one payload: nearly all frames that come, and all that go.
 
 What comes in any other form (fragments, control frames, pieces of frames, several at once) is read by `frame_reader`. The heads
-are made by websockets.
+are made by websockets, which also decompresses.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from websockets.exceptions import PayloadTooBig, ProtocolError
+from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
 
 try:
@@ -17,25 +19,42 @@ except ImportError:  # where it could not be compiled
     from websockets.utils import apply_mask
 
 _WHOLE_TEXT: Final = 0x81  # the last fragment, and text (RFC 6455, 5.2)
+_WHOLE_DEFLATED: Final = 0xC1  # the same of a compressed text (RFC 7692, 6)
 _MASKED: Final = 0x80
+_SHORTEST_HEAD: Final = 6  # bytes, with the mask
 _TWO_BYTES: Final = 126  # the length follows in two bytes
 _KNOWN_HEADS: Final = 4096
+# No client keeps a context between messages, and the largest window reads what was compressed with any.
+_INFLATER: Final = PerMessageDeflate(True, True, 15, 15)
 
 
-def whole_text(data: bytes, most: int) -> bytes | None:
+def whole_text(data: bytes, most: int, first: int = _WHOLE_TEXT) -> bytes | None:
     """The payload if the data is one whole text frame of a client, of at most so many bytes, and nothing else; None for
     anything else, be it wrong or not."""
-    if data[0] != _WHOLE_TEXT or len(data) < 2:
+    size, start = len(data) - _SHORTEST_HEAD, _SHORTEST_HEAD
+    if data[0] != first or size < 0:
         return None
-    size, start = len(data) - 6, 6
     if size < _TWO_BYTES:
         if data[1] != _MASKED | size:
             return None
     else:
-        size, start = size - 2, 8
+        size, start = size - 2, start + 2
         if data[1] != _MASKED | _TWO_BYTES or int.from_bytes(data[2:4], "big") != size:
             return None
     return apply_mask(data[start:], data[start - 4 : start]) if size <= most else None
+
+
+def whole_deflated(data: bytes, most: int) -> bytes | None:
+    """The same where permessage-deflate was agreed on: the frame may be compressed, and the payload is not."""
+    if data[0] != _WHOLE_DEFLATED:
+        return whole_text(data, most)
+    deflated = whole_text(data, most, _WHOLE_DEFLATED)
+    if deflated is None:
+        return None
+    try:
+        return bytes(_INFLATER.decode(Frame(Opcode.TEXT, deflated, rsv1=True), max_size=most).data)
+    except (PayloadTooBig, ProtocolError):
+        return None
 
 
 def text_frame(payload: bytes) -> bytes:

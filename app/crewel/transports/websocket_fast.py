@@ -27,7 +27,7 @@ from crewel.event_loop import TURN_S
 from crewel.transports.bodies import too_large
 from crewel.transports.frame_reader import FrameReader, Parameters, frames_log
 from crewel.transports.heads import Upgrade, headers_of
-from crewel.transports.text_frames import whole_text
+from crewel.transports.text_frames import whole_deflated, whole_text
 from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_AWAY, LONGEST_REASON, WINDOW_BITS
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class FastSockets:
             self._known[upgrade.plain] = negotiated
         return negotiated
 
-    def reader(self, deflate: Parameters | None = None) -> FrameReader:
+    def reader(self, deflate: Parameters | None) -> FrameReader:
         """A reader of all forms of frames. A message over the limit is refused in the words of the other transports, and
         counted."""
         return FrameReader(self.bayeux.max_message_bytes, self._refused_large, deflate)
@@ -135,9 +135,12 @@ class FastSockets:
     def _watch(self) -> None:
         """Close sockets on which nothing comes, every so often: one timer for all, and none while there is no socket."""
         self._timer = None
-        oldest = self.loop.time() - self._idle_timeout
-        for socket in [each for each in self._open if each.last_frame_at <= oldest]:
-            socket.shut(GOING_AWAY, "nothing came for too long")
+        now = self.loop.time()
+        for socket in list(self._open):
+            if socket.is_heard_from:
+                socket.is_heard_from, socket.heard_at = False, now
+            elif socket.heard_at <= now - self._idle_timeout:
+                socket.shut(GOING_AWAY, "nothing came for too long")
         if self._open:
             interval = min(self._idle_timeout / 8, _LONGEST_INTERVAL_S)
             self._timer = self.loop.call_later(interval, self._watch)
@@ -148,6 +151,7 @@ class FastSocket(asyncio.Protocol, Peer):
 
     __slots__ = (
         "_closed",
+        "_deflate",
         "_first_bytes",
         "_fragments",
         "_frame",
@@ -163,7 +167,9 @@ class FastSocket(asyncio.Protocol, Peer):
         "_transport",
         "_upgrade",
         "_waiting",
-        "last_frame_at",
+        "_whole",
+        "heard_at",
+        "is_heard_from",
     )
 
     transport = "websocket"
@@ -177,7 +183,9 @@ class FastSocket(asyncio.Protocol, Peer):
         self._sockets = sockets
         self._upgrade = upgrade
         # Its memory is most of what a socket would take, and nearly all frames are read without it.
-        self._protocol = None if deflate is None else sockets.reader(deflate)
+        self._protocol: FrameReader | None = None
+        self._deflate = deflate
+        self._whole = whole_text if deflate is None else whole_deflated
         self._transport = transport
         self._frame = frames.of if deflate is None else frames.deflated
         self._waiting: deque[Frame | bytes] | None = None
@@ -196,8 +204,10 @@ class FastSocket(asyncio.Protocol, Peer):
         self._is_resting = False
         self._rest_s = 0.0
         self._closed: asyncio.Future[None] | None = None
-        self.last_frame_at = sockets.loop.time()
-        """Loop time (s)."""
+        self.is_heard_from = True
+        """Whether a frame has come since the last look at all sockets."""
+        self.heard_at = 0.0
+        """Loop time (s) of the last look that found such a frame."""
 
     # The connection
 
@@ -290,11 +300,12 @@ class FastSocket(asyncio.Protocol, Peer):
         if self._first_bytes is not None:
             self._first_bytes.append(data)
         if self._waiting is None and len(data) <= _PIECE:
-            is_next = self._is_heard and self._is_free
+            # `_is_free`, without a call.
+            is_next = self._is_heard and self.is_writable and not (self._is_busy or self._is_resting)
             if is_next and self._protocol is None:
-                payload = whole_text(data, self._sockets.bayeux.max_message_bytes)
+                payload = self._whole(data, self._sockets.bayeux.max_message_bytes)
                 if payload is not None:
-                    self.last_frame_at = self._sockets.loop.time()
+                    self.is_heard_from = True
                     self._answer(payload)
                     return
             frames = self._parse(data)
@@ -317,13 +328,13 @@ class FastSocket(asyncio.Protocol, Peer):
         if protocol.is_done:
             self._protocol = None
         if frames:
-            self.last_frame_at = self._sockets.loop.time()
+            self.is_heard_from = True
         return frames
 
     def _reader(self) -> FrameReader:
         """What reads frames of all forms."""
         if self._protocol is None:
-            self._protocol = self._sockets.reader()
+            self._protocol = self._sockets.reader(self._deflate)
         return self._protocol
 
     @property

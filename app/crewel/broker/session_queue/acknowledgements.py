@@ -50,10 +50,13 @@ class Acknowledgements:
     def take_last(self, session: Session, batches: Batches) -> None:
         """A client that waits acknowledges all that it was sent, and nothing was to be sent again."""
         durable = session.durable
-        if durable is None or session.dispatcher is not NO_DISPATCHER:
+        if session.dispatcher is not NO_DISPATCHER:
             self._take(session, batches, batches.number - 1)
+            return
+        session.retained = 0
+        if durable is None:
+            batches.acknowledge_all()
         else:
-            session.retained = 0
             self._durability.acknowledged(session, durable, batches.hand_over())
 
     def connected(self, session: Session, batches: Batches, message: Message, batch: int | None) -> None:

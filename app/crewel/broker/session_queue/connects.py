@@ -103,25 +103,25 @@ class Connects(ABC):
         ):
             return False
         session.peer = peer
-        session.connect_before = session.connect_id
-        session.connect_id = None if peer.pushes else message_id
+        session.connect_before, session.connect_id = session.connect_id, None if peer.pushes else message_id
         session.answered = None
         session.last_seen = now = self._loop.time()
-        request: Message | str = message_id
+        count, message = len(fields), None
         if self.pipe.sees_bare_connects or not (
             fields.get("connectionType") == peer.transport
             and (
-                (len(fields) == _BARE and not session.parts)
-                or (len(fields) == _BARE + 1 and ext and session.plain and session.plain.takes(session, ext))
+                (count == _BARE and not session.parts)
+                or (count == _BARE + 1 and ext and session.plain and session.plain.takes(session, ext))
             )
         ):
-            request = message = Message(fields, CONNECT_CHANNEL, message_id)
+            message = Message(fields, CONNECT_CHANNEL, message_id)
             if not self._passes(session, peer, message):
                 return True
         self._metrics.connects += 1
         session.transient_timeout_ms = session.transient_interval_ms = None
-        deadline = now + self._times.hold_ms(session) / 1000
-        self.hold(session, Held(peer, request, None, deadline))
+        timeout_ms = session.timeout_ms
+        deadline = now + (self._settings.timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        self.hold(session, Held(peer, message_id if message is None else message, None, deadline))
         if session.durable is not None and session.durable.evicted:
             self.load_backlog(session)
         if deadline <= now:

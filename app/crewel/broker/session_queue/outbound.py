@@ -355,11 +355,12 @@ class Outbound(Connects):
                 entries = session.plain.send(session, entries)
             elif session.parts:
                 entries = self.pipe.departing(session, entries)
-            self._metrics.deliveries += len(entries)
+            count = len(entries)
+            self._metrics.deliveries += count
             dispatcher = session.dispatcher
             if dispatcher.rules.tells:
                 return self.encode_updates(session, dispatcher, entries)
-            return [entries[0].wire] if len(entries) == 1 else [entry.wire for entry in entries]
+            return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
             for entry in taken:
                 self.on_unsendable(session, entry, error)
