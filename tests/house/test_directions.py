@@ -35,17 +35,13 @@ NAMES_THE_BROKER_STILL = {
     "crewel.transports.endpoint",
 }
 """Modules that get the whole broker where they need a part of it. The list may only shrink."""
-EXTENSIONS_MAY_IMPORT = {
-    "bayeux",
-    "broker",
-    "delivery",
-    "errors",
-    "extension",
-    "extensions",
-    "metrics",
-    "qos",
-    "settings",
+MAY_IMPORT = {
+    "client": {"bayeux", "errors", "qos"},  # the protocol and the options, and nothing of the server
+    "conformance": set(),  # it tests any Bayeux server, so it must not judge by Crewel's own code
+    "extensions": {"bayeux", "broker", "delivery", "errors", "extension", "metrics", "qos", "settings"},
+    "pipeline": {"errors", "storage"},  # the keys of the store
 }
+"""What packages import that stand beside the layers of pyproject.toml. A package that is added is forbidden to them."""
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -57,13 +53,27 @@ def imported(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_extensions_import_what_is_offered_to_them_and_nothing_else() -> None:
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_packages_beside_the_layers_import_what_is_offered_to_them_and_nothing_else(package: str) -> None:
+    files = [file for file in modules() if dotted(file).split(".")[:2] == ["crewel", package]]
+    allowed = {package, *MAY_IMPORT[package]}
+    wrong = [
+        f"{shown(file)} imports {name}"
+        for file in files
+        for name in imported(file)
+        if name.startswith("crewel.") and name.split(".")[1] not in allowed
+    ]
+    assert files
+    assert not wrong
+
+
+def test_only_the_pipeline_imports_the_pipeline() -> None:
     wrong = [
         f"{shown(file)} imports {name}"
         for file in modules()
-        if file.is_relative_to(ROOT / "extensions")
+        if not dotted(file).startswith("crewel.pipeline")
         for name in imported(file)
-        if name.startswith("crewel.") and name.split(".")[1] not in EXTENSIONS_MAY_IMPORT
+        if name.startswith("crewel.pipeline")
     ]
     assert not wrong
 
