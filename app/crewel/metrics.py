@@ -218,7 +218,7 @@ class Metrics(Collector):
         self._gauges[name] = read
 
     def count(self, name: str, read: Callable[[], Awaitable[float]]) -> None:
-        """The same for one that takes long to count: it stands as `measure` has counted it last."""
+        """Let the gauge `name` be counted by this function, which may take long: it stands as `measure` has counted it last."""
         self._counts[name] = read
 
     async def measure(self) -> None:

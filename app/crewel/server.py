@@ -292,7 +292,8 @@ async def listening(
 
 @asynccontextmanager
 async def listening_with(app: web.Application, worker: Worker | None = None) -> AsyncIterator[str]:
-    """The same with an application to which `attach` has added Crewel: `build` makes one, and others bring more paths."""
+    """A server that listens, with an application to which `attach` has added Crewel: `build` makes one, and others bring more
+    paths. The value is its Bayeux URL."""
     settings = app[BROKER].settings
     tls = _tls(settings)
     http = settings.http

@@ -50,7 +50,7 @@ class Limits:
     channel_share: float = 0.05
     """Of all messages of the channel, from the first to the last that was rejected."""
     lone_share: float = 0.5
-    """The same if only one receiver rejected them."""
+    """Of all messages of the channel, if only one receiver rejected them."""
     elsewhere: int = 3
     """Messages of other channels that this receiver took meanwhile, at least."""
 

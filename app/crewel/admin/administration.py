@@ -99,7 +99,7 @@ class Administration:
         return self.broker.names.subjects()
 
     async def all_subjects(self) -> list[str]:
-        """The same, those with addressed messages that wait, and those whose logins are blocked."""
+        """The subjects that have sessions here, have addressed messages waiting, or are blocked, in order."""
         names = self.broker.names
         others = {*self.broker.destinations.awaited(), *names.blocked}.difference(names.subjects())
         return await sorted_in_turns([*names.subjects(), *others])

@@ -108,7 +108,7 @@ def union(lists: list[list[str]]) -> list[str]:
 
 
 def union_line(lists: list[list[str]]) -> str:
-    """The same on one line."""
+    """The names of all nodes, each once, separated by commas."""
     return ",".join(union(lists))
 
 

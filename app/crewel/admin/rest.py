@@ -142,7 +142,7 @@ class Rest:
         return self._refusing(handle)
 
     def _refusing(self, handle: Handler) -> Handler:
-        """The same, with every failure as an answer."""
+        """Return a handler that calls this one and answers every failure in the form of the API."""
 
         async def refuse(request: web.Request) -> web.StreamResponse:
             try:

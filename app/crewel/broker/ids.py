@@ -113,7 +113,7 @@ class Clock:
         return self._now
 
     def microseconds(self) -> int:
-        """The same in microseconds."""
+        """The time in microseconds since 1970."""
         return int(self() * 1_000_000)
 
     def advance(self, seconds: float) -> None:

@@ -277,7 +277,7 @@ class Logins:
         self._switch(exchange, session, target)
         self._names.add(target, *digests)
         self._tell(exchange, target, resume, reconnected=True)
-        self._dispatchers.on_able(target)
+        self._dispatchers.on_active(target)
 
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
         """The client of `session` is the target's from here on; its former client is dismissed."""

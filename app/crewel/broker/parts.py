@@ -395,7 +395,7 @@ class Parts:
         outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
         outbound.load_backlog = self.backlog.load_if_waiting
         outbound.on_unsendable, outbound.has_room = self.open_messages.dead_letter_unsendable, self.overflow.has_room
-        dispatchers.on_able, dispatchers.on_room = shared.on_connect, shared.on_room
+        dispatchers.on_active, dispatchers.on_capacity = shared.on_connect, shared.on_capacity
         dispatchers.on_blocked, dispatchers.try_other = shared.requeue.requeue_all, shared.requeue.try_other
         dispatchers.end_session = self.durability.end_session = self.table.remove
         self.durability.set_aside, self.durability.restore_session = self.table.set_aside, self.restorer.restore

@@ -166,7 +166,7 @@ class Session(SessionQueue):
     account: Account | None
     """What its address has, and how often it does what is limited; None until a client of this server speaks for it."""
     subject: Account | None
-    """The same of its subject; None if it has none."""
+    """What its subject has, and how often it does what is limited; None if it has no subject."""
     credit: int
     """Publishes that it may make before its limits are asked again."""
     is_exempt: bool
@@ -176,7 +176,7 @@ class Session(SessionQueue):
     is_live: bool
     """Whether it can send and be delivered to: it has been granted and has not ended."""
     parts_out: tuple[SessionPart, ...]
-    """The same parts in the order in which they see what leaves."""
+    """Its parts in the order in which they see what leaves."""
     plain: SessionPart | None
     """Its only part, if that has a short way for plain connects."""
     peer: Peer | None

@@ -213,7 +213,7 @@ class Config:
         return login
 
     def _with_retries(self, login: Fields) -> Fields:
-        """The same with what a failure of this client does, for one that reports failures or asks for some of it. What its
+        """The fields of a login with the retries that this client asks for, if it reports failures or asks for some. What its
         own `dispatcher` says stays."""
         own: Any = login.get("dispatcher")
         given = (dict(own) if isinstance(own, dict) else {}) | DISPATCHER.write(

@@ -54,7 +54,7 @@ class Delivery(Message):
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
     """Runs while it waits for another attempt."""
     copies: list[Handling] = field(default_factory=list, repr=False)
-    """The same message, sent again while the worker has it: what ends this one ends them."""
+    """Later deliveries of this message, sent again while the worker has it: what ends this one ends them."""
 
     @property
     def is_open(self) -> bool:

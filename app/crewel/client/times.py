@@ -50,7 +50,7 @@ def in_seconds(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_milliseconds(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same options by the names that the tables of `crewel.qos` have. Raises ValueError, which names the argument."""
+    """These options by the names that the tables of `crewel.qos` have. Raises ValueError, which names the argument."""
     return {
         TIMES.get(name, name): milliseconds(name, value) if name in TIMES and value is not None else value
         for name, value in in_seconds(given).items()

@@ -151,13 +151,13 @@ class Entry:
         return entry
 
     def oneway(self) -> Entry:
-        """The same for a receiver whose answer is not expected: it has no place, and is sent once."""
+        """A copy for a receiver whose acknowledgement is not expected: it has no place in the log, and is sent once."""
         copy = self._copy()
         copy.position, copy.is_oneway = LogId(0), True
         return copy
 
     def unrecorded(self) -> Entry:
-        """The same for a receiver that it was not taken for together with others."""
+        """A copy for a receiver that has it outside the fan-out record."""
         copy = self._copy()
         copy.fan_out_record = None
         return copy
@@ -198,7 +198,7 @@ class Entry:
         return own(self.begun, subscription, redeliver, queue, max(self.ends - now_ms, 0) if self.ends else None)
 
     def updated_copy(self, subscription: str, now_ms: int, here: str = "") -> Entry:
-        """The same for a receiver that gets the origin and sends no status."""
+        """A copy for a receiver that gets the origin and sends no status; the arguments are those of `updated`."""
         copy = self._copy()
         copy.wire = self.updated(subscription, now_ms=now_ms, here=here)
         return copy

@@ -178,7 +178,7 @@ class LogConsumer(PendingSubscriptions):
         receivers: Sequence[DurableSession],
         portion: int,
     ) -> Iterator[list[DurableSession]]:
-        """The same for many receivers, so many at a step, which yields the sessions for which it has opened the entry. The
+        """Take the next entry for many receivers, so many at a step, which yields the sessions for which it has opened it. The
         last one moves the cursor. Between the steps no other entry is taken, and the store answers nothing else."""
         waiting = self._as_inherited(log_id, waiting)
         found: set[DurableSession] = set()

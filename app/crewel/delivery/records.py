@@ -182,7 +182,7 @@ class Disposition(NamedTuple):
     ids: tuple[LogId, ...]
 
     def less(self, ids: Container[LogId]) -> Disposition:
-        """The same without these messages."""
+        """The disposition without these messages."""
         return self._replace(ids=tuple(each for each in self.ids if each not in ids))
 
 

@@ -63,15 +63,15 @@ class Kind(IntEnum):
     """Version (8 bytes), and as JSON all patterns that the sender wants transient messages of. This and the next two go to
     the node that has dialled."""
     HEAR = 17
-    """The same with further patterns."""
+    """Version (8 bytes), and as JSON patterns that the sender wants in addition."""
     UNHEAR = 18
-    """The same with patterns that it does not want any more."""
+    """Version (8 bytes), and as JSON patterns that the sender does not want any more."""
     HEARD = 19
     """The version that counts now for what is sent on this link."""
     MESSAGE = 20
     """A transient message: its number (8 bytes), the length of a JSON array about it (4), that, and the message."""
     ADDRESSED = 21
-    """The same for certain sessions, less the number."""
+    """A transient message for certain sessions: the length of a JSON array about it (4 bytes), that, and the message."""
     QUEUES = 22
     """As JSON the names of shared queues in which something waits that a session of any node may have."""
     ASK = 23

@@ -96,7 +96,7 @@ class PublishQos:
         return encode(differing) if differing else b""
 
     def kept_addressed(self) -> bytes:
-        """The same for the copy that goes to the destinations. It names them, because a redrive needs them."""
+        """What is kept as JSON with the copy that goes to the destinations. It names them, because a redrive needs them."""
         further: dict[str, Any] = {} if self.subscribable else {"subscribable": False}
         return encode({**self.differing(), "destination": [each.as_json() for each in self.destinations], **further})
 

@@ -66,7 +66,7 @@ class Tokens:
         return self._read(token, key, keys.algorithms)
 
     def read_at_once(self, token: str) -> Grants | None:
-        """The same, if nothing has to be fetched for it; None if something has. Raises BadToken."""
+        """What the token grants, if no key has to be fetched for it; None if one has. Raises BadToken."""
         keys = self._opened()
         key = keys.at_hand(_key_id(token))
         return None if key is None else self._read(token, key, keys.algorithms)

@@ -48,7 +48,7 @@ class Keys:
         return self._choose(key_id)
 
     async def find(self, key_id: str | None) -> Any:
-        """The same, after waiting if need be. Raises KeysUnavailable."""
+        """The key that a token names, or the only one, fetched if need be; None if there is none. Raises KeysUnavailable."""
         return self._choose(key_id)
 
 

@@ -49,7 +49,7 @@ class AdminToken:
 
 
 def key_of(token: str, purpose: str) -> bytes:
-    """The same as `AdminToken.key` of a server with this token."""
+    """The secret for this purpose that `AdminToken.key` of a server with this token returns."""
     return derived_key(_digest(token), purpose)
 
 

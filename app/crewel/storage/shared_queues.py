@@ -59,7 +59,7 @@ class Delivery(NamedTuple):
     max_entries: int = 0
     """What the receiver may have waiting; 0: any number."""
     max_bytes: int = 0
-    """The same in bytes, for a session; 0: any number."""
+    """Bytes that a session may have waiting; 0: any number."""
     is_elsewhere: int = 0
     """1: this server does not have the session; 0: it has. What another node has to know lies in the log."""
 

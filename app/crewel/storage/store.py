@@ -54,7 +54,7 @@ class Store:
         self.why_full: str | None = None
         """Why nothing should be stored at the moment, by the last look."""
         self.owner_says: str | None = None
-        """The same from the process that owns an embedded store, where this one only shares it."""
+        """Why nothing should be stored, as the process says that owns the embedded store, where this one only shares it."""
         self.trouble: str | None = "not opened yet"
         self._storage = settings.storage
         self._news = asyncio.Event()
@@ -117,9 +117,9 @@ class Store:
         return await future
 
     def submit(self, steps: Sequence[Step[Any]], done: Done) -> None:
-        """The same without a coroutine: `done` is called with the results, before this returns if the store is away. It must
-        not raise. A store that is back takes nothing before it was met and its watchers know of it: an answer of the new run
-        would count as one of the run before, and be missed as lost with that."""
+        """Do the steps as `run` does, without a coroutine: `done` is called with the results, before this returns if the store
+        is away. It must not raise. A store that is back takes nothing before it was met and its watchers know of it: an answer
+        of the new run would count as one of the run before, and be missed as lost with that."""
         if not self.is_up:
             done(unavailable(steps))
             return

@@ -245,7 +245,7 @@ async def serving(
     services: Iterable[Service] = (),
     store: bool = False,
 ) -> AsyncIterator[AsyncServer[Instance]]:
-    """The same for code with an event loop: `async with serving() as server:`."""
+    """A server as `serving_in_thread` gives it, for code with an event loop: `async with serving() as server:`."""
     context = _served(settings, services, store=store)
     thread, instance = await asyncio.to_thread(context.__enter__)
     try:

@@ -49,7 +49,7 @@ class LoopThread:
             raise
 
     async def wrap(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The same for a caller with another event loop: its loop is not blocked."""
+        """Run the coroutine in the loop of the thread, for a caller with another event loop, which is not blocked."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self.loop))
 
     def close(self) -> None:

@@ -305,7 +305,7 @@ class _Muted:
             self.transport.write(data)
 
     def writelines(self, lines: Iterable[bytes]) -> None:
-        """The same for several pieces."""
+        """Write several pieces, or drop them."""
         self.write(b"".join(lines))
 
     def __getattr__(self, name: str) -> Any:

@@ -71,7 +71,7 @@ class Frames:
         return self._frame
 
     def deflated(self, parts: list[bytes]) -> bytes:
-        """The same for sockets that have agreed on permessage-deflate; short ones are as they are."""
+        """The text frame for sockets that have agreed on permessage-deflate; short messages are not compressed."""
         if sum(map(len, parts)) < _WORTH_DEFLATING:
             return self.of(parts)
         if len(parts) > 1:

@@ -217,7 +217,7 @@ class Parent:
             control_channel.send(each.streams[1], asdict(situation))
 
     async def _tell_and_wait(self) -> None:
-        """The same, until all have acted on it."""
+        """Let all workers know what the situation is, and wait until they have acted on it."""
         self._tell()
         line = self._line
         with suppress(TimeoutError):

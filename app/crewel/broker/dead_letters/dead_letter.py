@@ -85,7 +85,7 @@ class DeadLetter:
         )
 
     def masked(self, names: Collection[str]) -> DeadLetter:
-        """The same without what its publisher wrote in fields of these names, which are in lower case."""
+        """The dead letter without the values of the fields of its data that have these names, given in lower case."""
         if not names:
             return self
         return replace(

@@ -303,7 +303,7 @@ class WriteQueue(Generic[T]):
         self._wake()
 
     def look(self) -> asyncio.Future[None]:
-        """The same; the future is done when all has been taken that had been appended by then, or could not be."""
+        """Append nothing, as `probe` does. The future is done when all that had been appended by then was taken, or failed."""
         done: asyncio.Future[None] = self._loop.create_future()
 
         def published(waiting: list[T], answer: Appended | StoreError) -> Awaitable[None] | None:
@@ -324,7 +324,7 @@ class WriteQueue(Generic[T]):
         self._wake()
 
     def probe_later(self) -> None:
-        """The same, after a pause."""
+        """Call `probe` after a pause."""
         self._after_pause(self.probe)
 
     def ask(

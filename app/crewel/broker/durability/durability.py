@@ -322,7 +322,7 @@ class Durability:
         if not durable.is_dirty:
             self._access.node.touch(durable)
         if self._shared_queues.blocked and durable.holder is not None:
-            self._shared_queues.on_room(durable.holder)
+            self._shared_queues.on_capacity(durable.holder)
 
     def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
@@ -334,7 +334,7 @@ class Durability:
                 events.acknowledged.append(entry)
                 self._access.node.acknowledged(durable, entry.position, entry.fan_out_record)
         if self._shared_queues.blocked:
-            self._shared_queues.on_room(session)
+            self._shared_queues.on_capacity(session)
 
     async def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each. Others have their turn meanwhile."""

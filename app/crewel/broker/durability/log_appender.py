@@ -290,7 +290,8 @@ class LogAppender:
         return True
 
     def _take_in_steps(self, message: _Message, waiting: PendingMessage, *, is_usual: bool) -> Iterator[None]:
-        """The same when much must be applied before, or many subscribers are not known yet, or some of them are unusual."""
+        """Hand the next message of the log to its subscribers in steps: when much must be applied before, or many subscribers
+        are not known yet, or some of them have filters or groups."""
         node = self._access.node
         if node.fan_out.deliveries >= node.max_pending:
             yield from node.apply_in_steps()
@@ -346,7 +347,7 @@ class LogAppender:
     def _hand_over_rest(
         self, durables: list[DurableSession], channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> Iterator[None]:
-        """The same for many, a few at a time. By now one may have ended, or the message may have ended for it."""
+        """Hand a message to many sessions, a few at a time. By now one may have ended, or the message may have ended for it."""
         step = self._outbound.fan_outs.step
         for at in range(0, len(durables), step):
             for durable in durables[at : at + step]:

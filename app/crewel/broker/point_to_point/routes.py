@@ -41,7 +41,7 @@ class Route(NamedTuple):
 
 
 def without_store(one: Route) -> Route:
-    """The same where nothing can wait."""
+    """The route on a server without a store: a message that would have to wait is refused."""
     if not one.queue:
         return one
     return Route(one.to, code=_NO_STORE, message="this server has no store in which the message could wait")

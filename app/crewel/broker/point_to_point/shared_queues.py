@@ -47,7 +47,7 @@ _AT_FIRST_S: Final = 0.15
 
 
 class SharedQueue:
-    """What is known of one of them."""
+    """What this server knows of one shared queue: how much waits in it, and since when the store is asked for some."""
 
     __slots__ = ("asked_at", "count", "is_asked", "lease_again", "name", "touched_at")
 
@@ -153,7 +153,7 @@ class SharedQueues:
         self.schedule_lease(name)
 
     def filled_for_all(self, name: str) -> None:
-        """The same with one message, which a session of another node may have too."""
+        """The store has put one message into the queue, which a session of another node may get too."""
         self.filled(name)
         if self.announce is not None:
             self.announce(name)
@@ -266,7 +266,7 @@ class SharedQueues:
         subject = session.name.split("/")[1]
         return (subject_queue(subject), one_queue(subject), *self._groups.queues_of(session))
 
-    def on_room(self, session: Session) -> None:
+    def on_capacity(self, session: Session) -> None:
         """The session may have room again."""
         if not self.blocked:
             return

@@ -54,12 +54,12 @@ class DispatcherRunner:
     _times: SessionTimes
     _events: Events
     _backlog: BacklogLoader
-    on_able: Callable[[Session], None] = field(init=False)
-    """Called when a session takes messages again that may go to any of several."""
-    on_room: Callable[[Session], None] = field(init=False)
-    """Called when a session may have room again for such messages."""
+    on_active: Callable[[Session], None] = field(init=False)
+    """Called when a session takes messages of shared queues again: it was on hold, failing or away."""
+    on_capacity: Callable[[Session], None] = field(init=False)
+    """Called when the queue of a session may have capacity again for messages of shared queues."""
     on_blocked: Callable[[Session], None] = field(init=False)
-    """Called when a session takes no more of them for the time being."""
+    """Called when a session takes no messages of shared queues for the time being."""
     try_other: Callable[[Session, Entry, str, str, int], bool] = field(init=False)
     """Asked whether another session gets a message that this one has failed: its code, reason, and attempts."""
     end_session: Callable[[Session, Event], None] = field(init=False)
@@ -253,7 +253,7 @@ class DispatcherRunner:
             self._reject_all(session)
             self._store(session)
         self._apply_state(session)
-        self.on_room(session)
+        self.on_capacity(session)
 
     def _end_failed(self, session: Session, code: str, reason: str) -> None:
         """The client has failed for good: the messages that wait for it become dead letters, and it has to handshake again."""
@@ -296,7 +296,7 @@ class DispatcherRunner:
             return inf
         if dispatcher.resume(now):
             self._apply_state(session)
-            self.on_able(session)
+            self.on_active(session)
         if dispatcher.rules.ack_wait != inf:
             judgement = dispatcher.overdue(now)
             if judgement.dead_letters or judgement.put_back:
@@ -312,7 +312,7 @@ class DispatcherRunner:
             session.dispatcher.flushes = has_backlog
             session.dispatcher.restart_wait(self._runtime.loop.time())
             self._outbound.timers.at(session, session.dispatcher.next_at())
-        self.on_able(session)
+        self.on_active(session)
 
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
@@ -388,7 +388,7 @@ class DispatcherRunner:
             dispatcher.holdback = None
             self._events.released(session)
             self._apply_state(session)
-            self.on_able(session)
+            self.on_active(session)
             await self._stored(session)
 
     def retry(self, session: Session) -> bool:
@@ -396,7 +396,7 @@ class DispatcherRunner:
         if not session.dispatcher.retry():
             return False
         self._apply_state(session)
-        self.on_able(session)
+        self.on_active(session)
         return True
 
     async def _stored(self, session: Session) -> None:

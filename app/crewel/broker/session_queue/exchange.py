@@ -28,7 +28,7 @@ CONNECT_CHANNEL: Final = Channel("/meta/connect", ["meta", "connect"])
 _CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 """The reply to a bare connect that has nothing else to tell."""
 _CONNECTED_WITH: Final = _CONNECTED[:-1] + b',"ext":{%b}}'
-"""The same, of a session with a part that has something to tell."""
+"""The reply to a connect of a session with a part that adds fields to `ext`."""
 
 Take = Callable[[Any, bytes, bool], None]
 """Gets the transport of a connection, which is closed when it returns; all bytes from the first one of the request on; and

@@ -109,7 +109,7 @@ class OpenMessages:
         self.dead_letter_new(session, entry, code, reason, attempts)
 
     def dead_letter_new(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> None:
-        """The same of one that has not been queued."""
+        """Make a dead letter of a message that was not queued for the session. One of the server about itself is dropped."""
         durable = session.durable
         has_none = entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM)
         if durable is None or has_none:

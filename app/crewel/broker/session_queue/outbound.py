@@ -180,7 +180,7 @@ class Outbound(Connects):
         self._metrics.deliveries += pushed
 
     def _fan_out_in_turns(self, entry: Entry, sessions: Sequence[Session], publisher: Session | None) -> Iterator[None]:
-        """The same for many, a few at a time. Those that have ended meanwhile are left out."""
+        """Put the entry into the queues of many sessions, a few at a time. Those that have ended meanwhile are left out."""
         step = self.fan_outs.step
         for at in range(0, len(sessions), step):
             self.fan_out(entry, [each for each in sessions[at : at + step] if each.is_live], publisher, in_turn=True)
@@ -221,7 +221,7 @@ class Outbound(Connects):
             self._ready.append(session)
 
     def enqueue_first(self, session: Session, entry: Entry) -> None:
-        """The same of an entry that is not lazy, where nothing waits: it fits, whatever the bounds are."""
+        """Put an entry that is not lazy into an empty queue, and mark the session ready: it fits, whatever the bounds are."""
         session.queue.append(entry)
         session.urgent = True
         if not session.is_ready:

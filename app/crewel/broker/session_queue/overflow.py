@@ -89,7 +89,7 @@ class _Seen(NamedTuple):
 
 @dataclass(eq=False)
 class Overflow:
-    """The bounds of the sessions that the store has."""
+    """Applies the overflow policy of a stored session when its queue is full. `Outbound` has that of other sessions."""
 
     _runtime: Runtime
     _outbound: Outbound

@@ -127,7 +127,7 @@ class SessionQueue:
         self.rejects_all = False
 
     def bound_stored(self, bounds: Bounds) -> None:
-        """The same of a session that the store has: its policy says what happens beyond."""
+        """Bound the queue of a session that the store has: its policy says what happens beyond."""
         self.bounds = bounds
         self.bound(bounds.max_entries, bounds.max_bytes, ends_when_full=False)
 
@@ -231,7 +231,7 @@ class SessionQueue:
         self.queue = self.batches.take_out(entry, self.queue)
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
-        """The same of all of these, at the cost of one look at the waiting messages."""
+        """None of these belongs to a batch or waits any more, at the cost of one look at the waiting messages."""
         self.queue = self.batches.take_out_many(gone, self.queue)
         for entry in gone:
             self.dispatcher.close(entry)

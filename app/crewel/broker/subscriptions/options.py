@@ -226,7 +226,7 @@ class SubscriptionOptions:
     def match_history(
         self, session: Session, pattern: str, choices: Choices, channel: Channel, entry: Entry
     ) -> MatchResult:
-        """The same of a message of the history, for a subscription to this pattern that wants this."""
+        """Whether a subscription to this pattern, with these options, gets a message of the history."""
         assert entry.origin is not None
         question = self._asked(channel, entry, entry.origin.sender, entry.origin.qos)
         hearing = [each for each in choices or (USUAL,) if _wants(each, session, question, pattern)]

@@ -207,7 +207,7 @@ class SubscribeHandler:
     def _begin_stored(
         self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
-        """The same, of a session that the store has: its subscription is a step that follows the reading of the histories."""
+        """Let a session that the store has receive these channels: its subscription is a step after histories are read."""
         subscriptions, durable = self._subscriptions, session.durable
         assert durable is not None
         if not starts:

@@ -59,8 +59,8 @@ class QueuedTopics:
         return _of_topics(counts)
 
     async def queued_anywhere(self) -> Counter[str]:
-        """The same with the messages in shared queues, in the first thousands of each: the store has them. Raises
-        StoreError."""
+        """How many messages of each channel wait for sessions or in shared queues; of each shared queue only the first
+        thousands count, because the store has them. Raises StoreError."""
         counts: Counter[str] = Counter()
         turns = Turns()
         for queue in self._shared_queues.names():
@@ -98,7 +98,8 @@ class QueuedTopics:
         return False
 
     async def waits_in(self, queue: str, name: str) -> bool:
-        """The same, or some session has a message of the channel from that queue, which may come back. Raises StoreError."""
+        """Whether a message of this channel waits in the shared queue, or some session has one that may come back to it.
+        Raises StoreError."""
         turns = Turns()
         for durable in self._durables():
             if any(each.source == queue and each.channel == name for each in durable.inbox.values()):
@@ -292,7 +293,7 @@ class TopicViews:
         return done
 
     async def all(self, *, with_shared: bool = True) -> list[TopicView]:
-        """The same of all topics, by name; their histories as far as this server knows. `with_shared`: what waits in shared
+        """The views of all topics, by name; their histories as far as this server knows. `with_shared`: what waits in shared
         queues counts."""
         counts = await (self._counts() if with_shared else self._queued.queued())
         channels = self._channels
