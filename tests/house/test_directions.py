@@ -26,7 +26,7 @@ MAY_NAME_THE_BROKER = {
     "crewel.testing.instance",
 }
 OF_THE_SESSION_QUEUE = {"crewel.broker.session"}
-"""Modules of that room which stand outside its package."""
+"""Modules of that package which stand outside its package."""
 NAMES_THE_BROKER_STILL = {
     "crewel.extensions.ack",
     "crewel.extensions.activity",
@@ -131,16 +131,16 @@ def test_no_circle_of_imports_is_larger_than_it_was() -> None:
     assert len(largest) <= LARGEST_CIRCLE, sorted(largest)
 
 
-def room(name: str) -> str:
-    """Return the package that a module is in: of the broker, its room."""
+def package(name: str) -> str:
+    """Return the package that a module is in: of the broker, the one of its subject."""
     parts = name.split(".")
     if name in OF_THE_SESSION_QUEUE:
         return "broker.session_queue"
     return ".".join(parts[1 : 3 if parts[1] == "broker" and len(parts) > 3 else 2])
 
 
-def test_no_circle_of_imports_goes_through_several_rooms() -> None:
-    assert not [sorted(circle) for circle in circles(dependencies()) if len({*map(room, circle)}) > 1]
+def test_no_circle_of_imports_goes_through_several_packages() -> None:
+    assert not [sorted(circle) for circle in circles(dependencies()) if len({*map(package, circle)}) > 1]
 
 
 def test_only_the_composition_root_and_the_facades_name_the_broker() -> None:

@@ -1,4 +1,4 @@
-"""Who may change what many share: the slots of a session and of an entry are assigned in their own room only."""
+"""Who may change what many share: the slots of a session and of an entry are assigned in their own package only."""
 
 import ast
 from collections.abc import Iterator

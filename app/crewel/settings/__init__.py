@@ -1,7 +1,7 @@
 """Every setting of Crewel, where its value comes from, and what each one means.
 
-`server`, `storage`, `access` and `topics` declare the settings with their types, units, defaults and bounds; `sources` reads
-crewel.toml, the environment and `--set`; `table` lists them. Nothing here knows what a setting does.
+`server`, `storage`, `access` and `topic_rules` declare the settings with their types, units, defaults and bounds; `sources`
+reads crewel.toml, the environment and `--set`; `table` lists them. Nothing here knows what a setting does.
 """
 
 from crewel.errors import SettingsError as SettingsError
