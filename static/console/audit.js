@@ -40,12 +40,22 @@ function row(entry) {
         entry.count === null ? "" : count(entry.count),
         entry.reason,
         h("span", {class: `mark ${entry.outcome === "done" ? "good" : "bad"}`}, [entry.outcome, entry.errorCode].filter(Boolean).join(": ")),
-        h("code", {class: "data"}, Object.entries(entry.details ?? {}).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(" ")),
+        details(entry.details ?? {}),
     ];
 }
 
-/** A session or a channel as a link to its view. */
+/** What belongs to an entry; dead letters as links to what became of them. */
+function details({ids = [], ...others}) {
+    return h("code", {class: "data"},
+        Object.entries(others).map(([name, value]) => `${name}=${JSON.stringify(value)} `),
+        ids.map((id) => [h("a", {href: `#/dead-letters/${id}`}, id), " "]));
+}
+
+/** A session, a channel or a job as a link to its view. */
 function about(name) {
+    if (/^[0-9]+-[0-9]+$/.test(name)) {
+        return h("a", {href: `#/jobs/${name}`}, name);
+    }
     const path = name.split("/").map(encodeURIComponent).join("/");
     if (/^client\/[^/]+\/[^/]+$/.test(name)) {
         return h("a", {href: `#/receivers/${path}`}, name);

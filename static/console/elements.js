@@ -14,7 +14,7 @@ export function h(tag, properties = {}, ...children) {
             element.setAttribute(name, value);
         }
     }
-    element.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
+    element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
     return element;
 }
 
@@ -33,6 +33,17 @@ export function table(caption, headings, rows, empty = "Nothing here.") {
 /** A name of several words, which breaks between them rather than within one. */
 export function parts(name, separator) {
     return h("span", {class: "parts"}, name.split(separator).flatMap((word, index) => index === 0 ? [word] : [separator, h("wbr"), word]));
+}
+
+/** What a publisher said, on few lines of a table. */
+export function data(value) {
+    return h("code", {class: "data"}, JSON.stringify(value));
+}
+
+/** What a publisher said, each with its heading; what is empty is left out. */
+export function sections(pairs) {
+    return pairs.filter(([, value]) => value !== null && value !== undefined && Object.keys(Object(value)).length + (typeof value !== "object") > 0)
+        .map(([title, value]) => h("section", {class: "card"}, h("h2", {}, title), h("pre", {}, JSON.stringify(value, null, 2))));
 }
 
 /** A list of names and values. */

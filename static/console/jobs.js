@@ -9,6 +9,7 @@ import {ago, count, span, things, time} from "./format.js";
 
 const PAGE = 100;
 const FOLLOW_MS = 1000;
+const LETTERS = 100;
 const STATES = ["running", "paused", "stopped", "done", "failed"];
 const HEADINGS = ["Job", "What", "State", "Progress", "Began", "By", "Reason"];
 
@@ -80,12 +81,14 @@ function progress(job) {
     ];
 }
 
-export function job({words: [id], me, again}) {
+export function job({words: [id], query, go, me, again}) {
     const head = h("div", {class: "stack"});
     const actions = h("div", {class: "actions"});
     const output = h("p", {class: "outcome"});
     const errors = h("section", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/jobs"}, "All jobs")), h("h1", {}, `Job ${id}`), head, actions, output, errors);
+    const letters = h("section", {class: "stack"});
+    const asked = Object.fromEntries(query);
+    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/jobs"}, "All jobs")), h("h1", {}, `Job ${id}`), head, actions, output, errors, letters);
     let known = null;
 
     async function refresh() {
@@ -113,6 +116,21 @@ export function job({words: [id], me, again}) {
             table("What stayed", [told.what === "drain" ? "Receiver" : "Dead letter", "Code", "Why"], told.errors.map((each) => [
                 told.what === "drain" ? each.id : h("a", {href: `#/dead-letters/${each.id}`}, each.id), each.errorCode, each.message])),
         ] : []);
+        if (told.what !== "drain") {
+            await showLetters(told);
+        }
+    }
+
+    async function showLetters({what, done}) {
+        const page = await get(`/jobs/${encodeURIComponent(id)}/letters`, {after: asked.after, count: LETTERS});
+        const rows = page.letters.map((each) => [
+            h("a", {href: `#/dead-letters/${each.letter}`}, each.letter), time(each.at), each.to,
+            h("a", {href: `#/message/${encodeURIComponent(each.redrivenAs || each.message)}`}, each.redrivenAs || each.message)]);
+        letters.replaceChildren(
+            h("h2", {}, what === "redrive" ? "Where they are now" : "What was discarded"),
+            table("Dead letters", ["Dead letter", "At", what === "redrive" ? "To" : "Receiver", what === "redrive" ? "Now message" : "Message"], rows,
+                page.next ? "None so far; the next page continues." : done ? "No longer recorded." : "None yet."),
+            pager(asked, page.next, go));
     }
 
     function button([verb, text, , effect]) {

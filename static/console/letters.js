@@ -5,13 +5,14 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, filters, h, pager, parts, table} from "./elements.js";
+import {data, facts, filters, h, pager, parts, sections, table} from "./elements.js";
 import {ago, count, things, time} from "./format.js";
 import {work} from "./jobs.js";
+import {discarded} from "./message.js";
 
 const PAGE = 100;
 const FIELDS = [
-    ["contains", "Body, key, reason or sender contains", "search"], ["code", "Code begins with"], ["channel", "Channel or pattern"],
+    ["contains", "Data, options, reason or sender contains", "search"], ["code", "Code begins with"], ["channel", "Channel or pattern"],
     ["receiver", "Receiver"], ["since", "Since: 2h, 2026-11-22"],
 ];
 const GROUPED = 8;
@@ -107,7 +108,7 @@ function row(letter, chosen, choose) {
         parts(letter.channel, "/"),
         parts(name(letter), "/"),
         letter.reason,
-        h("code", {class: "data"}, JSON.stringify(letter.data)),
+        data(letter.data),
     ];
 }
 
@@ -152,6 +153,25 @@ async function few(verb, body) {
     return `${things(told[field], "dead letter")} ${field}.${left}`;
 }
 
+/** What became of a dead letter that has gone. */
+async function end(id, me) {
+    const gone = await get(`/dead-letters/${encodeURIComponent(id)}/end`).catch((error) => {
+        if (error.status !== 404) {
+            throw error;
+        }
+        return null;
+    });
+    if (gone === null) {
+        return h("p", {class: "hint"}, "What became of it is not recorded, or no longer.");
+    }
+    const message = gone.message ? [" Message ", h("a", {href: `#/message/${encodeURIComponent(gone.message)}`}, gone.message)] : null;
+    if (gone.end === "discarded") {
+        return h("p", {}, "It was ", discarded(gone, me), ".", message);
+    }
+    return h("p", {}, `It was redriven at ${time(gone.at)} as `, h("a", {href: `#/message/${gone.redrivenAs}`}, `message ${gone.redrivenAs}`), ". ",
+        gone.job ? h("a", {href: `#/jobs/${gone.job}`}, `Job ${gone.job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${id}`}, "Who did it, in the audit"), message);
+}
+
 export function deadLetter({words: [id], me, again}) {
     const body = h("div", {class: "stack"});
     const output = h("p", {class: "outcome"});
@@ -167,8 +187,7 @@ export function deadLetter({words: [id], me, again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            body.replaceChildren(h("p", {}, "There is no such dead letter, or no longer: it was redriven, discarded or dropped."),
-                me.everywhere === null ? "" : h("p", {class: "hint"}, h("a", {href: `#/audit?contains=${id}`}, "Who redrove or discarded it, in the audit"), ", unless it was one of many."));
+            body.replaceChildren(h("p", {}, "There is no such dead letter, or no longer: it was redriven, discarded or dropped."), await end(id, me));
             choice.hidden = true;
             return;
         }
@@ -181,7 +200,7 @@ export function deadLetter({words: [id], me, again}) {
                 ["Code", letter.errorCode],
                 ["Reason", letter.reason],
                 ["Attempts", count(letter.attempts)],
-                ["Came back", letter.returns ? `${things(letter.returns, "time")}, at last as the redrive of ${letter.redriveOf}` : ""],
+                ["Came back", letter.returns && h("span", {}, `${things(letter.returns, "time")}, at last as the redrive of `, h("a", {href: `#/dead-letters/${letter.redriveOf}`}, letter.redriveOf))],
                 ["Receiver", h("a", {href: `#/receivers/${name(letter)}`}, name(letter))],
                 ["Channel", letter.channel],
                 ["To", letter.to],
@@ -190,9 +209,7 @@ export function deadLetter({words: [id], me, again}) {
                 ["Sender", letter.sender || "the server, or a back end"],
                 ["Persistent", letter.persistent ? "yes" : "no"],
             ])),
-            ...[["Data", letter.data], ["Options of the publish", letter.qos], ["Other ext", letter.ext]]
-                .filter(([, value]) => value !== null && Object.keys(Object(value)).length + (typeof value !== "object") > 0)
-                .map(([title, value]) => h("section", {class: "card"}, h("h2", {}, title), h("pre", {}, JSON.stringify(value, null, 2)))));
+            ...sections([["Data", letter.data], ["Options of the publish", letter.qos], ["Other ext", letter.ext]]));
     }
 
     return {element, refresh, everyMs: 10_000};

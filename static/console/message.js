@@ -1,24 +1,60 @@
 /**
- * Where a message is: for each receiver, whether it waits, was acknowledged or became a dead letter.
+ * Where a message is: for each receiver, whether it waits, was acknowledged or became a dead letter. Messages are found by id, or
+ * by a text in them.
  */
 
 import {get} from "./api.js";
-import {facts, h, table} from "./elements.js";
+import {data, facts, h, pager, parts, sections, table} from "./elements.js";
 import {ago, things, time} from "./format.js";
 
-function form(id) {
-    const field = h("input", {type: "search", value: id, required: true, "aria-label": "Id of a message or a dead letter", placeholder: "Id of a message or a dead letter"});
+const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
+const LETTERS = 20;
+
+/** What is an id leads to the message; any other text is searched for. */
+function form(text) {
+    const hint = "Id of a message or a dead letter, or a text in its data";
+    const field = h("input", {type: "search", value: text, required: true, "aria-label": hint, placeholder: hint});
     return h("form", {class: "filters", role: "search", onsubmit: (event) => {
         event.preventDefault();
-        location.hash = `#/message/${encodeURIComponent(field.value.trim())}`;
+        const asked = field.value.trim();
+        location.hash = IDS.test(asked) ? `#/message/${encodeURIComponent(asked)}` : `#/message?${new URLSearchParams({contains: asked})}`;
     }}, field, h("button", {}, "Find"));
 }
 
-/** The view without an id: where to enter one. */
-export function findMessage() {
-    const element = h("div", {class: "stack"}, h("h1", {}, "Where is a message?"), form(""),
+/** The view without an id: where to enter one, and what has a text in it. */
+export function findMessage({query, go}) {
+    const asked = Object.fromEntries(query);
+    const found = h("div", {class: "stack"});
+    const element = h("div", {class: "stack"}, h("h1", {}, "Where is a message?"), form(asked.contains ?? ""), found,
         h("p", {class: "hint"}, "The id is in the reply to a stored publish (ext.publish.id), in the queue of a receiver, and in each dead letter."));
-    return {element, refresh: () => undefined};
+
+    async function refresh() {
+        if (!asked.contains) {
+            return;
+        }
+        const [open, dead] = await Promise.all([
+            get("/messages", {contains: asked.contains, after: asked.after}),
+            get("/dead-letters", {contains: asked.contains, count: LETTERS, newestFirst: true}),
+        ]);
+        found.replaceChildren(
+            h("h2", {}, "Stored messages"),
+            table("Stored messages", ["Message", "Published", "Channel", "Sender", "Data"], open.messages.map((each) => [
+                h("a", {href: `#/message/${each.message}`}, each.message), ago(each.publishedAt), parts(each.channel, "/"), sender(each), data(each.data)]),
+            open.next ? "None so far; the search continues with the next page." : "None that is open has this text. Those that all receivers have accepted leave the store soon."),
+            pager(asked, open.next, go),
+            h("h2", {}, "Dead letters"),
+            table("Dead letters", ["Dead letter", "Message", "Channel", "Receiver", "Data"], dead.letters.map((each) => [
+                h("a", {href: `#/dead-letters/${each.id}`}, each.id), h("a", {href: `#/message/${each.id}`}, each.message),
+                parts(each.channel, "/"), each.receiver.replace(/^\/node\/[^/]+\//, ""), data(each.data)]),
+            "None of those that were looked at."),
+            h("p", {class: "hint"}, h("a", {href: `#/dead-letters?${new URLSearchParams({contains: asked.contains})}`}, "All dead letters with this text")));
+    }
+
+    return {element, refresh};
+}
+
+function sender(each) {
+    return each.sender || "the server, or a back end";
 }
 
 export function message({words: [id], me}) {
@@ -43,12 +79,17 @@ export function message({words: [id], me}) {
         body.replaceChildren(
             h("section", {class: "card"}, facts([
                 ["Channel", told.channel || "no longer recorded"],
-                ["Published", told.recorded ? ago(told.publishedAt) : "no longer recorded"],
-                ["Redrive of", told.redriveOf],
+                [told.firstPublishedAt ? "Redriven" : "Published", told.recorded ? ago(told.publishedAt) : "no longer recorded"],
+                ["First published", told.firstPublishedAt && ago(told.firstPublishedAt)],
+                ["Sender", told.data === null && told.sender === null ? "no longer recorded" : sender(told)],
+                ["To", told.to],
+                ["Redrive of", told.redriveOf && h("a", {href: `#/dead-letters/${told.redriveOf}`}, `dead letter ${told.redriveOf}`)],
                 ["Redriven as", told.redrivenAs.map((each) => [h("a", {href: `#/message/${each}`}, each), " "]).flat().length
                     ? h("span", {}, told.redrivenAs.map((each) => [h("a", {href: `#/message/${each}`}, each), " "]).flat()) : ""],
             ])),
             table("Receivers", ["Receiver", "State", "At", "More"], rows, "It had no receiver."),
+            ...told.qos === null ? [h("p", {class: "hint"}, "The store no longer has its data.")]
+                : sections([["Data", told.data], ["Properties", told.qos.clientProperties], ["Options of the publish", withoutProperties(told.qos)], ["Other ext", told.ext]]),
             told.partial ? h("p", {class: "trouble"}, "There are more facts than one request can read: later ones may be missing.") : "");
     }
 
@@ -59,9 +100,19 @@ function receiver(name) {
     return /^client\/[^/]+\/.+/.test(name) ? h("a", {href: `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`}, name) : name;
 }
 
+/** "discarded by mary at …: nobody pays twelve", with a link to the job or to the audit. */
+export function discarded({letter, at, who, reason, job}, me) {
+    const told = `discarded by ${who || "an operator"} at ${time(at)}${reason ? `: ${reason}` : ""}`;
+    return [told, " ", job ? h("a", {href: `#/jobs/${job}`}, `Job ${job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${letter}`}, "in the audit")];
+}
+
 /** A link to the audit, which has who discarded or redrove dead letters, and why. Operators of some channels do not see it. */
 function gone(me, search) {
     return me.everywhere === null ? null : h("a", {href: `#/audit?${search}`}, "Who did what, in the audit");
+}
+
+function withoutProperties({clientProperties, ...others}) {
+    return others;
 }
 
 function state(each) {
@@ -75,5 +126,7 @@ function more(each, me) {
         parts,
         each.letter ? [" ", h("a", {href: `#/dead-letters/${each.letter}`}, `dead letter ${each.letter}`)] : null,
         each.redrivenAs ? [" ", h("a", {href: `#/message/${each.redrivenAs}`}, `redriven as ${each.redrivenAs}`)] : null,
-        each.state === "dead letter" && !each.letter && !each.redrivenAs ? [parts && ", ", "no longer kept. ", gone(me, `what=discard&since=${each.at}`)] : null);
+        each.filters ? [parts ? ", " : "", each.filters.length > 1 ? "filters " : "filter ", each.filters.map((text) => [h("code", {}, text), " "])] : null,
+        each.discarded ? [", ", discarded(each.discarded, me)] : null,
+        each.state === "dead letter" && !each.letter && !each.redrivenAs && !each.discarded ? [parts && ", ", "no longer kept. ", gone(me, `what=discard&since=${each.at}`)] : null);
 }

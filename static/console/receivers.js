@@ -5,7 +5,7 @@
 
 import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, filters, h, pager, select, table} from "./elements.js";
+import {data, facts, filters, h, pager, select, table} from "./elements.js";
 import {ago, bytes, count, span, things, time} from "./format.js";
 
 const PAGE = 100;
@@ -16,16 +16,19 @@ const WORDS = {
 const SHOWN = 20;
 /** How many messages of a queue are shown: at first, and with each wish for more. */
 const SIZES = [20, 100, 1000];
-const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause"];
+const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause", "Connected", "Address", "Client"];
+const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "not connected"]];
+const FIELDS = [["contains", "Name contains", "search"], ["address", "Address begins with"], ["client", "Client contains"]];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
 const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"]];
 
 export function receivers({query, go}) {
     const asked = Object.fromEntries(query);
     const sort = asked.sort ?? "name";
-    const form = filters([["contains", "Name contains", "search"]], asked, go,
+    const form = filters(FIELDS, asked, go,
         select("kind", "Kind", [["", "any"], ["session", "sessions"], ["subject", "subjects"], ["group", "groups"]], asked.kind ?? "", go),
         select("state", "State", [["", "any"], ...STATES.map((each) => [each, each])], asked.state ?? "", go),
+        select("transport", "Connected", TRANSPORTS, asked.transport ?? "", go),
         select("held", "On hold", [["", "any"], ["true", "yes"], ["false", "no"]], asked.held ?? "", go),
         select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === "name" ? "" : changes.sort})));
     const list = h("div");
@@ -33,9 +36,15 @@ export function receivers({query, go}) {
 
     async function refresh() {
         const told = await get("/receivers", {
-            contains: asked.contains, kind: asked.kind, state: asked.state, held: asked.held, sort, after: asked.after, count: PAGE,
+            contains: asked.contains, address: asked.address, client: asked.client, transport: asked.transport,
+            kind: asked.kind, state: asked.state, held: asked.held, sort, after: asked.after, count: PAGE,
         });
-        list.replaceChildren(table("Receivers", HEADINGS, told.receivers.map(row), "No receiver matches."), pager(asked, told.next, go));
+        // With one server its name would be the same in each row.
+        const hasNodes = "unreached" in told;
+        const [headings, rows] = hasNodes ? [[...HEADINGS, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [HEADINGS, told.receivers.map(row)];
+        list.replaceChildren(
+            told.unreached ? h("p", {class: "trouble"}, `${things(told.unreached, "node")} did not answer: receivers are missing here.`) : "",
+            table("Receivers", headings, rows, "No receiver matches."), pager(asked, told.next, go));
     }
 
     return {element, refresh, everyMs: 5000};
@@ -49,6 +58,9 @@ function row(each) {
         each.waitingBytes === null ? "" : bytes(each.waitingBytes),
         each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
         each.cause || (each.lastFailure && each.waiting ? `last failure: ${each.lastFailure.code}: ${each.lastFailure.reason}` : ""),
+        each.transport === "none" ? "no" : each.transport,
+        each.address,
+        h("span", {class: "data"}, each.client),
     ];
 }
 
@@ -203,6 +215,9 @@ function about(session) {
         ["Last failure", session.lastFailure && `${session.lastFailure.code}: ${session.lastFailure.reason}`],
         ["Waiting", `${things(session.waiting, "message")}, ${bytes(session.waitingBytes)}, of at most ${count(session.maxEntries)}`],
         ["Transport", session.transport ?? "not connected"],
+        ["Address", session.address && (session.transport ? session.address : `${session.address}, the last one`)],
+        ["Client", session.client],
+        ["Node", session.node],
         ["Ends", session.ends && `in ${span(session.ends.at - Date.now())}: ${session.ends.why}`],
         ["Since", ago(session.loggedIn)],
         ["Subscriptions", session.subscriptions.length ? session.subscriptions.map((each) => subscription(each, session.subscriptionOptions[each])) : "none"],
@@ -240,5 +255,5 @@ function timeline({since, events, dropped}) {
 
 function message(each) {
     const id = each.ext?.update?.id ?? each.id ?? "";
-    return [/^[0-9]+$/.test(id) ? h("a", {href: `#/message/${id}`}, id) : id, each.channel, h("code", {class: "data"}, JSON.stringify(each.data))];
+    return [/^[0-9]+$/.test(id) ? h("a", {href: `#/message/${id}`}, id) : id, each.channel, data(each.data)];
 }

@@ -4,7 +4,7 @@
 
 import {call, get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, filters, h, pager, select, table} from "./elements.js";
+import {data, facts, filters, h, pager, select, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things} from "./format.js";
 
 const PAGE = 100;
@@ -195,6 +195,6 @@ function message(each) {
     return [
         isOurs ? h("a", {href: `#/message/${id}`}, id) : id,
         isOurs ? ago(millisecondsOf(id)) : "",
-        h("code", {class: "data"}, JSON.stringify(each.data)),
+        data(each.data),
     ];
 }

@@ -40,6 +40,28 @@ def test_a_redrive_is_a_job_with_all_that_was_asked_for(
     ]
 
 
+def test_a_job_names_what_became_of_each_dead_letter(
+    desk: Desk, dead: list[str], receiver: Receiver, subject: str
+) -> None:
+    redriving = ended(desk, desk.post("/jobs", {"what": "redrive", "ids": dead[:3]}))
+    rows, after = [], ""
+    while True:
+        page = desk.get(f"/jobs/{redriving['id']}/letters?count=1{after}")
+        rows += page["letters"]
+        if not page["next"]:
+            break
+        after = f"&after={page['next']}"
+    assert sorted(row["letter"] for row in rows) == dead[:3]
+    assert {row["to"] for row in rows} == {f"client/{subject}/1"}
+    taken = receiver.take_all()
+    assert sorted(row["redrivenAs"] for row in rows) == sorted(each["ext"]["update"]["id"] for each in taken)
+    discarding = ended(desk, desk.post("/jobs", {"what": "discard", "ids": dead[3:]}))
+    rows = desk.get(f"/jobs/{discarding['id']}/letters")["letters"]
+    assert [(row["letter"], row["redrivenAs"]) for row in rows] == [(each, "") for each in dead[3:]]
+    assert desk.ask("GET", "/jobs/1-1/letters").status == 404
+    assert desk.ask("GET", f"/jobs/{discarding['id']}/letters?after=x").status == 400
+
+
 def test_what_another_operator_took_is_told(desk: Desk, dead: list[str], subject: str) -> None:
     """Both are answered: one has the dead letter, and the other reads that it is gone."""
     desk.post("/dead-letters/discard", {"ids": dead[1:2]})

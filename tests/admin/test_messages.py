@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -72,10 +73,29 @@ def test_redrive_links_old_and_new() -> None:
     assert (new.redrive_of, new.outcomes["client/joe/1"].state) == ("5-0", "waiting")
 
 
-def published(server: Server, channel: str, data: Any) -> str:
+def test_discard_tells_who_did_it_for_which_receiver() -> None:
+    fields = {
+        "letters": ["7-0", "9-0", "9-1"],
+        "messages": ["5", str(ID), str(ID)],
+        "receivers": ["client/joe/1", "client/joe/1", "client/ann/1"],
+        "who": "mary",
+        "job": "3-1",
+    }
+    told = message_history(ID, [PUBLISHED, ended("client/joe/1", "dead", ID), Fact(11, "discarded", fields)])
+    assert told.outcomes["client/joe/1"].more == {"discarded": {"letter": "9-0", "at": 11, "who": "mary", "job": "3-1"}}
+    assert told.outcomes["client/ann/1"].more["discarded"]["letter"] == "9-1"
+    of_before = Fact(11, "discarded", {"letters": ["9-0"], "who": "mary"})
+    assert (
+        message_history(ID, [PUBLISHED, ended("client/joe/1", "dead", ID), of_before]).outcomes["client/joe/1"].more
+        == {}
+    )
+
+
+def published(server: Server, channel: str, data: Any, **publish: Any) -> str:
     """Publish a stored message; its id."""
-    speaker = Receiver(server).be()
-    message_id = speaker.publish(channel, data, ext=STORED)[-1]["ext"]["publish"]["id"]
+    speaker = Receiver(server).be("speaker/1")
+    answer = speaker.publish(channel, data, ext={"publish": {**STORED["publish"], **publish}})
+    message_id = answer[-1]["ext"]["publish"]["id"]
     speaker.disconnect()
     assert isinstance(message_id, str)
     return message_id
@@ -130,6 +150,82 @@ def test_each_receiver_of_a_message_has_its_state(
         f"redriven as {redriven[0]}",
     ):
         assert words in printed.out
+
+
+def test_what_its_publisher_said_is_shown_as_long_as_the_store_has_it(
+    server: Server, desk: Desk, receiver: Receiver, subject: str, channel: str
+) -> None:
+    desk.post(f"/sessions/{subject}/1/hold")
+    choosy = Receiver(server).be(f"{subject}/2")
+    wanted = {"subscribe": {"filter": "data.order > `17`"}}
+    choosy.send(choosy.message("/meta/subscribe", subscription=channel, ext=wanted))
+    data = {"order": 17, "for": subject}
+    message_id = published(server, channel, data, clientProperties={"table": 4})
+
+    def told() -> Any:
+        found = desk.get(f"/messages/{message_id}")
+        return found if {each["state"] for each in found["receivers"]} >= {"waiting", "filtered"} else None
+
+    found = until(told)
+    assert (found["data"], found["sender"], found["firstPublishedAt"]) == (data, "client/speaker/1", None)
+    assert found["qos"]["clientProperties"] == {"table": 4}
+    filtered = next(each for each in found["receivers"] if each["receiver"].endswith("/2"))
+    assert (filtered["state"], filtered["filters"]) == ("filtered", ["data.order > `17`"])
+    for text in (f'"{subject}"', "TABLE"):
+        rows = desk.get(f"/messages?contains={quote(text)}&count=1000")["messages"]
+        assert [row["data"] for row in rows if row["message"] == message_id] == [data], text
+    assert desk.get(f"/messages?contains=not{subject}")["messages"] == []
+    assert desk.ask("GET", "/messages?after=x").status == 400
+    desk.post(f"/sessions/{subject}/1/clear")
+    assert receiver.id
+
+
+def test_pages_of_a_search_continue_where_the_one_before_ended(server: Server, desk: Desk, subject: str) -> None:
+    Receiver(server).be(f"{subject}/1").subscribe(f"/pages/{subject}")
+    ids = [published(server, f"/pages/{subject}", f"{subject} {number}") for number in range(3)]
+    first = desk.get(f"/messages?contains={subject}&count=2")
+    second = desk.get(f"/messages?contains={subject}&count=2&after={first['next']}")
+    assert [row["message"] for page in (first, second) for row in page["messages"]] == ids[::-1]
+    assert second["next"] == ""
+
+
+def test_a_dead_letter_that_has_gone_tells_who_took_it_away(
+    server: Server, desk: Desk, receiver: Receiver, subject: str, channel: str
+) -> None:
+    message_id = published(server, channel, {"order": 17})
+    receiver.reject(until(receiver.take), "user.update.error", "too salty")
+    (letter,) = until(lambda: desk.letters(f"receiver=client/{subject}/1"))
+    assert desk.get(f"/dead-letters/{letter['id']}/end")["end"] == "kept"
+    desk.post("/dead-letters/redrive", {"ids": [letter["id"]]})
+    end = desk.get(f"/dead-letters/{letter['id']}/end")
+    assert (end["end"], end["message"], end["job"]) == ("redriven", message_id, "")
+    receiver.reject(until(receiver.take), "user.update.error", "too salty")
+    (again,) = until(lambda: desk.letters(f"receiver=client/{subject}/1"))
+    assert again["message"] == end["redrivenAs"]
+    told = desk.get(f"/messages/{again['id']}")
+    assert (told["firstPublishedAt"], told["data"]) == (int(message_id) // 1000, {"order": 17})
+    desk.post("/dead-letters/discard", {"ids": [again["id"]], "reason": "it is cold by now"})
+
+    def discarded() -> Any:
+        """The reason comes with the entry of the audit, which nothing waits for."""
+        found = desk.get(f"/dead-letters/{again['id']}/end")
+        return found if found["reason"] else None
+
+    gone = until(discarded)
+    assert (gone["end"], gone["who"], gone["reason"]) == ("discarded", "admin", "it is cold by now")
+    assert (gone["message"], gone["job"]) == (end["redrivenAs"], "")
+    (fate,) = desk.get(f"/messages/{gone['message']}")["receivers"]
+    assert fate["state"] == "dead letter"
+    assert fate["discarded"] == {name: gone[name] for name in ("letter", "at", "who", "reason", "job")}
+    assert desk.ask("GET", "/dead-letters/x/end").status == desk.ask("GET", "/dead-letters/1-0/end").status == 404
+
+
+def test_what_a_job_discarded_has_the_reason_of_the_job(desk: Desk, dead: list[str], subject: str) -> None:
+    body = {"what": "discard", "all": True, "receiver": subject, "reason": "the kitchen is closed"}
+    job = desk.post("/jobs", body)
+    until(lambda: desk.get(f"/jobs/{job['id']}")["ended"])
+    end = desk.get(f"/dead-letters/{dead[0]}/end")
+    assert (end["reason"], end["job"]) == ("the kitchen is closed", job["id"])
 
 
 def test_dead_letter_of_a_message_that_was_not_stored_tells_its_fate(

@@ -61,6 +61,24 @@ def test_sessions_subjects_and_groups_are_listed_together(
     assert sorted(names) == sorted(found)
 
 
+def test_receivers_are_found_by_where_their_client_is(
+    desk: Desk, server: Server, receiver: Receiver, subject: str
+) -> None:
+    receiver.headers.append(("User-Agent", "a test"))
+    here = receiver.hold(ext={"ack": receiver.batch})
+    wanted = f"contains={subject}"
+    found = until(lambda: listed(desk, f"{wanted}&transport=long-polling").get(f"client/{subject}/1"))
+    assert (found["node"], found["address"], found["client"]) == ("heron", "127.0.0.1", "a test")
+    assert listed(desk, f"{wanted}&address=127.0.&client=TEST")
+    for other in ("transport=websocket", "transport=none", "address=10.", "client=cometd"):
+        assert listed(desk, f"{wanted}&{other}") == {}, other
+    shown = desk.get(f"/sessions/{subject}/1")
+    assert (shown["transport"], shown["address"], shown["client"]) == ("long-polling", "127.0.0.1", "a test")
+    here.close()
+    away = until(lambda: listed(desk, f"{wanted}&transport=none").get(f"client/{subject}/1"))
+    assert (away["address"], away["client"]) == ("127.0.0.1", "")
+
+
 def test_a_timeline_tells_what_happened(
     desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str
 ) -> None:

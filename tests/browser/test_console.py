@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,7 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     assert "Sends 1 dead letter" in confirm(page, "Redrive", "the dish is there now")
     expect(page.locator(".outcome")).to_contain_text("1 dead letter redriven. Job ")
     expect(page.get_by_text("0 dead letters match.")).to_be_visible()
+    follow_a_job(page)
     steer_a_job(page)
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("link", name="client/joe/1 is on hold").click()
@@ -240,8 +242,12 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     assert any("paper is in" in line for line in audit(own_mess))
     console.refusals.append("404")
     page.goto(f"{own_mess.base}/admin/#/dead-letters/{gone}")
+    expect(page.locator("main").get_by_text("It was discarded by admin")).to_contain_text(": wrong dish")
     page.get_by_role("link", name="in the audit").click()
     expect(page.locator("tbody tr")).to_contain_text("wrong dish")
+    page.locator("tbody").get_by_role("link", name=gone).click()
+    page.locator("main").get_by_role("link", name=re.compile(r"^\d+$")).click()
+    expect(page.locator("tbody tr")).to_contain_text("discarded by admin")
     console.close()
 
 
@@ -306,6 +312,21 @@ def test_operator_walks_through_topics_and_enters_commands(browser: Browser, own
     page.goto(f"{own_mess.base}/admin/#/commands?command=client/joe/1/?qos")  # as people write it
     expect(prompt).to_have_value("client/joe/1/?qos")
     console.close()
+
+
+def follow_a_job(page: Page) -> None:
+    """From a redrive to one of its messages, which is shown with all that is known of it; and find it by its data."""
+    page.locator(".outcome").get_by_role("link", name="Job ").click()
+    expect(page.get_by_role("heading", name="Where they are now")).to_be_visible()
+    page.locator("tbody td").get_by_role("link").last.click()
+    expect(page.get_by_text("First published")).to_be_visible()
+    expect(page.locator("main pre").first).to_contain_text(f'"note": "{HOSTILE}"')
+    expect(page.locator("tbody tr")).to_contain_text("filter data")
+    page.get_by_role("searchbox").fill("order")
+    page.get_by_role("button", name="Find").click()
+    expect(page.get_by_role("table", name="Stored messages").locator("tbody tr").first).to_contain_text(HOSTILE)
+    expect(page.get_by_role("table", name="Dead letters").locator("tbody tr").first).to_contain_text(HOSTILE)
+    page.get_by_role("navigation").get_by_role("link", name="Dead letters").click()
 
 
 def steer_a_job(page: Page) -> None:

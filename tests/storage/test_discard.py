@@ -1,9 +1,12 @@
 """discard.lua: dead letters are thrown away."""
 
+from typing import Any
+
 import pytest
 
 from crewel.errors import Fenced
 from crewel.storage import dead_letters
+from crewel.storage.dead_letters import StoredDeadLetter
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, started
@@ -15,8 +18,18 @@ async def owner_of_letters(store: Store, count: int = 4) -> tuple[Owner, list[st
     return owner, await owner.dead_letter(*(letter(f"user.c{number % 2}") for number in range(count)))
 
 
-async def discard(owner: Owner, *dead_ids: str, who: str = "") -> int:
-    return await owner.do(dead_letters.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who))
+async def discard(owner: Owner, *dead_ids: str, who: str = "", job_id: str = "") -> int:
+    return await owner.do(dead_letters.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who, job_id))
+
+
+def told(letters: list[StoredDeadLetter], *dead_ids: str) -> dict[str, Any]:
+    """What the fact says of these."""
+    found = {each.dead_id: each for each in letters}
+    return {
+        "letters": list(dead_ids),
+        "messages": [found[each].id for each in dead_ids],
+        "receivers": [found[each].receiver for each in dead_ids],
+    }
 
 
 async def test_discard_removes_dead_letters_and_their_index_entries(store: Store) -> None:
@@ -32,20 +45,22 @@ async def test_discard_removes_dead_letters_and_their_index_entries(store: Store
 
 async def test_a_fact_tells_of_them(store: Store) -> None:
     owner, (first, second, third, _) = await owner_of_letters(store)
+    letters = await all_letters(owner)
     await discard(owner, third, first)
-    await discard(owner, second, who='ann "the" boss')
+    await discard(owner, second, who='ann "the" boss', job_id="5-7")
     assert await owner.facts("discarded") == [
-        {"letters": [third, first]},
-        {"letters": [second], "who": 'ann "the" boss'},
+        told(letters, third, first),
+        {**told(letters, second), "who": 'ann "the" boss', "job": "5-7"},
     ]
 
 
 async def test_discard_leaves_out_dead_letters_that_are_gone(store: Store) -> None:
     owner, (first, second, *_) = await owner_of_letters(store)
+    letters = await all_letters(owner)
     assert await discard(owner, first, "1-1", first, "no id", second) == 2
     assert await discard(owner, first, second) == 0
     assert await discard(owner) == 0
-    assert await owner.facts("discarded") == [{"letters": [first, second]}]
+    assert await owner.facts("discarded") == [told(letters, first, second)]
 
 
 async def test_a_new_letter_finds_its_place_in_an_index_that_was_empty(store: Store) -> None:

@@ -40,8 +40,9 @@ async def do_all_with_queues(owner: Owner) -> None:
 async def do_all_with_letters(owner: Owner) -> None:
     made = await dead_letters.get(owner.store, await owner.dead_letter(letter(), letter(), letter()))
     for each, to_channel in zip(made[:2], (False, True), strict=True):
-        await owner.do(dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=to_channel))
-    await owner.do(dead_letters.discard(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann"))
+        step = dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=to_channel, job_id="5-7")
+        await owner.do(step)
+    await owner.do(dead_letters.discard(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann", "5-7"))
 
 
 async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, REDRIVE_FIELDS, chosen_of
 from crewel.admin.jobs import Work, choice_of
-from crewel.admin.operation import MAX_PAGE, About, Field, page_fields, text_field
+from crewel.admin.operation import MAX_PAGE, PAGE, About, Field, number_text, page_fields, text_field
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.admin.scopes import covers_sessions, refused
 from crewel.broker.session import Session
@@ -19,8 +19,11 @@ from crewel.security.grants import Role
 from crewel.storage import jobs
 from crewel.storage.dead_letters import is_dead_id
 from crewel.storage.jobs import STEERINGS, Job, JobState
+from crewel.storage.message_facts import Fact, facts_of_job
 
 _PORTION: Final = 100
+_CLOCKS_MS: Final = 5000
+"""How much the clocks of store and server may differ."""
 
 
 def job_view(job: Job) -> dict[str, Any]:
@@ -156,6 +159,38 @@ async def _show(ask: Ask) -> dict[str, Any]:
     return job_view(await _found(ask))
 
 
+def _place(value: object) -> str:
+    if not isinstance(value, str) or not is_dead_id(value):
+        raise ValueError("the `next` of the page before")
+    return value
+
+
+async def _letters_of(ask: Ask) -> dict[str, Any]:
+    """The dead letters that the job has taken away, and what became of their messages."""
+    job = await _found(ask)
+    fields = ask.fields
+    found = await facts_of_job(
+        ask.admin.store, job.id, job.began - _CLOCKS_MS, fields.get("after", ""), fields.get("count", PAGE)
+    )
+    return {"letters": [row for fact in found.facts for row in _rows_of(fact)], "next": found.next}
+
+
+def _rows_of(fact: Fact) -> Iterable[dict[str, Any]]:
+    fields = fact.fields
+    if fact.type == "redriven":
+        to = fields.get("session") or fields.get("channel", "")
+        yield {
+            "letter": fields["letter"],
+            "message": fields["message"],
+            "at": fact.at_ms,
+            "redrivenAs": str(fields["id"]),
+            "to": to,
+        }
+        return
+    for letter, message, receiver in zip(fields["letters"], fields["messages"], fields["receivers"], strict=True):
+        yield {"letter": letter, "message": message, "at": fact.at_ms, "redrivenAs": "", "to": receiver}
+
+
 def _steering(verb: str) -> Callable[[Ask], Awaitable[dict[str, Any]]]:
     async def handle(ask: Ask) -> dict[str, Any]:
         job = await _found(ask)
@@ -224,6 +259,21 @@ JOB_ROUTES: Final = (
             text_field("state", f"Only those in this state: {', '.join(JobState)}.", one_of(*JobState)),
             *page_fields("jobs"),
         ),
+        about=About.MANY,
+    ),
+    Route(
+        "GET",
+        "/jobs/{job}/letters",
+        "List the dead letters that a job redrove or discarded, in the order in which it did, a page at a time.",
+        _letters_of,
+        "`letters`, a list, each with `letter`, `message`, `at`, `redrivenAs` (the new id of the message; empty if it was"
+        " discarded) and `to` (its receiver; or the channel that it was redriven to). `next`, the cursor of the next page,"
+        " empty if this is the last: a page may come back short, or empty, before it, and it may have more than asked for.",
+        query=(
+            text_field("after", "`next` of the previous page.", _place),
+            number_text("count", "About so many.", 1, MAX_PAGE, PAGE),
+        ),
+        refusals=_UNKNOWN,
         about=About.MANY,
     ),
     Route("GET", "/jobs/{job}", "Show one job.", _show, f"{_JOB}. {_MORE}", refusals=_UNKNOWN, about=About.MANY),

@@ -9,7 +9,8 @@ from typing import Any, Final
 from crewel.delivery.records import EndReason, LogId
 from crewel.storage.message_facts import Fact
 
-_WORDS: Final = {EndReason.SETTLED.value: "acknowledged", EndReason.DEAD.value: "dead letter"}
+DEAD: Final = "dead letter"
+_WORDS: Final = {EndReason.SETTLED.value: "acknowledged", EndReason.DEAD.value: DEAD}
 """How an end is called, where the reason in the facts is another word."""
 
 
@@ -47,9 +48,14 @@ class MessageHistory:
 def message_history(log_id: LogId, facts: Iterable[Fact]) -> MessageHistory:
     """What happened to this message."""
     told = MessageHistory()
+    add(told, log_id, facts)
+    return told
+
+
+def add(told: MessageHistory, log_id: LogId, facts: Iterable[Fact]) -> None:
+    """Let the history tell these facts too."""
     for fact in facts:
         _READERS.get(fact.type, _nothing)(told, log_id, fact)
-    return told
 
 
 def _published(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
@@ -83,6 +89,21 @@ def _ended(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
             told.outcomes[each["session"]] = ReceiverOutcome(each["session"], state, fact.at_ms, each.get("code", ""))
 
 
+def _discarded(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
+    fields = fact.fields  # servers of before did not say which messages and receivers
+    rows = zip(fields["letters"], fields.get("messages", ()), fields.get("receivers", ()), strict=False)
+    for letter, message, receiver in rows:
+        if message == str(log_id):
+            told.outcomes.setdefault(receiver, ReceiverOutcome(receiver, DEAD)).more["discarded"] = removal(
+                letter, fact
+            )
+
+
+def removal(letter: str, fact: Fact) -> dict[str, Any]:
+    """Who discarded this dead letter, and when: as the answers tell it."""
+    return {"letter": letter, "at": fact.at_ms, "who": fact.fields.get("who", ""), "job": fact.fields.get("job", "")}
+
+
 def _redriven(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     fields = fact.fields
     if fields["id"] == log_id:
@@ -92,7 +113,8 @@ def _redriven(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
             told.outcomes[fields["session"]] = ReceiverOutcome(fields["session"], "waiting", fact.at_ms)
     elif fields["message"] == str(log_id):
         new = str(fields["id"])
-        told.redriven_as.append(new)
+        if new not in told.redriven_as:
+            told.redriven_as.append(new)
         outcome = told.outcomes.get(fields.get("session", ""))
         if outcome is not None:
             outcome.more["redrivenAs"] = new
@@ -109,5 +131,6 @@ _READERS: Final = {
     "returned": _returned,
     "ended": _ended,
     "redriven": _redriven,
+    "discarded": _discarded,
 }
 """What each type of fact tells."""

@@ -1,45 +1,62 @@
-"""Where a message is: for each receiver, whether it waits, was acknowledged or became a dead letter. A REST resource.
+"""Where a message is: for each receiver, whether it waits, was acknowledged or became a dead letter; and what became of a dead
+letter that has gone. REST resources.
 
 What is open comes from the sessions of this server, what has ended from the facts of the store.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.message_history import MessageHistory, ReceiverOutcome, message_history
-from crewel.admin.operation import About
+from crewel.admin.message_history import DEAD, MessageHistory, ReceiverOutcome, add, message_history, removal
+from crewel.admin.operation import MAX_PAGE, About, number_text, text_field
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
+from crewel.bayeux.codec import reread
+from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.session import Session
-from crewel.delivery.records import LogId
+from crewel.delivery.records import Logged, LogId
 from crewel.event_loop import in_turns
-from crewel.qos.names import parse_name
-from crewel.storage import dead_letters
+from crewel.qos.names import is_queue, parse_name
+from crewel.security.masks import masked, masked_ext, masked_properties
+from crewel.storage import audit, dead_letters, message_bodies
+from crewel.storage.audit import AuditFilter
 from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_dead_id
-from crewel.storage.message_facts import facts_of
+from crewel.storage.message_bodies import message_body
+from crewel.storage.message_facts import earlier_id, facts_of, removals_of
 
 _MOST_LETTERS: Final = 20
 """Receivers whose dead letter is looked up."""
+_MOST_PLACES: Final = 20
+"""Receivers for which a message waits, and whose inbox or queue is asked for its body."""
+_MOST_REDRIVES: Final = 10
+"""Redrives that are followed back to the first publish."""
 _MAX_DIGITS: Final = 18
+_FOUND: Final = 20
+_CLOCKS_MS: Final = 5000
+"""How much the clocks of store and server may differ."""
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
     admin, text = ask.admin, ask.path["message"]
     letter = await _letter(admin, text) if is_dead_id(text) else None
     message = text if letter is None else letter.id
+    log_id = _log_id(message)
     told, not_for, is_partial = MessageHistory(), [], False
-    if message.isascii() and message.isdigit() and len(message) <= _MAX_DIGITS:
-        log_id = LogId(int(message))
+    if log_id is not None:
         found = await facts_of(admin.store, log_id)
         told, is_partial = message_history(log_id, found.facts), found.is_partial
         not_for = await _add_sessions(admin, log_id, told)
-        await _add_letters(admin, log_id, told)
+        letters = await _add_letters(admin, log_id, told)
+        letter = letter or next(iter(letters), None)
+        await _add_removals(admin, log_id, told, is_partial=is_partial)
     elif letter is None:
         raise NotThere(f"{text} is not the id of a stored message, such as 1795324804876345")
     if letter is not None:
         _add_letter(told, letter)
+    _add_filters(admin, told)
     if not (told.outcomes or not_for or told.channel):
         raise NotThere(f"nothing is recorded of the message {message}, or no longer")
     if not (ask.covers_all or ask.covers(told.channel)):
@@ -48,12 +65,60 @@ async def _show(ask: Ask) -> dict[str, Any]:
         "message": message,
         "channel": told.channel,
         "publishedAt": told.published_ms,
+        "firstPublishedAt": await _first_published(admin, log_id),
         "recorded": told.published_ms is not None,
         "partial": is_partial,
         "redriveOf": told.redrive_of,
         "redrivenAs": told.redriven_as,
+        **await _content(admin, log_id, told, letter),
         "receivers": [told.outcomes[name].as_json() for name in sorted(told.outcomes)],
         "notFor": not_for,
+    }
+
+
+def _log_id(text: str) -> LogId | None:
+    """The id of a stored message, if the text is one."""
+    return LogId(int(text)) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
+
+
+async def _first_published(admin: Administration, log_id: LogId | None) -> int | None:
+    """When the message was published before it was redriven for the first time, as far as that is recorded: milliseconds since
+    1970; None if it was not redriven."""
+    first = None
+    for _ in range(_MOST_REDRIVES):
+        log_id = _log_id(await earlier_id(admin.store, log_id)) if log_id is not None else None
+        if log_id is None:
+            break
+        first = log_id // 1000
+    return first
+
+
+async def _content(
+    admin: Administration, log_id: LogId | None, told: MessageHistory, letter: StoredDeadLetter | None
+) -> dict[str, Any]:
+    """What its publisher said, as long as the store has it; null where it has it no longer."""
+    body = None
+    if letter is None and log_id is not None:
+        waiting = [name for name, outcome in told.outcomes.items() if outcome.state == "waiting"][:_MOST_PLACES]
+        queues = [name for name in waiting if is_queue(name)]
+        sessions = [name for name in waiting if not is_queue(name)]
+        body = await message_body(admin.store, log_id, told.channel, sessions, queues)
+    if letter is not None:
+        shown = DeadLetter.read(letter, admin.node).masked(admin.masks)
+        return {"data": shown.data, "ext": shown.ext, "qos": shown.qos, "sender": shown.sender, "to": shown.to}
+    if body is not None:
+        return _view(admin, body)
+    return dict.fromkeys(("data", "ext", "qos", "sender", "to"))
+
+
+def _view(admin: Administration, body: Logged) -> dict[str, Any]:
+    fields, masks = reread(body.body), admin.masks
+    return {
+        "data": masked(fields.get("data"), masks),
+        "ext": masked_ext(fields.get("ext", {}), masks),
+        "qos": masked_properties(reread(body.qos), masks) if body.qos else {},
+        "sender": body.sender,
+        "to": body.to,
     }
 
 
@@ -73,7 +138,7 @@ def _add_letter(told: MessageHistory, letter: StoredDeadLetter) -> None:
     if receiver not in told.outcomes:
         more = {"letter": letter.dead_id, "reason": letter.reason, "attempts": letter.attempts}
         told.outcomes[receiver] = ReceiverOutcome(
-            receiver, "dead letter", int(letter.dead_id.partition("-")[0]), letter.code, more
+            receiver, DEAD, int(letter.dead_id.partition("-")[0]), letter.code, more
         )
 
 
@@ -88,6 +153,7 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
             continue
         waiting = durable.find(log_id)
         if waiting is not None:
+            told.channel = told.channel or waiting.channel  # the facts of a redrive to a receiver do not say it
             told.outcomes[session.name] = ReceiverOutcome(
                 session.name, "waiting", more=_waiting(admin, session, waiting.attempts)
             )
@@ -99,15 +165,30 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
     return not_for
 
 
+def _add_filters(admin: Administration, told: MessageHistory) -> None:
+    """Add by what the sessions here choose among the messages of its channel."""
+    channel = parse(told.channel) if told.channel else None
+    if channel is None:
+        return
+    for outcome in told.outcomes.values():
+        session = admin.find(outcome.receiver)
+        wanted = {} if session is None else admin.broker.subscription_options.filtered.get(session, {})
+        choices = [each for pattern in channel.patterns for each in wanted.get(pattern, ())]
+        filters = [each.filter.text for each in choices if each.filter is not None]
+        if filters:
+            outcome.more["filters"] = filters
+
+
 def _waiting(admin: Administration, session: Session, attempts: int) -> dict[str, Any]:
     held = admin.dispatchers.holdback(session)
     why = f"on hold by {held.who}" if held is not None else admin.dispatchers.state(session).value
     return {"attempts": attempts, "why": why}
 
 
-async def _add_letters(admin: Administration, log_id: LogId, told: MessageHistory) -> None:
-    """Add the dead letters that are still there."""
-    dead = [outcome for outcome in told.outcomes.values() if outcome.state == "dead letter"]
+async def _add_letters(admin: Administration, log_id: LogId, told: MessageHistory) -> list[StoredDeadLetter]:
+    """Add the dead letters that are still there, and return them."""
+    dead = [outcome for outcome in told.outcomes.values() if outcome.state == DEAD]
+    found = []
     for outcome in dead[:_MOST_LETTERS]:
         wanted = DeadLetterFilter(
             receiver=outcome.receiver, since_ms=max((outcome.at_ms or 0) - 1000, 0), contains=str(log_id)
@@ -116,7 +197,92 @@ async def _add_letters(admin: Administration, log_id: LogId, told: MessageHistor
         for letter in page.letters:
             if letter.id == str(log_id):
                 outcome.more |= {"letter": letter.dead_id, "reason": letter.reason, "attempts": letter.attempts}
+                found.append(letter)
+    return found
 
+
+async def _add_removals(admin: Administration, log_id: LogId, told: MessageHistory, *, is_partial: bool) -> None:
+    """Add who took away the dead letters that are no longer there, and why."""
+    gone = [
+        outcome
+        for outcome in told.outcomes.values()
+        if outcome.state == DEAD and not {"letter", "redrivenAs"} & outcome.more.keys()
+    ]
+    if gone and is_partial and not all("discarded" in outcome.more for outcome in gone):
+        add(told, log_id, await removals_of(admin.store, str(log_id), log_id // 1000))
+    for outcome in gone[:_MOST_LETTERS]:
+        if "discarded" in outcome.more:
+            outcome.more["discarded"]["reason"] = await _reason(admin, outcome.more["discarded"])
+
+
+async def _reason(admin: Administration, gone: dict[str, Any]) -> str:
+    """Why an operator discarded a dead letter, as its job or the audit tells it."""
+    if gone["job"]:
+        job = await admin.jobs.get(gone["job"])
+        return "" if job is None else job.reason
+    wanted = AuditFilter(who=gone["who"], what="discard dead letters", since_ms=gone["at"] - _CLOCKS_MS)
+    page = await audit.page(admin.store, wanted, newest_first=False)
+    reasons = (entry["reason"] for entry in page.entries if gone["letter"] in entry["details"].get("ids", ()))
+    return str(next(reasons, ""))
+
+
+async def _show_end(ask: Ask) -> dict[str, Any]:
+    """What happened to a dead letter that has gone."""
+    admin, dead_id = ask.admin, ask.path["id"]
+    kept = await dead_letters.get(admin.store, [dead_id])
+    if kept:
+        return await _if_covered(ask, {"end": "kept", "message": kept[0].id}, kept[0].channel)
+    facts = await removals_of(admin.store, dead_id, int(dead_id.partition("-")[0])) if is_dead_id(dead_id) else []
+    for fact in facts:
+        fields = fact.fields
+        if fact.type == "redriven" and fields["letter"] == dead_id:
+            channel = fields.get("channel", "")
+            told = {"end": "redriven", "at": fact.at_ms, "job": fields.get("job", ""), "message": fields["message"]}
+            return await _if_covered(ask, told | {"redrivenAs": str(fields["id"])}, channel)
+        if fact.type == "discarded" and dead_id in fields["letters"]:
+            gone = removal(dead_id, fact)
+            messages = fields.get("messages", ())
+            message = next(islice(messages, fields["letters"].index(dead_id), None), "")
+            told = {"end": "discarded", "message": message, "reason": await _reason(admin, gone), **gone}
+            return await _if_covered(ask, told, "")
+    raise NotThere(f"it is not recorded what became of a dead letter {dead_id[:64]}, or no longer")
+
+
+async def _if_covered(ask: Ask, told: dict[str, Any], channel: str) -> dict[str, Any]:
+    """The answer, if the operator's roles cover the channel of the message."""
+    log_id = _log_id(told["message"])
+    if not ask.covers_all and not channel and log_id is not None:
+        channel = message_history(log_id, (await facts_of(ask.admin.store, log_id)).facts).channel
+    if not (ask.covers_all or (channel and ask.covers(channel))):
+        raise NotThere(f"it is not recorded what became of the dead letter {ask.path['id']} on the operator's channels")
+    return told
+
+
+async def _search(ask: Ask) -> dict[str, Any]:
+    """Messages that the log still has, with a text in them."""
+    fields = ask.fields
+    before, count = fields.get("after", ""), fields.get("count", _FOUND)
+    found = await message_bodies.search(ask.admin.store, fields.get("contains", ""), before, count)
+    return {
+        "messages": [
+            {"message": str(each.id), "channel": each.channel, "publishedAt": each.id // 1000, **_view(ask.admin, each)}
+            for each in found.messages
+            if ask.covers_all or ask.covers(each.channel)
+        ],
+        "next": found.next,
+    }
+
+
+def _place(value: object) -> str:
+    if not isinstance(value, str) or _log_id(value) is None:
+        raise ValueError("the `next` of the page before")
+    return value
+
+
+_CONTENT: Final = (
+    "`data`, `ext`, `qos` (what its publish asked for, also its `clientProperties`), `sender` and `to` (its"
+    " destination)"
+)
 
 MESSAGE_ROUTES: Final = (
     Route(
@@ -124,12 +290,39 @@ MESSAGE_ROUTES: Final = (
         "/messages/{message}",
         "Show what happened to a stored message for each receiver.",
         _show,
-        "`message`, `channel`, `publishedAt`. `recorded`: whether its publish is still among the facts. `partial`: whether"
-        " there are more facts than one request reads. `redriveOf`, `redrivenAs`: other ids of it. `receivers`, a list, with"
+        f"`message`, `channel`, `publishedAt`; {_CONTENT}, null if the store has them no longer. `recorded`: whether its"
+        " publish is still among the facts. `partial`: whether there are more facts than one request reads. `redriveOf`,"
+        " `redrivenAs`: other ids of it. `firstPublishedAt`: before it was redriven, or null. `receivers`, a list, with"
         " `receiver`, `state` (waiting, acknowledged, dead letter, or another reason of its end), `at` and `code`. Where they"
-        " are known, also `attempts`, `why`, `letter`, `reason` and `redrivenAs`. `notFor`: subscribers that do not get it,"
-        " each with `why`.",
+        " are known, also `attempts`, `why`, `letter`, `reason`, `redrivenAs`, `filters` (of its subscriptions) and"
+        " `discarded`: `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not get it, each with `why`.",
         refusals={404: "Nothing is recorded of the message, or no longer."},
+        about=About.MANY,
+    ),
+    Route(
+        "GET",
+        "/messages",
+        "Search the stored messages that are still open, or were lately, the newest first.",
+        _search,
+        f"`messages`, a list, each with `message` (its id), `channel`, `publishedAt`, {_CONTENT}. `next`, the cursor of the"
+        " next page, empty if this is the last: a page may come back short, or empty, before it. Messages that were redriven to"
+        " a receiver, and those of subjects and groups, are not found.",
+        query=(
+            text_field("contains", "Only those with this text in data, options or sender."),
+            text_field("after", "`next` of the previous page.", _place),
+            number_text("count", "At most this many messages.", 1, MAX_PAGE, _FOUND),
+        ),
+        about=About.MANY,
+    ),
+    Route(
+        "GET",
+        "/dead-letters/{id}/end",
+        "Show what happened to a dead letter that is no longer there.",
+        _show_end,
+        "`end` (redriven, discarded, or kept: it is still there) and `message` (its id, if it is recorded). Of one that has"
+        " gone `at` and `job` (empty if it was not part of one). Of one that was redriven `redrivenAs`. Of one that was"
+        " discarded `who` and `reason`.",
+        refusals={404: "It is not recorded, or no longer; or the dead letter was dropped."},
         about=About.MANY,
     ),
 )

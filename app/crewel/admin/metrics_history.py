@@ -14,7 +14,7 @@ from math import nan
 from time import process_time, time
 from typing import Final
 
-from crewel.admin.session_counts import transport_of
+from crewel.admin.client_connection import transport_of
 from crewel.broker.broker import Broker
 from crewel.event_loop import in_turns
 from crewel.metrics import Metrics

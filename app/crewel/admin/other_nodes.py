@@ -22,6 +22,7 @@ from crewel.admin.route import Ask, NotThere, Route, read
 from crewel.admin.scopes import answered
 from crewel.bayeux.codec import encode
 from crewel.broker.point_to_point.consumer_groups import GroupState, joined_groups
+from crewel.delivery.states import DispatcherState
 from crewel.errors import CrewelError, IllegalArgument, Refused, StoreError
 from crewel.nodes.calls import OPERATOR
 from crewel.nodes.membership import Membership
@@ -325,10 +326,15 @@ def _receivers_as_one(rows: Iterable[Row]) -> Iterable[Row]:
         if known is None:
             found[key] = row
             continue
-        best = row if row["members"] and not known["members"] else known
+        best = max(known, row, key=_takes_messages)
         members, waiting = known["members"] + row["members"], max(known["waiting"], row["waiting"])
         found[key] = {**best, "members": members, "waiting": waiting}
     return found.values()
+
+
+def _takes_messages(row: Row) -> tuple[bool, bool]:
+    """A group works if it has a working member at any node; else the members that there are say why not."""
+    return row["state"] == DispatcherState.ALIVE.value, bool(row["members"])
 
 
 _LISTS: Final[

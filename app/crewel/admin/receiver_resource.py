@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
+from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.operation import PAGE, About, flag_text, page_fields, text_field
 from crewel.admin.paging import cursor, first, place_of
 from crewel.admin.route import Ask, Route
@@ -24,6 +25,9 @@ _NO_TAKERS: Final = {
 }
 """Why a group or subject in this state gets nothing."""
 _STATES: Final = (*DispatcherState, _EMPTY)
+_NOT_CONNECTED: Final = "none"
+"""The transport of a session whose client is not connected, as the overview counts it."""
+_TRANSPORTS: Final = ("websocket", "long-polling", "callback-polling", _NOT_CONNECTED)
 
 
 class _Receiver(NamedTuple):
@@ -125,6 +129,20 @@ def _is_wanted(receiver: _Receiver, fields: dict[str, Any]) -> bool:
         (contains is None or contains.lower() in receiver.name.lower())
         and (state is None or receiver.state == state)
         and (held is None or receiver.is_held is held)
+        and _has_client(receiver.session, fields)
+    )
+
+
+def _has_client(session: Session | None, fields: dict[str, Any]) -> bool:
+    """Whether the client of the session is as asked for. A group or a subject has none."""
+    transport, address, client = (fields.get(name) for name in ("transport", "address", "client"))
+    if transport is None and address is None and client is None:
+        return True
+    return (
+        session is not None
+        and (transport is None or (transport_of(session) or _NOT_CONNECTED) == transport)
+        and (address is None or address_of(session).startswith(address))
+        and (client is None or client.lower() in program_of(session).lower())
     )
 
 
@@ -141,6 +159,10 @@ def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
         "oldest": None if session is None else _oldest(admin, session),
         "cause": _cause(admin, receiver),
         "lastFailure": None if session is None else last_failure(session),
+        "node": "" if session is None else admin.node,
+        "transport": "" if session is None else transport_of(session) or _NOT_CONNECTED,
+        "address": "" if session is None else address_of(session),
+        "client": "" if session is None else program_of(session),
     }
 
 
@@ -180,12 +202,21 @@ RECEIVER_ROUTES: Final = (
         _list,
         "`receivers`, a list; `next`, the cursor of the next page, empty if this is the last. A receiver has `kind`, `name`,"
         " `state`, `held`, `waiting`, `waitingBytes` (null of subjects and groups), `members` (sessions), `oldest` (when its"
-        " oldest stored message was published, or null), `cause` and `lastFailure`.",
+        " oldest stored message was published, or null), `cause` and `lastFailure`. A session also has `node`, `transport`"
+        " (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the last one) and"
+        " `client` (its `User-Agent`).",
         query=(
             text_field("kind", f"Only those of this kind: {', '.join(_KINDS)}.", one_of(*_KINDS)),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
             flag_text("held", "true: only those on hold; false: only the others."),
             text_field("contains", "Only those whose name contains this text."),
+            text_field(
+                "transport",
+                f"Only sessions that are connected so: {', '.join(_TRANSPORTS)}.",
+                one_of(*_TRANSPORTS),
+            ),
+            text_field("address", "Only sessions whose client has an address that begins so."),
+            text_field("client", "Only sessions whose client calls itself so, or similar."),
             text_field(
                 "sort", f"By what they are sorted: {', '.join(_ORDERS)}; numbers from the top.", one_of(*_ORDERS)
             ),

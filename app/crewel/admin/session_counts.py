@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from crewel.admin.cached_result import CachedResult
-from crewel.broker.session import Session
+from crewel.admin.client_connection import transport_of
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
 
@@ -84,10 +84,3 @@ class SessionCounter:
         counted.away, counted.away_count = heapq.nlargest(_NAMED, away), len(away)
         counted.away_waiting = sum(waiting for waiting, _ in away)
         return counted
-
-
-def transport_of(session: Session) -> str | None:
-    """How its client is connected at the moment; None if no connect is held and no socket open."""
-    if session.socket is not None:
-        return session.socket.transport
-    return None if session.held is None else session.held.peer.transport

@@ -171,6 +171,7 @@ FACTS: Final[tuple[FactType, ...]] = (
             "channel": Field(_TEXT, "The channel it was published to; left out if it went to the receiver."),
             "code": Field(_TEXT, "Dotted error code of the dead letter."),
             "returns": Field(_ID, "How often the message has been redriven."),
+            "job": Field(_TEXT, "Id of the job that redrove it; left out if none did."),
         },
     ),
     FactType(
@@ -178,7 +179,10 @@ FACTS: Final[tuple[FactType, ...]] = (
         "when dead letters are discarded, one entry per step",
         {
             "letters": Field(_TEXTS, "Ids of the dead letters."),
+            "messages": Field(_TEXTS, "Ids of their messages, in the same order."),
+            "receivers": Field(_TEXTS, "Their receivers, in the same order."),
             "who": Field(_TEXT, "The operator; left out if unknown."),
+            "job": Field(_TEXT, "Id of the job that discarded them; left out if none did."),
         },
     ),
     FactType(

@@ -1,4 +1,4 @@
-"""The facts about one message, found among those that the store keeps."""
+"""The facts about one message, or about what became of a dead letter, found among those that the store keeps."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ _MOST_READ: Final = 20_000
 """Facts that one call reads."""
 _EARLIER_MS: Final = 2000
 """How much older than the time in its id the first fact about a message may be: ids of a burst run ahead of the clock."""
+
+
+_REMOVALS: Final = ("discarded", "redriven")
+"""The facts of dead letters that operators took away."""
 
 
 class Fact(NamedTuple):
@@ -54,3 +58,82 @@ async def facts_of(store: Store, log_id: LogId) -> Found:
         low = f"({entries[-1][0].decode()}"
         await turns.rest()
     return Found(found, is_partial=True)
+
+
+async def removals_of(store: Store, name: str, since_ms: int) -> list[Fact]:
+    """Return the facts that this dead letter, or dead letters of this message, were discarded or redriven: among the newest,
+    and those that came next after this time (milliseconds since 1970). The oldest first. Raises StoreError."""
+    newest, is_whole = await _removals(store, name, since_ms, is_backward=True)
+    if is_whole:
+        return newest[::-1]
+    first, _ = await _removals(store, name, since_ms, is_backward=False)
+    return first + [fact for fact in reversed(newest) if fact not in first]
+
+
+async def _removals(store: Store, name: str, since_ms: int, *, is_backward: bool) -> tuple[list[Fact], bool]:
+    """Those that one bounded walk finds, and whether it came to its end."""
+    needle, turns, found, read = f'"{name}"'.encode(), Turns(), list[Fact](), 0
+    low, high = f"{since_ms}-0", "+"
+    while read < _MOST_READ:
+        if is_backward:
+            entries: Any = await store.reader.xrevrange(store.keys.facts, high, low, count=_PORTION)
+        else:
+            entries = await store.reader.xrange(store.keys.facts, low, high, count=_PORTION)
+        for place, entry in entries:
+            kind, text = entry[b"t"].decode(), entry[b"d"]
+            if kind in _REMOVALS and needle in text:
+                found.append(Fact(int(place.split(b"-")[0]), kind, orjson.loads(text)))
+        read += len(entries)
+        if len(entries) < _PORTION:
+            return found, True
+        place = f"({entries[-1][0].decode()}"
+        low, high = (low, place) if is_backward else (place, high)
+        await turns.rest()
+    return found, False
+
+
+class OfJob(NamedTuple):
+    """What a job did, and where the next page begins."""
+
+    facts: list[Fact]
+    """The oldest first."""
+    next: str
+    """To be passed as `after`; empty if there are no more."""
+
+
+async def facts_of_job(store: Store, job_id: str, since_ms: int, after: str = "", count: int = 100) -> OfJob:
+    """Return the facts of dead letters that this job redrove or discarded, about `count` dead letters of them, after the place
+    where the page before ended. A page may come back short and yet say where the next begins: one call reads a bounded number.
+    Raises StoreError."""
+    needle, turns, found, letters, read = f'"job":"{job_id}"'.encode(), Turns(), list[Fact](), 0, 0
+    place = after
+    while read < _MOST_READ:
+        low = f"({place}" if place else f"{since_ms}-0"
+        entries: Any = await store.reader.xrange(store.keys.facts, low, count=_PORTION)
+        for entry_id, entry in entries:
+            place, kind = entry_id.decode(), entry[b"t"].decode()
+            if kind in _REMOVALS and needle in entry[b"d"]:
+                found.append(Fact(int(place.partition("-")[0]), kind, orjson.loads(entry[b"d"])))
+                letters += len(found[-1].fields.get("letters", "1"))
+                if letters >= count:
+                    return OfJob(found, place)
+        read += len(entries)
+        if len(entries) < _PORTION:
+            return OfJob(found, "")
+        await turns.rest()
+    return OfJob(found, place)
+
+
+async def earlier_id(store: Store, log_id: LogId) -> str:
+    """Return the id that this message had before it was redriven; empty if it was not, or that is no longer recorded. Raises
+    StoreError."""
+    at_ms, needle = log_id // 1000, str(log_id).encode()
+    entries: Any = await store.reader.xrange(
+        store.keys.facts, f"{max(at_ms - _EARLIER_MS, 0)}-0", f"{at_ms + _EARLIER_MS}-0", count=_MOST_READ // 10
+    )
+    for _, entry in entries:
+        if entry[b"t"] == b"redriven" and needle in entry[b"d"]:
+            fields = orjson.loads(entry[b"d"])
+            if fields["id"] == log_id:
+                return str(fields["message"])
+    return ""

@@ -21,12 +21,14 @@ if call('EXISTS', node) == 0 then
   return 'fenced'
 end
 
-local places = {}
+local places, messages, receivers = {}, {}, {}
 for at = 4, #ARGV do
   local letter = fields_of(call('XRANGE', dead, ARGV[at], ARGV[at])[1])
   if letter then
     take_out(ARGV[at], letter)
     places[#places + 1] = ARGV[at]
+    messages[#places] = cjson.encode(letter.id)
+    receivers[#places] = cjson.encode(letter.receiver)
   end
 end
 
@@ -35,7 +37,9 @@ if #places > 0 then
     call('HINCRBY', KEYS[4], 'done', #places)
   end
   local by = who ~= '' and ',"who":' .. cjson.encode(who) or ''
-  local fact = '{"letters":["' .. table.concat(places, '","') .. '"]' .. by .. '}'
+  local job = KEYS[4] and ',"job":' .. cjson.encode(string.match(KEYS[4], 'job:(.*)$')) or ''
+  local fact = '{"letters":["' .. table.concat(places, '","') .. '"],"messages":[' .. table.concat(messages, ',')
+    .. '],"receivers":[' .. table.concat(receivers, ',') .. ']' .. by .. job .. '}'
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'discarded', 'd', fact)
 end
 return #places

@@ -119,6 +119,7 @@ else
   call('HSET', session, 'i:' .. text, waiting_text('0', size, letter.channel, priority_of(letter), '0', ''))
   where = '"session":' .. cjson.encode(receiver)
 end
+local job = KEYS[7] and ',"job":' .. cjson.encode(string.match(KEYS[7], 'job:(.*)$')) or ''
 append_fact('redriven', '{"letter":"' .. place .. '","message":' .. cjson.encode(letter.id) .. ',"id":' .. text .. ',' .. where
-  .. ',"code":' .. cjson.encode(letter.code) .. ',"returns":' .. returns .. '}')
+  .. ',"code":' .. cjson.encode(letter.code) .. ',"returns":' .. returns .. job .. '}')
 return {'moved', id, size}

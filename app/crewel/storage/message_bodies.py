@@ -1,0 +1,72 @@
+"""The bodies of messages that the store still has, wherever they are: read by id, or searched for a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from crewel.delivery.records import Logged, LogId
+from crewel.event_loop import Turns
+from crewel.storage.log import logged, unpacked
+from crewel.storage.store import Store
+
+_PORTION: Final = 200
+_MOST_READ: Final = 5000
+_MOST_BYTES: Final = 8 * 1024 * 1024
+"""Messages that one search reads, and their bytes, nearly."""
+
+
+async def message_body(
+    store: Store, log_id: LogId, channel: str, sessions: Iterable[str], queues: Iterable[str]
+) -> Logged | None:
+    """Return the message from the log, the history of its channel, or where it waits for one of these sessions or in one of
+    these shared queues; None if the store has it no longer. Raises StoreError."""
+    k, text = store.keys, str(log_id)
+    pipeline = store.reader.pipeline(transaction=False)
+    for stream in (k.log, k.history(channel)):
+        pipeline.xrange(stream, f"{text}-0", f"{text}-0")
+    for name in sessions:
+        pipeline.hget(k.inbox(name), text)
+    for queue in queues:
+        pipeline.hget(k.queue_bodies(queue), text)
+    in_log, in_history, *packed = await pipeline.execute()
+    for _, fields in (*in_log, *in_history):
+        return logged(log_id, fields)
+    found = next(filter(None, packed), None)
+    return None if found is None else logged(log_id, unpacked(found))
+
+
+class Found(NamedTuple):
+    """Some messages, and where the next page begins."""
+
+    messages: list[Logged]
+    """The newest first."""
+    next: str
+    """To be passed as `before`; empty if there are no more."""
+
+
+async def search(store: Store, text: str, before: str = "", count: int = 100) -> Found:
+    """Return messages of the log with this text in body, options or sender, whatever the case of its ASCII letters; older than
+    the place where the page before ended. A page may come back short, or empty, and yet say where the next begins: one call
+    reads a bounded number. Raises StoreError."""
+    needle, turns = text.encode().lower(), Turns()
+    found: list[Logged] = []
+    read = size = 0
+    high = f"({before}-0" if before else "+"
+    while True:
+        entries: Any = await store.reader.xrevrange(store.keys.log, high, "-", count=_PORTION)
+        for place, fields in entries:
+            log_id = LogId(int(place.partition(b"-")[0]))
+            size += len(fields.get(b"b", b""))
+            # What has a `k` is a note of nodes for each other.
+            if b"k" not in fields and any(needle in fields.get(name, b"").lower() for name in (b"b", b"q", b"s")):
+                found.append(logged(log_id, fields))
+                if len(found) == count:
+                    return Found(found, str(log_id))
+            high = f"({log_id}-0"
+            await turns.rest()
+        read += len(entries)
+        if len(entries) < _PORTION:
+            return Found(found, "")
+        if read >= _MOST_READ or size >= _MOST_BYTES:
+            return Found(found, high[1:-2])
