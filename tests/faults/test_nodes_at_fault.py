@@ -26,7 +26,7 @@ from tests.faults.load import Load, wait_for
 from tests.faults.nodes import BASE, LEASE_S, Node, Nodes, own, owner, token_of
 from tests.functional.bayeux import Client
 from tests.functional.people import Person
-from tests.functional.wire import figures
+from tests.functional.wire import Connection, figures
 from tests.store_group import free_ports
 from tests.store_process import StoreProcess
 
@@ -208,6 +208,29 @@ async def test_what_was_answered_survives(
         f" {ledger.refusals.total()} refused, {len(ledger.received)} subscribers, {ledger.duplicates} duplicates; without an"
         f" answered connect: clients of the nodes that were hit {spread(of_hit)}, others {spread(of_others)}"
     )
+
+
+async def test_a_node_without_its_store_forwards_to_those_that_have_it(
+    store: StoreProcess, start_server: StartServer
+) -> None:
+    async with Nodes(start_server, 2, random.Random(1), "cluster.lease_ms=1000") as nodes:
+        await nodes.begin(store)
+        first, second = nodes.all
+        person = await asyncio.to_thread(lambda: Person(first.server).be())
+        assert second.to_store is not None
+        second.to_store.silence()
+
+        def has_no_lease() -> bool:
+            return Connection(second.server).get("/health/ready").status == 503
+
+        deadline = monotonic() + GOES_ON_S
+        while not await asyncio.to_thread(has_no_lease):
+            assert monotonic() < deadline, nodes.logs()
+            await asyncio.sleep(0.05)
+        person.server = second.server
+        person.forget_connections()
+        assert await asyncio.to_thread(person.take) == []
+        assert await asyncio.to_thread(has_no_lease)
 
 
 @pytest.mark.parametrize("fault", ["killed", "stopped"] if IS_FULL else ["killed"])

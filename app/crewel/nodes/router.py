@@ -129,7 +129,7 @@ class Router:
     def _place(self, elements: list[Any], since: float) -> Place | Node:
         """Where this is processed, which came at that time, as far as memory knows."""
         if not self._lease.lasts or self._access.is_reloading:
-            return Place.LATER  # another node may have the sessions of this one, and memory does not know it yet
+            return self._place_without_lease(elements)
         first = elements[0] if elements else None
         if type(first) is not dict:
             return Place.HERE
@@ -139,6 +139,15 @@ class Router:
         if type(client_id) is not str or self._knows(client_id):
             return Place.HERE
         return self._place_of_tag(tag_in(client_id), since)
+
+    def _place_without_lease(self, elements: list[Any]) -> Place | Node:
+        """Another node may have the sessions of this one by now, and memory does not know it yet. But what is for a node that
+        can be reached needs no store here: that node knows what it has."""
+        client_id = elements[0].get("clientId") if elements and type(elements[0]) is dict else None
+        node = self._registry.owner(tag_in(client_id)) if type(client_id) is str else None
+        if node is None or node.token == self._registry.own or self.links.open_to(node.token) is None:
+            return Place.LATER
+        return node
 
     def _place_of_login(self, handshake: dict[str, Any], since: float) -> Place | Node:
         """A login goes to the node of the session that it may take over."""
