@@ -12,8 +12,8 @@ SERVER_TESTERS ?= 3
 PARALLEL := --dist worksteal --numprocesses
 # Servers, browsers and Java share the machine with much else. What passes only in a later try is listed at the end of the run.
 TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
-# Whole jobs of Spark take minutes each: `make faults` runs them.
-LONG   := tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py tests/faults/test_pipeline_killed.py
+# Whole jobs of Spark take minutes each, and nodes of earlier versions need the history: `make faults` runs them.
+LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py tests/faults/test_pipeline_killed.py
 
 # The tests start hundreds of servers, and compiling the code again takes a sixth of each start.
 export PYTHONDONTWRITEBYTECODE :=
@@ -78,8 +78,8 @@ test-deploying: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(PROXIES_READY)
 test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in Node.js and Java; the others are part of make test
 	$(BIN)/pytest --quiet tests/examples
 
-faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, about three hours
-	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py $(LONG) --timeout 1500 -s
+faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, full counts, about three hours
+	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py tests/browser/test_nodes_killed.py $(LONG) --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest --quiet -m pure --cov -p no:aiohttp -p no:valkey
