@@ -54,7 +54,7 @@ class Networks:
     def __init__(self, texts: Iterable[str]) -> None:
         """Raises ValueError for what is neither an address nor a network."""
         self._networks = [ip_network(text) for text in texts]
-        self._has = lru_cache(_REMEMBERED)(self._look)
+        self._has = lru_cache(_REMEMBERED)(self._is_in_networks)
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -64,6 +64,6 @@ class Networks:
         """Whether the address is in one of them. A UNIX socket has none, and is in no network."""
         return self._has(address)
 
-    def _look(self, address: str | None) -> bool:
+    def _is_in_networks(self, address: str | None) -> bool:
         parsed = parse(address or "")
         return parsed is not None and any(parsed in network for network in self._networks)

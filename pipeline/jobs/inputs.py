@@ -52,7 +52,7 @@ def gather(
 ) -> Inputs:
     """Return what there is of these streams, as far as they went `until` someone looked, and the letters that are there
     now. Without `until` it is looked now. Raises StoreUnavailable."""
-    until = _looked(address, streams) if until is None else until
+    until = _extents(address, streams) if until is None else until
     tables = tables.pinned()
     known = tables.read(RAW).where(f.col("key").isin(*streams))
     fresh, has = _unknown(spark, address, known if tables.days(RAW) else None, until)
@@ -73,7 +73,7 @@ def gather(
     return Inputs(known.unionByName(fresh), found, fresh)
 
 
-def _looked(address: Address, streams: tuple[str, ...]) -> Mapping[str, Extent]:
+def _extents(address: Address, streams: tuple[str, ...]) -> Mapping[str, Extent]:
     extents = Extents(address, PATIENCE_S)
     try:
         return extents.look(streams)

@@ -16,7 +16,7 @@ def shared_objects_stay_empty() -> Iterator[None]:
     """Check after each test that what all sessions without a dispatcher or without batches share is as it was."""
     yield
     shared = NO_DISPATCHER
-    assert (shared.rules, shared.holdback, shared.sink, shared.waits_until) == (Rules(), None, None, 0.0)
+    assert (shared.rules, shared.holdback, shared.rejection, shared.waits_until) == (Rules(), None, None, 0.0)
     assert not any((shared.open, shared.tries, shared.unclaimed, shared.reported, shared.flushes))
     assert (NO_BATCHES.number, NO_BATCHES.unacknowledged, NO_BATCHES.must_resend) == (1, [], False)
 

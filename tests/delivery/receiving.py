@@ -61,7 +61,7 @@ class ReceivingServer(Server):
     def _logged_in(self, durable: DurableSession) -> None:
         """A client takes over, or is the first."""
         receiver = self.receiver(durable)
-        had_sink = receiver.dispatcher.sink is not None
+        had_sink = receiver.dispatcher.rejection is not None
         receiver.dispatcher.revive(receiver.dispatcher.rules)
         receiver.look()
         receiver.renew()
@@ -76,14 +76,14 @@ class ReceivingServer(Server):
         dispatcher, told = receiver.dispatcher, None
         if dispatcher.holdback is not None:
             told = dispatcher.holdback.as_json()
-        elif dispatcher.sink is not None:
-            told = {"sink": True, "since": 0, "code": dispatcher.sink[0], "reason": dispatcher.sink[1]}
+        elif dispatcher.rejection is not None:
+            told = {"sink": True, "since": 0, "code": dispatcher.rejection[0], "reason": dispatcher.rejection[1]}
         self._ask("hold", receiver.durable.name, told, then=lambda _: None)
 
     def _restore(self, receiver: Receiver, told: dict[str, Any] | None) -> None:
         if told is not None and "sink" in told:
-            receiver.dispatcher.sink = (told["code"], told["reason"])
-            receiver.bury_all(*receiver.dispatcher.sink)
+            receiver.dispatcher.rejection = (told["code"], told["reason"])
+            receiver.bury_all(*receiver.dispatcher.rejection)
         elif told is not None:
             receiver.dispatcher.holdback = Holdback.from_json(told)
         receiver.look()
@@ -126,8 +126,8 @@ class ReceivingServer(Server):
 
     def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
         durable = receiver.durable
-        if receiver.dispatcher.sink is not None:
-            receiver.dead_letter(entry, *receiver.dispatcher.sink, 0)
+        if receiver.dispatcher.rejection is not None:
+            receiver.dead_letter(entry, *receiver.dispatcher.rejection, 0)
         elif not is_bounded or len(durable) + len(receiver.volatile) <= BOUND:
             return True
         elif receiver.policy is OverflowPolicy.DROP_OLDEST and receiver.drop_oldest():
@@ -155,8 +155,8 @@ class ReceivingServer(Server):
                 self.serving.touch(durable)
                 receiver = self.receivers[durable]
                 receiver.outside_log.add(answer)
-                if receiver.dispatcher.sink is not None:
-                    receiver.bury_stored(answer, *receiver.dispatcher.sink)
+                if receiver.dispatcher.rejection is not None:
+                    receiver.bury_stored(answer, *receiver.dispatcher.rejection)
                 else:
                     receiver.recall()
                     durable.evict(answer)
@@ -188,9 +188,9 @@ class ReceivingServer(Server):
             durable.death = death
             self.close(durable)
             return
-        held, sunk = dispatcher.holdback is not None, dispatcher.sink is not None
+        held, sunk = dispatcher.holdback is not None, dispatcher.rejection is not None
         if sunk:
-            receiver.bury_all(*dispatcher.sink)  # type: ignore[misc]
+            receiver.bury_all(*dispatcher.rejection)  # type: ignore[misc]
         if held or sunk:
             self._hold(receiver)
         receiver.look()

@@ -212,7 +212,7 @@ class TestLetters:
         made = dispatcher("1", "2")
         judgement = judge(made, ("1", code))
         assert dead_letters(judgement) == [("1", code, "why", 1)]
-        assert (judgement.put_back, judgement.death, made.sink, made.is_paused) == ([], None, None, False)
+        assert (judgement.put_back, judgement.death, made.rejection, made.is_paused) == ([], None, None, False)
         assert (made.state, made.failures) == (ALIVE, 0)
 
     def test_it_says_how_often_the_message_was_sent(self) -> None:
@@ -395,19 +395,19 @@ class TestSink:
         made = dispatcher("1", "2", rules=self.SINK)
         judgement = judge(made, ("1", "user.no"))
         assert dead_letters(judgement) == [("1", "user.no", "why", 1)]
-        assert (made.sink, made.state, judgement.death) == (("user.no", "why"), DEAD, None)
+        assert (made.rejection, made.state, judgement.death) == (("user.no", "why"), DEAD, None)
 
     @pytest.mark.parametrize("code", [HELD, "user.update.deadMessage", GONE])
     def test_what_has_a_line_of_its_own_does_not(self, code: str) -> None:
         made = dispatcher("1", rules=self.SINK)
         judge(made, ("1", code))
-        assert made.sink is None
+        assert made.rejection is None
 
     def test_a_new_handshake_ends_it(self) -> None:
         made = dispatcher("1", rules=self.SINK)
         judge(made, ("1", "user.no"))
         made.revive(MESSAGE)
-        assert (made.sink, made.state, made.rules) == (None, ALIVE, MESSAGE)
+        assert (made.rejection, made.state, made.rules) == (None, ALIVE, MESSAGE)
 
 
 class TestTakeOver:

@@ -100,7 +100,7 @@ class BoxesNothing(DurableSession):
 
 class LetsASinkKeep(ReceivingServer):
     def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
-        if receiver.dispatcher.sink is not None:
+        if receiver.dispatcher.rejection is not None:
             return False
         return super()._has_room(receiver, entry, is_bounded=is_bounded)
 

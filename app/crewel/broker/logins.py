@@ -213,7 +213,7 @@ class Logins:
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
         self._names.add(session, *digests)
         self._presence.logged_in(session)
-        self._tell(exchange, session, resume, reconnected=False)
+        self._describe_login(exchange, session, resume, reconnected=False)
 
     def _until_ended(self, name: str) -> Steps[None]:
         """Wait until an earlier session of this name has left the store. It takes a commit."""
@@ -276,7 +276,7 @@ class Logins:
             self._claims.clear(others, is_granted=session.grants is not None)
         self._switch(exchange, session, target)
         self._names.add(target, *digests)
-        self._tell(exchange, target, resume, reconnected=True)
+        self._describe_login(exchange, target, resume, reconnected=True)
         self._dispatchers.on_active(target)
 
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
@@ -289,7 +289,7 @@ class Logins:
         self._table.hand_over(target, session, peer)
         exchange.session = target
 
-    def _tell(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
+    def _describe_login(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
         if resume is None:
             return
         has_update = session.dispatcher.rules.tells

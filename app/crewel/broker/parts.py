@@ -399,7 +399,7 @@ class Parts:
         dispatchers.on_blocked, dispatchers.try_other = shared.requeue.requeue_all, shared.requeue.try_other
         dispatchers.end_session = self.durability.end_session = self.table.remove
         self.durability.set_aside, self.durability.restore_session = self.table.set_aside, self.restorer.restore
-        groups.waiting, groups.on_pattern = shared.waiting, self.topics.look_again
+        groups.waiting, groups.on_pattern = shared.waiting, self.topics.on_group_changed
         groups.on_member, groups.on_join = self.topics.endings.stays_in, shared.joined
         groups.on_leave = shared.schedule_lease
         self.durability.appender.on_addressed = self.destinations.take_addressed

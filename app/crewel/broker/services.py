@@ -194,7 +194,7 @@ Publish = Callable[..., None]
 def responder(publish: Publish, answer: OnRequest) -> Callable[[Accepted], Awaitable[None] | None]:
     """Subscribe a function that answers the requests on a channel. Other messages pass."""
 
-    def hear(message: Accepted) -> Awaitable[None] | None:
+    def respond(message: Accepted) -> Awaitable[None] | None:
         reply_to = reply_channel(message.fields)
         if reply_to is None:
             return None
@@ -208,7 +208,7 @@ def responder(publish: Publish, answer: OnRequest) -> Callable[[Accepted], Await
         _answer(publish, reply_to, message, result)
         return None
 
-    return hear
+    return respond
 
 
 async def _answer_later(publish: Publish, reply_to: str, message: Accepted, pending: Awaitable[Any]) -> None:

@@ -89,9 +89,9 @@ class Dispatcher:
         "holdback",
         "last_failure",
         "open",
+        "rejection",
         "reported",
         "rules",
-        "sink",
         "state",
         "tries",
         "unclaimed",
@@ -102,7 +102,7 @@ class Dispatcher:
         self.rules = rules
         self.state = DispatcherState.POLLING
         self.holdback: Holdback | None = None
-        self.sink: tuple[str, str] | None = None
+        self.rejection: tuple[str, str] | None = None
         """Code and reason, if all that comes becomes dead letters."""
         self.waits_until = 0.0
         """When the delay after a failure has ended; 0 if there is none."""
@@ -135,7 +135,7 @@ class Dispatcher:
         """The client has sent a handshake again. A holdback stays."""
         self.rules = rules
         self.move(DispatcherEvent.REVIVED)
-        self.sink, self.waits_until, self.failures = None, 0.0, 0
+        self.rejection, self.waits_until, self.failures = None, 0.0, 0
         self.reported = []
 
     def move(self, event: DispatcherEvent) -> None:
@@ -227,7 +227,7 @@ class Dispatcher:
         for outcome, code, reason in reported:
             is_fatal = outcome is Outcome.SESSION_DEAD
             if outcome is Outcome.SINK:
-                self.sink = (code, reason)
+                self.rejection = (code, reason)
                 self.move(DispatcherEvent.DIED)
             elif outcome is Outcome.RETRY and not has_failed:  # several reports of one request report the same trouble
                 has_failed = True

@@ -69,14 +69,14 @@ class Bus:
         """There is a subscriber to this pattern, and was none."""
         if not pattern.startswith(REPLIES):  # a reply channel says itself whose it is
             self._version += 1
-            self._tell(Kind.HEAR, [pattern])
+            self._announce(Kind.HEAR, [pattern])
 
     def gives_up(self, pattern: str) -> None:
         """There is none any more. That need not be known at once."""
         if not pattern.startswith(REPLIES):
-            self._tell(Kind.UNHEAR, [pattern])
+            self._announce(Kind.UNHEAR, [pattern])
 
-    def _tell(self, kind: Kind, patterns: Iterable[str]) -> None:
+    def _announce(self, kind: Kind, patterns: Iterable[str]) -> None:
         payload = self._version.to_bytes(8) + orjson.dumps(list(patterns))
         for link in self._hearers:
             link.send(kind, 0, payload)
@@ -92,7 +92,7 @@ class Bus:
     def left(self, link: Link) -> None:
         """It cannot any more."""
         self._hearers.pop(link, None)
-        self._look()
+        self._wake_waiting()
 
     def announced(self) -> asyncio.Task[None] | None:
         """A task that ends when all nodes that live have confirmed what this one wants now; None if they have."""
@@ -105,7 +105,7 @@ class Bus:
     async def _wait(self, version: int) -> None:
         await self._until(lambda: self._is_confirmed(version))
 
-    async def known(self, tokens: Iterable[str]) -> None:
+    async def wait_for(self, tokens: Iterable[str]) -> None:
         """Wait until these nodes have said what they want, but not for long."""
         expected = set(tokens)
         await self._until(lambda: expected <= self._known)
@@ -123,7 +123,7 @@ class Bus:
                         self._changed = self._runtime.loop.create_future()
                     await asyncio.wait([self._changed])
 
-    def _look(self) -> None:
+    def _wake_waiting(self) -> None:
         changed, self._changed = self._changed, None
         if changed is not None:
             changed.set_result(None)
@@ -132,7 +132,7 @@ class Bus:
         """A node that sends here has confirmed something, or has sent a message."""
         if frame.kind == Kind.HEARD:
             self._hearers[link] = int.from_bytes(frame.payload)
-            self._look()
+            self._wake_waiting()
         else:
             self._deliver(link.token, frame.payload)
 
@@ -158,7 +158,7 @@ class Bus:
 
     # What others want
 
-    def heard(self, link: Link, frame: Frame) -> None:
+    def on_patterns(self, link: Link, frame: Frame) -> None:
         """The node at the other end of a link that this one has dialled says what it wants."""
         token, patterns = link.token, orjson.loads(frame.payload[8:])
         if frame.kind == Kind.HEAR_ALL:
@@ -174,20 +174,20 @@ class Bus:
                 self._wanted[pattern].add(token)
         self._known.add(token)
         link.send(Kind.HEARD, 0, frame.payload[:8])
-        self._look()
+        self._wake_waiting()
 
     def forget(self, token: str) -> None:
         """This node wants nothing any more."""
         for pattern in [pattern for pattern, tokens in self._wanted.items() if token in tokens]:
             self._withdraw(pattern, token)
 
-    def look_again(self) -> None:
+    def on_nodes_changed(self) -> None:
         """Something is known of the nodes: those that are dead want nothing, and no subscribe waits for them."""
         dead = {each.token for each in self._registry.members.nodes.values() if not self._registry.lives(each)}
         for token in dead & self._known:
             self.forget(token)
             self._known.discard(token)
-        self._look()
+        self._wake_waiting()
 
     def _withdraw(self, pattern: str, token: str) -> None:
         tokens = self._wanted.get(pattern)

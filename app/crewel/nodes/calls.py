@@ -67,7 +67,7 @@ class Calls:
             raise StoreUnavailable(f"the node {answer[_FAILED]}")
         return answer
 
-    def told(self, link: Link, frame: Frame) -> None:
+    def on_answer(self, link: Link, frame: Frame) -> None:
         """The answer has come."""
         answer = self._waiting.get((link, frame.stream))
         if answer is not None and not answer.done():

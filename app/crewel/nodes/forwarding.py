@@ -208,10 +208,10 @@ class Departures:
             self.on_leaving(link.token)
             return
         if frame.kind == Kind.TOLD:
-            self.calls.told(link, frame)
+            self.calls.on_answer(link, frame)
             return
         if frame.kind in (Kind.HEAR_ALL, Kind.HEAR, Kind.UNHEAR):
-            self.bus.heard(link, frame)
+            self.bus.on_patterns(link, frame)
             return
         relay = self._relays[link].get(frame.stream)
         elements = None if relay is None else relay.take(frame)
@@ -341,9 +341,9 @@ class SocketGuest(RequestGuest):
 
     def _sent(self) -> None:
         """Others follow."""
-        self._look()
+        self._check_held()
 
-    def _look(self) -> None:
+    def _check_held(self) -> None:
         """Tell if the connect is not held any more. What happens while a frame is processed is told with it."""
         if self._held and not self._serves and not self._holds():
             self._settle(held=False)
@@ -372,7 +372,7 @@ class SocketGuest(RequestGuest):
 
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
-        self._look()
+        self._check_held()
 
 
 _GUESTS: Final[Mapping[str, type[RequestGuest]]] = {

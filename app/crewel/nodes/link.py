@@ -274,7 +274,7 @@ def address_of(listen: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port or 0)
 
 
-def told(host: str, port: int, advertise: str) -> str:
+def advertised_address(host: str, port: int, advertise: str) -> str:
     """Return the address for the other nodes: `advertise`, with the port in use if it has none; else where it listens."""
     if not advertise:
         # There is no address in "all addresses": the name of the machine is the best guess.

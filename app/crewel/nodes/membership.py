@@ -19,7 +19,7 @@ from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.forwarding import Arrivals, Departures
 from crewel.nodes.frames import Kind
-from crewel.nodes.link import Links, address_of, told
+from crewel.nodes.link import Links, address_of, advertised_address
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.remote_destinations import RemoteDestinations
 from crewel.nodes.remote_subjects import RemoteSubjects
@@ -74,7 +74,7 @@ class Membership:
         self.topics = RemoteTopics(access, broker.topics, self.registry, self.calls)
         self.subjects = RemoteSubjects(access, broker.names, broker.claims, self.registry, self.calls)
         self.departures.bus = self.arrivals.bus = self.bus
-        self.registry.on_change.append(self.bus.look_again)
+        self.registry.on_change.append(self.bus.on_nodes_changed)
         broker.broadcaster.spread = self.bus.spread
         broker.channels.on_first, broker.channels.on_last = self.bus.wants, self.bus.gives_up
         broker.subscribes.announced = self.bus.announced
@@ -82,7 +82,7 @@ class Membership:
         self.registry.on_change.append(self._dial)
         self.registry.on_change.append(self._name_again)
         self._named_as = ""
-        durability.inheritance.on_arrival = self.router.look_again
+        durability.inheritance.on_arrival = self.router.on_nodes_changed
         broker.inbound.new_id = lambda: access.marked(new_secret())
         broker.metrics.gauge("forwarded_open", lambda: len(self.departures))
 
@@ -93,7 +93,7 @@ class Membership:
             port = await self.links.listen(host, port)
         except OSError as error:
             raise SettingsError(f"cluster.listen {self._settings.listen}: {error.strerror or error}") from error
-        self._broker.access.link = told(host, port, self._settings.advertise)
+        self._broker.access.link = advertised_address(host, port, self._settings.advertise)
 
     async def join(self) -> None:
         """This node is registered: get to know the others, and watch over them from now on. Raises StoreError."""
@@ -101,11 +101,11 @@ class Membership:
         self._named_as = access.token
         self._broker.names.number_from(first_number(tag_of(access.token), BEYOND_STORED))
         self.links.secret = await nodes.secret(access.store)
-        await self.registry.look()
+        await self.registry.refresh()
         others = self.registry.others()
         reached = await asyncio.gather(*(self.links.reach(each.token, each.link) for each in others))
         tokens = [each.token for each, is_open in zip(others, reached, strict=True) if is_open]
-        await self.bus.known(tokens)
+        await self.bus.wait_for(tokens)
         await self.bus.linked(tokens)
         await self.subjects.join()
         self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)

@@ -84,21 +84,21 @@ class NodeRegistry:
         """Look again and again, until cancelled."""
         while True:
             with suppress(StoreError):
-                await self.look()
+                await self.refresh()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause_s):
                     await self._hurry.wait()
             self._hurry.clear()
             await asyncio.sleep(_SHORTEST_PAUSE_S)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Ask the store which nodes there are, and take over the sessions of dead ones. Raises StoreError."""
         access, durability = self._access, self._durability
         if access.is_reloading:
             return
         asked = elapsed()
         self.members = await access.writing.ask(nodes.members(access.keys))
-        self._tell()
+        self._log_changes()
         if self.others():
             durability.tail.is_wanted.set()
         else:
@@ -106,7 +106,7 @@ class NodeRegistry:
         dead = await asyncio.to_thread(_dead, self.others())
         self._dead |= dead
         if dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values()):
-            count = await durability.inheritance.look(dead)
+            count = await durability.inheritance.take_over_dead(dead)
             if count:
                 self._metrics.inherited_sessions += count
                 log.warning("took over %d sessions of a node that is dead", count)
@@ -115,7 +115,7 @@ class NodeRegistry:
         for changed in self.on_change:
             changed()
 
-    def _tell(self) -> None:
+    def _log_changes(self) -> None:
         lives = {each.token for each in self.others()}
         for each in self.others():
             if each.token not in self._told:

@@ -83,10 +83,10 @@ class RemoteDestinations:
         """Tell the other nodes, at the end of this turn, that something waits in this queue. It is a hint: each node looks for
         itself now and then."""
         if not self._queues:
-            self._loop.call_soon(self._tell)
+            self._loop.call_soon(self._announce_queues)
         self._queues[queue] = None
 
-    def _tell(self) -> None:
+    def _announce_queues(self) -> None:
         payload, self._queues = orjson.dumps(list(self._queues)), {}
         for node in self._registry.others():
             link = self._links.open_to(node.token)

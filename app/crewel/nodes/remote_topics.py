@@ -32,13 +32,13 @@ class RemoteTopics:
     async def _everywhere(self) -> None:
         """Wait until this node and all others have taken what is in the log now. One that does not answer takes it later."""
         others = (self._calls.ask(each.token, "log", {}) for each in self._registry.others())
-        answers = await asyncio.gather(self._access.writing.look(), *others, return_exceptions=True)
+        answers = await asyncio.gather(self._access.writing.probe_and_wait(), *others, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, StoreUnavailable):
                 raise answer
 
     async def _read_log(self, _: Fields) -> Fields:
-        await self._access.writing.look()
+        await self._access.writing.probe_and_wait()
         await self._topics.changes.applied()
         return {}
 
@@ -46,11 +46,11 @@ class RemoteTopics:
         """What the other nodes have of the topic, when they and this one have read what was in the log. Raises
         StoreUnavailable if one of them does not say it."""
         asked = (self._calls.ask(each.token, "topic", {"name": name}) for each in self._registry.others())
-        looking = self._access.writing.look()
+        looking = self._access.writing.probe_and_wait()
         told = await asyncio.gather(*asked)
         await looking
         return [TopicShare.read(each) for each in told]
 
     async def _share(self, asked: Fields) -> Fields:
-        await self._access.writing.look()
+        await self._access.writing.probe_and_wait()
         return (await self._topics.views.share(asked["name"])).as_json()

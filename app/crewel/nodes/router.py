@@ -70,12 +70,12 @@ class Router:
         """Gives the connection of a peer to a node, and returns whether it could. None: it may be able to later."""
         self.links: Links
         self.departures: Departures
-        registry.on_change.append(self.look_again)
+        registry.on_change.append(self.on_nodes_changed)
 
     def connect(self, links: Links, departures: Departures) -> None:
         """Forward over these links from now on."""
         self.links, self.departures = links, departures
-        departures.on_open = self.look_again
+        departures.on_open = self.on_nodes_changed
         departures.on_lost, departures.on_refused = self._lost, self._refused
         departures.on_leaving = lambda _: self._registry.hurry()
 
@@ -116,7 +116,7 @@ class Router:
             return Place.LATER
         return Place.GONE if has_gone else node
 
-    def look_again(self) -> None:
+    def on_nodes_changed(self) -> None:
         """Something is known of the nodes that was not known, or sessions have come."""
         for link in self.links.dialled():
             node = self._registry.members.nodes.get(link.token)

@@ -69,12 +69,14 @@ class StoreFiles:
         except OSError:
             if has_marker or any(log_directory.glob("*.aof")) or any(log_directory.glob("*.rdb")):
                 gone = _MANIFEST if log_directory.is_dir() else LOG_DIRECTORY
-                raise Damaged(self.directory, f"{gone} is missing, and a store was here{self._known()}") from None
+                raise Damaged(
+                    self.directory, f"{gone} is missing, and a store was here{self._last_message()}"
+                ) from None
             return
         if missing:
-            raise Damaged(self.directory, f"{LOG_DIRECTORY} lacks {', '.join(missing)}{self._known()}")
+            raise Damaged(self.directory, f"{LOG_DIRECTORY} lacks {', '.join(missing)}{self._last_message()}")
 
-    def _known(self) -> str:
+    def _last_message(self) -> str:
         newest = max(self.last.values(), default=0)
         return f"; its last message was {newest} of {moment(newest)}" if newest else ""
 

@@ -167,9 +167,9 @@ class Listener:
                 async with asyncio.timeout(_PAUSED_EVERY_S if self._is_paused else _EVERY_S):
                     await self._look_now.wait()
             self._look_now.clear()
-            await self._look()
+            await self._check_limit()
 
-    async def _look(self) -> None:
+    async def _check_limit(self) -> None:
         limit = _limit()
         if self._servers and limit == self._limit and await asyncio.to_thread(_has_one):
             return

@@ -151,7 +151,7 @@ class Parent:
         if not await self._unless_stopped(asyncio.wait(ready)):
             return None
         self._has_started = True
-        self._tell()
+        self._send_situation()
         return ready[0].result()
 
     async def _spawn(self, number: int) -> _Process:
@@ -174,7 +174,7 @@ class Parent:
         self._running.append(made)
         self._own(self._listen(made))
         self._own(self._wait(made))
-        self._tell()  # it waits for that before it serves
+        self._send_situation()  # it waits for that before it serves
         return made
 
     def _decided(self, number: int) -> list[str]:
@@ -207,7 +207,7 @@ class Parent:
             async with self._noted:
                 self._noted.notify_all()
 
-    def _tell(self) -> None:
+    def _send_situation(self) -> None:
         """Let all workers know what the situation is."""
         self._line += 1
         serving = {str(each.number): each.process.pid for each in self._running if each.is_serving and each.is_wanted}
@@ -216,9 +216,9 @@ class Parent:
         for each in self._running:
             control_channel.send(each.streams[1], asdict(situation))
 
-    async def _tell_and_wait(self) -> None:
+    async def _send_situation_and_wait(self) -> None:
         """Let all workers know what the situation is, and wait until they have acted on it."""
-        self._tell()
+        self._send_situation()
         line = self._line
         with suppress(TimeoutError):
             async with asyncio.timeout(_NOTE_LIMIT_S), self._noted:
@@ -246,7 +246,7 @@ class Parent:
                 await self._replace_all()
             if self._store is not None and self._store.why_full != full:
                 full = self._store.why_full
-                self._tell()
+                self._send_situation()
 
     async def _replace_all(self) -> None:
         """Replace the workers one after another by processes that read the settings again."""
@@ -259,7 +259,7 @@ class Parent:
                 return
             old.is_wanted = False
             self._left.append(old.process.pid)
-            await self._tell_and_wait()
+            await self._send_situation_and_wait()
             old.send_signal(signal.SIGTERM)
             await self._until_ended(old)
         log.info("all workers have been replaced")
@@ -276,7 +276,7 @@ class Parent:
             socket_path(self._directory, worker.process.pid).unlink()
         if not worker.ready.done():
             worker.ready.set_exception(WorkersFailed(worker.number, status))
-        self._tell()
+        self._send_situation()
         if worker.is_wanted and not self._stop.is_set():
             await self._replace(worker, status)
 
@@ -300,7 +300,7 @@ class Parent:
         new = await self._spawn(number)
         with suppress(WorkersFailed):
             await asyncio.shield(new.ready)
-            self._tell()
+            self._send_situation()
 
     async def _until_ended(self, worker: _Process) -> None:
         try:

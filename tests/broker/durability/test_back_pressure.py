@@ -28,7 +28,7 @@ def flooded(make_stored: MakeStored) -> StoredWorld:
 
 def flood(world: StoredWorld) -> None:
     store(world, "/a", *range(MOST + 1))
-    world.broker.pressure.look()
+    world.broker.pressure.update()
     assert world.broker.pressure.is_on
 
 
@@ -132,10 +132,10 @@ def test_a_publish_waits_while_too_many_of_its_channel_are_handed_out(
     is_over = False
     for _ in range(3):
         fan_outs.add("/a", iter(lambda: is_over or None, True))
-    world.broker.pressure.look()
+    world.broker.pressure.update()
     pressure = world.broker.pressure
     assert (pressure.is_on, pressure.delays("/a"), pressure.delays("/b")) == (True, True, False)
     is_over = True
     world.settle()
-    pressure.look()
+    pressure.update()
     assert (pressure.is_on, pressure.delays("/a")) == (False, False)

@@ -300,7 +300,7 @@ class TestUnusual:
     def test_a_sink_makes_letters(self, stored: StoredWorld, ann: Receiver) -> None:
         joe = Receiver(stored).started("/a", name="joe/1", settle="message")
         dispatcher = stored.broker.dispatchers.of(joe.session)
-        dispatcher.sink = ("user.x", "why")
+        dispatcher.rejection = ("user.x", "why")
         joe.session.rejects_all = True
         store(stored, 1)
         assert [(letter.receiver, letter.code) for letter in stored.letters()] == [("client/joe/1", "user.x")]

@@ -131,12 +131,12 @@ class TestConfiguration:
         assert topics.plain(channel("/a/b"))
         groups = {"/a/b": ("group:/a/* g",)}
         monkeypatch.setattr(world.broker.groups, "on", lambda each: groups.get(each.name, ()))
-        topics.look_again("/other/*")
+        topics.on_group_changed("/other/*")
         assert topics.plain(channel("/a/b"))
-        topics.look_again("/a/*")
+        topics.on_group_changed("/a/*")
         assert not topics.plain(channel("/a/b"))
         groups.clear()
-        topics.look_again("/a/*")
+        topics.on_group_changed("/a/*")
         assert topics.plain(channel("/a/b"))
 
     def test_a_group_with_the_name_of_the_topic_refers_to_it(

@@ -302,7 +302,7 @@ class WriteQueue(Generic[T]):
         self._queue.append(Publishes(self._append, self._published))
         self._wake()
 
-    def look(self) -> asyncio.Future[None]:
+    def probe_and_wait(self) -> asyncio.Future[None]:
         """Append nothing, as `probe` does. The future is done when all that had been appended by then was taken, or failed."""
         done: asyncio.Future[None] = self._loop.create_future()
 

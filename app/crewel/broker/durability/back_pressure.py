@@ -38,7 +38,7 @@ class BackPressure:
         """Cost above which a publish that has waited is refused: memory holds no more of them, and what was begun before."""
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Look how much is pending, and let publishes continue."""
         size = self._access.node.fan_out.dead_letters.size
         self.is_on = size > self.max_dead_letters or self._fan_outs.count > _MOST_FAN_OUTS

@@ -178,8 +178,8 @@ class BacklogLoader:
         if not durable.arrived(place, waiting):
             return
         self._access.node.touch(durable)
-        if session.dispatcher.sink is not None:
-            self._open_messages.dead_letter_stored(session, place, *session.dispatcher.sink)
+        if session.dispatcher.rejection is not None:
+            self._open_messages.dead_letter_stored(session, place, *session.dispatcher.rejection)
             return
         if entry is not None and not self._overflow.has_room(session, durable, entry):
             return

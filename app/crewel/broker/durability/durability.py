@@ -400,7 +400,7 @@ class Durability:
 
     async def _commit_once(self) -> bool:
         """Make the next commit, if there is anything to say; True if another one should follow."""
-        self._pressure.look()
+        self._pressure.update()
         if not (self._access.is_reloading or self._under_way):
             await self._book()
         node = self._access.node

@@ -68,7 +68,7 @@ class Inheritance:
         self.finished += [each for each in moved.finished if each not in self.finished]
         return moved.records
 
-    async def look(self, dead: Iterable[str] = ()) -> int:
+    async def take_over_dead(self, dead: Iterable[str] = ()) -> int:
         """Take over the sessions of all nodes that are dead by now; `dead` are so for certain. Returns how many sessions have
         come. Raises StoreError."""
         gap, count = Gap(LogId(0), LogId(0)), 0

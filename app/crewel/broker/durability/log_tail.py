@@ -94,9 +94,9 @@ class LogTail:
             ahead.add(entries)
             if not self._is_queued and ahead.upto > access.node.cursor:
                 self._is_queued = True
-                access.writing.in_turn(self._look, self._take)
+                access.writing.in_turn(self._reached, self._take)
         return None if len(ahead) > _MOST else ahead.upto
 
-    def _look(self) -> LogId:
+    def _reached(self) -> LogId:
         self._is_queued = False
         return self._ahead.upto

@@ -49,7 +49,7 @@ class FactsTrimmer:
     _dead_letters: int | None = field(default=None, init=False)  # that had been dropped when it was said last
     _looks: int = field(default=0, init=False)
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """Look once. Raises StoreError."""
         await self._trim_facts()
         self._looks += 1
@@ -99,9 +99,9 @@ class LogTrimmer:
         while True:
             await asyncio.sleep(_EVERY)
             if self._access.trouble is None:
-                await self._look()
+                await self._trim_and_spill()
 
-    async def _look(self) -> None:
+    async def _trim_and_spill(self) -> None:
         low = self._access.low
         try:
             if low != self._trimmed_at:
@@ -110,8 +110,8 @@ class LogTrimmer:
             # Also where nothing can be trimmed: one message that is not acknowledged keeps all that come after it.
             if await stored_log.size(self._access.store) > self._settings.storage.log_max_bytes:
                 await self.spill()
-            await self._facts.look()
-            await self._lag.look()
+            await self._facts.run_once()
+            await self._lag.run_once()
         except StoreError as error:
             log.warning("the log could not be trimmed: %s", error)
 
@@ -144,7 +144,7 @@ class PipelineLag:
     """By stream: up to which entry what was missed has been counted."""
     _looks: int = field(default=0, init=False)
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """Look, once in a while. Raises StoreError."""
         self._looks += 1
         if self._looks % _LAG_EVERY == 1:

@@ -237,12 +237,12 @@ class SubscriptionStore:
             self._access.leaving.discard(durable.name)
             node.drop(durable)
             if not isinstance(left, StoreError):
-                self._tell_left(durable, letters, returning, left)
+                self._count_ended(durable, letters, returning, left)
                 self._requeue.ended(durable, returning, left.returned)
 
         self._access.writing.submit(step, has_left, retries=True, size=len(letters) * BYTES_A_LETTER)
 
-    def _tell_left(
+    def _count_ended(
         self,
         durable: DurableSession,
         letters: list[PendingDeadLetter],

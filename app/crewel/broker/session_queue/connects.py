@@ -180,7 +180,7 @@ class Connects(ABC):
             session.hold_delay = 0.0
         if len(exchange.elements) == 1 and self._holds and (delay or not session.urgent or session.is_paused):
             if not peer.pushes and not self._browsers.admits(session):
-                self._times.tell_multiple_clients(session, reply, with_timeout=exchange.advise)
+                self._times.advise_multiple_clients(session, reply, with_timeout=exchange.advise)
                 return False
             timeout = self._times.hold_ms(session) / 1000 if exchange.was_connected else 0.0
             if timeout < delay:
@@ -268,7 +268,7 @@ class Connects(ABC):
             message = held.message(session) if isinstance(request, str) else request
             reply = replies.ok(message) if held.reply is None else held.reply
             if held.advise or session.advised_on is None or not session.is_live:
-                self._times.tell_released(session, reply, peer.transport)
+                self._times.advise_released(session, reply, peer.transport)
             if self.pipe.send_meta(session, reply, message):
                 parts.append(encode_reply(reply, self._metrics))
         if session.is_live:

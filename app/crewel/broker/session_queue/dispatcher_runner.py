@@ -86,9 +86,9 @@ class DispatcherRunner:
             # A held connect that is released empty is the ping, and the next connect the answer.
             session.timeout_ms = min(qos.ping_interval_ms, self._runtime.settings.bayeux.timeout_ms)
         if session.dispatcher is not NO_DISPATCHER:
-            was_sink = session.dispatcher.sink is not None
+            was_rejecting = session.dispatcher.rejection is not None
             session.dispatcher.revive(rules)
-            if was_sink:
+            if was_rejecting:
                 self._store(session)
         elif rules.tells or qos.dispatcher is not None:
             session.dispatcher = Dispatcher(rules)
@@ -131,7 +131,7 @@ class DispatcherRunner:
             return
         dispatcher = self.of(session)
         if "sink" in stored:
-            dispatcher.sink = (stored["code"], stored["reason"])
+            dispatcher.rejection = (stored["code"], stored["reason"])
             self._reject_all(session)
         else:
             dispatcher.holdback = Holdback.from_json(stored)
@@ -247,9 +247,9 @@ class DispatcherRunner:
 
     def _follow(self, session: Session, dispatcher: Dispatcher) -> None:
         """Let the session stand as its dispatcher does, and others have what it gets no more."""
-        if dispatcher.is_paused or dispatcher.sink is not None:
+        if dispatcher.is_paused or dispatcher.rejection is not None:
             self.on_blocked(session)
-        if dispatcher.sink is not None and not session.rejects_all:
+        if dispatcher.rejection is not None and not session.rejects_all:
             self._reject_all(session)
             self._store(session)
         self._apply_state(session)
@@ -264,8 +264,8 @@ class DispatcherRunner:
     def _reject_all(self, session: Session) -> None:
         """Waiting and new messages become dead letters."""
         session.rejects_all = True
-        assert session.dispatcher.sink is not None
-        self.open_messages.dead_letter_all(session, *session.dispatcher.sink)
+        assert session.dispatcher.rejection is not None
+        self.open_messages.dead_letter_all(session, *session.dispatcher.rejection)
 
     # Pauses
 
@@ -327,8 +327,8 @@ class DispatcherRunner:
         state: dict[str, Any] | None = None
         if dispatcher.holdback is not None:
             state = dispatcher.holdback.as_json()
-        elif dispatcher.sink is not None:
-            code, reason = dispatcher.sink
+        elif dispatcher.rejection is not None:
+            code, reason = dispatcher.rejection
             state = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
         text = None if state is None else orjson.dumps(state)
         step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)

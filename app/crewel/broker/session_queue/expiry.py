@@ -45,7 +45,7 @@ class Expiry:
             self._end_transients(session, unanswered)
         self._watched.discard(session)
 
-    def look(self, session: Session) -> None:
+    def remove_expired(self, session: Session) -> None:
         """Take out what has to go out by now."""
         durable, now = session.durable, self.now()
         if 0 < session.expiry <= now or (durable is not None and 0 < durable.expiry <= now):

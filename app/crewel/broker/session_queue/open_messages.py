@@ -268,7 +268,7 @@ class OpenMessages:
 
     def dead_letter_all(self, session: Session, code: str, reason: str) -> int:
         """Make dead letters of all waiting messages; returns how many."""
-        self._expiry.look(session)
+        self._expiry.remove_expired(session)
         count = self.count(session)
         self.renew(session)
         self.dead_letter_transients(session, code, reason)

@@ -345,7 +345,7 @@ class Outbound(Connects):
         if session.is_paused:
             return []
         if session.expiry:
-            self.expiry.look(session)
+            self.expiry.remove_expired(session)
         entries = session.take(self._settings.max_response_bytes)
         if not entries:
             return []

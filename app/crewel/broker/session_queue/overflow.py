@@ -103,8 +103,8 @@ class Overflow:
 
     def has_room(self, session: Session, durable: DurableSession, entry: Entry) -> bool:
         """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
-        bounds, sink = session.bounds, session.dispatcher.sink
-        if sink is None:
+        bounds, rejection = session.bounds, session.dispatcher.rejection
+        if rejection is None:
             # Counted in a hurry: what is open at the client and waits again counts twice.
             waiting = len(session.queue) + session.retained + len(durable.evicted)
             if bounds is None:
@@ -117,12 +117,12 @@ class Overflow:
             if entry.position and durable.find(entry.position) is None:
                 return False  # its own life had ended
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
-        self._open_messages.dead_letter_new(session, entry, *sink)
+        self._open_messages.dead_letter_new(session, entry, *rejection)
         return False
 
     def _exceeded(self, session: Session, durable: DurableSession, entry: Entry, bounds: Bounds) -> str | None:
         """The code of the bound that the entry goes beyond."""
-        self._expiry.look(session)
+        self._expiry.remove_expired(session)
         stored = len(durable) - (1 if entry.position else 0)
         waiting = stored if stored >= bounds.max_entries else stored + self._transients(session, stored)
         return bounds.exceeded(waiting, durable.size)

@@ -125,7 +125,7 @@ class SessionTimes:
         grace = self._settings.max_interval_ms if self._settings.handshake_reconnect else None
         return advice.retry(int(self.pause_ms(session)), timeout, grace)
 
-    def tell_multiple_clients(self, session: Session, reply: Reply, *, with_timeout: bool) -> None:
+    def advise_multiple_clients(self, session: Session, reply: Reply, *, with_timeout: bool) -> None:
         """Make this the reply to a connect that is not held because its browser holds enough of them."""
         interval = self._settings.multi_session_interval_ms
         reply["advice"] = advice.multiple_clients(interval, self._settings.timeout_ms if with_timeout else None)
@@ -134,7 +134,7 @@ class SessionTimes:
         else:
             reply["successful"] = False
 
-    def tell_released(self, session: Session, reply: Reply, transport: str) -> None:
+    def advise_released(self, session: Session, reply: Reply, transport: str) -> None:
         """Put the advice into the reply to a connect that was held, or what has happened to the session meanwhile."""
         if session.verdict is not None:
             reply.update(successful=False, error=session.verdict.error, advice=session.verdict.advice)

@@ -205,7 +205,7 @@ class SubscriptionOptions:
             return MatchResult.NO
         if all(each.newest_only for each in hearing):
             self._open_messages.conflate(session, channel.name, entry.position)
-        return _heard(session, hearing)
+        return _match_result(session, hearing)
 
     def filter_subscribers(
         self, channel: Channel, entry: Entry, subscribers: Collection[Session], sender: str, qos: bytes
@@ -230,7 +230,7 @@ class SubscriptionOptions:
         assert entry.origin is not None
         question = self._asked(channel, entry, entry.origin.sender, entry.origin.qos)
         hearing = [each for each in choices or (USUAL,) if _wants(each, session, question, pattern)]
-        return _heard(session, hearing) if hearing else MatchResult.NO
+        return _match_result(session, hearing) if hearing else MatchResult.NO
 
     def _asked(self, channel: Channel, entry: Entry, sender: str, qos: bytes) -> FilterContext:
         question = self._question
@@ -361,7 +361,7 @@ def as_stored(choices: Choices) -> bytes:
     return encode([each.as_json() for each in choices])
 
 
-def _heard(session: Session, hearing: list[Choice]) -> MatchResult:
+def _match_result(session: Session, hearing: list[Choice]) -> MatchResult:
     is_oneway = session.is_reliable and all(each.update_oneway for each in hearing)
     return MatchResult.ONEWAY if is_oneway else MatchResult.YES
 

@@ -78,27 +78,27 @@ class Endings:
                 self._suspects[topic] = None
         if (self._suspects or self._parting) and self._rests_until <= now and not self._is_looking:
             self._is_looking = True
-            self._runtime.spawn(self._look_everywhere())
+            self._runtime.spawn(self._sweep())
 
-    async def _look_everywhere(self) -> None:
+    async def _sweep(self) -> None:
         began = perf_counter()
         try:
             for name in list(self._parting):
                 if name not in self.erasing:
                     await self._part_from_groups(name)
             if self._suspects:
-                self._look_at_all(await self._queued.queued_anywhere())
+                self._check_topics(await self._queued.queued_anywhere())
         except StoreError as error:
             log.warning("messages in shared queues cannot be read: %s", error)
         finally:
             self._rests_until = self._runtime.loop.time() + (perf_counter() - began) * _REST
             self._is_looking = False
 
-    def _look_at_all(self, counts: Mapping[str, int]) -> None:
+    def _check_topics(self, counts: Mapping[str, int]) -> None:
         now = self._runtime.loop.time()
         suspects, self._suspects = self._suspects, {}
         for topic in suspects:
-            self._look(topic, counts, now)
+            self._check(topic, counts, now)
 
     def _next(self) -> Iterator[Topic]:
         """The next topics of the round; a new one begins when all have been looked at."""
@@ -126,7 +126,7 @@ class Endings:
         delay = topic.settings.destroy_delay_ms / 1000
         return topic.unreferenced_at is not None and 0 <= delay <= now - topic.unreferenced_at
 
-    def _look(self, topic: Topic, counts: Mapping[str, int], now: float) -> None:
+    def _check(self, topic: Topic, counts: Mapping[str, int], now: float) -> None:
         if self._topics.known.get(topic.name) is not topic:
             return  # it has ended, or was made again
         facts = self._topics.views.facts(topic.name, is_queued=counts.get(topic.name, 0) > 0)
@@ -258,7 +258,7 @@ class Endings:
                 topic.is_erased = False
             raise
         if self._access.is_shared:
-            await self._access.writing.look()  # what other nodes had published before
+            await self._access.writing.probe_and_wait()  # what other nodes had published before
             upto = self._topics.changes.erased_at.pop(name, upto)
         await self._part(name, topic, upto, force=force)
         if self._topics.changes.everywhere is not None:

@@ -84,7 +84,7 @@ class TopicEraser:
             if is_later or (among is not None and session not in among):
                 continue
             tells = session not in members and self._wants_notice(session, channel)
-            under_way += self._part(session, name, ends=self._hears_alone(session, name), tells=tells)
+            under_way += self._part(session, name, ends=self._is_plain_subscriber(session, name), tells=tells)
             if len(under_way) >= _SESSIONS_AT_ONCE:
                 await _answered(name, under_way)
                 under_way = []
@@ -101,7 +101,7 @@ class TopicEraser:
             under_way += self._part(session, name, ends=ends, tells=self._wants_notice(session, channel))
         await _answered(name, under_way)
 
-    def _hears_alone(self, session: Session, name: str) -> bool:
+    def _is_plain_subscriber(self, session: Session, name: str) -> bool:
         """Whether the session is subscribed to this very name, and not as a member of a group."""
         return name in session.subscriptions and all(pattern != name for pattern, _ in self._groups.of(session))
 

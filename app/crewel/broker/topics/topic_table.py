@@ -193,7 +193,7 @@ class TopicTable:
         if topic.history_count <= most or not access.has_store:
             return None
         if most:
-            return self._tell_store(topic, encode({HISTORY_MAX: most}), most)
+            return self._store_settings(topic, encode({HISTORY_MAX: most}), most)
 
         def cleared(answer: int | StoreError) -> None:
             if isinstance(answer, int | StoreUncertain):
@@ -226,7 +226,7 @@ class TopicTable:
         topic = self.find(channel.name)
         return topic is not None and topic.settings.is_readonly and topic.history_count > 0
 
-    def look_again(self, pattern: str) -> None:
+    def on_group_changed(self, pattern: str) -> None:
         """A group on this pattern was made or has ended."""
         for topic in self.known.values():
             channel = channel_of(topic.name)
@@ -279,7 +279,7 @@ class TopicTable:
         """Let the store know the settings before anything that is published from now on. The future raises StoreError; then
         the next publish tries again."""
         topic.is_stored = True
-        done = self._tell_store(topic, topic.asked)
+        done = self._store_settings(topic, topic.asked)
         if done is not None:
             done.add_done_callback(partial(self._stored, topic))
         return done
@@ -291,7 +291,7 @@ class TopicTable:
             log.warning("the settings of %s are not stored: %s", topic.name, error)
             topic.is_stored = False
 
-    def _tell_store(self, topic: Topic, settings: bytes, most: int | None = None) -> Future[Any] | None:
+    def _store_settings(self, topic: Topic, settings: bytes, most: int | None = None) -> Future[Any] | None:
         """`most`: as many messages are left in the history then."""
         access = self._access
         if not access.has_store:
