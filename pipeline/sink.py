@@ -7,17 +7,14 @@ is to have another name then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import redis
 
 from crewel.errors import StoreError
 from crewel.pipeline.connection import PATIENCE_S, Address, patiently
 from crewel.pipeline.steps import run
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Command = tuple[str | bytes | int, ...]
 """The words of one command of the store: `("HSET", key, field, value)`."""
@@ -57,14 +54,6 @@ class Sink:
                     raise StoreError(f"the store refuses batch {batch} of {self._job}: {error}") from error
 
         return patiently(step, self._patience_s)
-
-    def each_batch(self, commands: Callable[[DataFrame], Iterable[Command]]) -> Callable[[DataFrame, int], None]:
-        """Return what `foreachBatch` takes; `commands` says what a batch comes to."""
-
-        def write(frame: DataFrame, batch: int) -> None:
-            self.write(batch, commands(frame))
-
-        return write
 
     def _checked(self, commands: Iterable[Command]) -> Sequence[Command]:
         asked = list(commands)
