@@ -33,7 +33,7 @@ class AckExtension(Extension):
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Note on a handshake that the client acknowledges. The string `"true"` of old documents counts too."""
-        if session is not None and _asks(message):
+        if session is not None and "ext" in message.fields and _asks(message):
             self._begin(session)
         return True
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.services import Service
-from crewel.security.grants import Grants, Role
+from crewel.security.grants import OPERATOR, Grants, Role
 from crewel.security.policy import GRANT, IGNORE, Deny, OpenPolicy, Operation, Refusal
 from tests.broker.world import Client, MakeWorld, World
 
@@ -188,7 +188,7 @@ class TestChannelsForOperators:
         client.handshake()
         error = client.publish("/service/secret", 1)["error"]
         assert error == "403:user.security.authorization.notAuthorized:publish_denied"
-        client.session.is_operator = True
+        client.session.authenticate(OPERATOR)
         assert client.publish("/service/secret", 1)["successful"]
 
     def test_an_operator_whose_token_has_expired_is_none(self, make_world: MakeWorld) -> None:
@@ -196,7 +196,7 @@ class TestChannelsForOperators:
         world.broker.guard.reserve("/service/secret")
         client = Client(world)
         client.handshake()
-        client.session.is_operator, client.session.grants = True, Grants(role=Role.DESTROY, expires_at=1.0)
+        client.session.authenticate(Grants(role=Role.DESTROY, expires_at=1.0))
         assert client.publish("/service/secret", 1)["successful"] is False
 
 

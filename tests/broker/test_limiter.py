@@ -168,7 +168,7 @@ def test_a_subject_has_one_rate_wherever_it_is(make_world: MakeWorld) -> None:
 def test_operators_have_no_rate(make_world: MakeWorld) -> None:
     world = make_world("publishes_per_s=1", "publishes_burst=1", "max_sessions_per_address=1")
     client = Client(world).joined()
-    client.session.grants, client.session.is_operator = OPERATOR, True
+    client.session.authenticate(OPERATOR)
     assert all(client.publish("/a", n)["successful"] for n in range(50))
 
 
@@ -221,7 +221,7 @@ def test_channels_that_clients_make_are_bounded_and_refused_ones_leave_nothing(m
     assert client.publish("/c/0", 0)["successful"]
     assert not client.publish("/c/9", 1, ext={"publish": {"priority": 7}})["successful"]
     world.broker.publish("/own", 1)  # the server itself has no limit
-    client.session.is_operator = True
+    client.session.authenticate(OPERATOR)
     world.broker.settings.limits.max_channels = 0
     assert client.publish("/c/9", 1)["successful"]
 

@@ -107,7 +107,7 @@ def test_only_operators_hear_it(world: World) -> None:
 
 
 def test_who_was_an_operator_hears_no_more(world: World, watch: Client) -> None:
-    watch.session.is_operator = False
+    watch.session.authenticate(None)
     login(world, "joe/1")
     assert data_of(heard(watch)) == []
 

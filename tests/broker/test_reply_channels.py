@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.services import Service
+from crewel.security.grants import OPERATOR
 from crewel.security.policy import GRANT, Deny, OpenPolicy
 from tests.broker.stored_world import MakeStored, Receiver
 from tests.broker.test_events import gathering, group
@@ -148,7 +149,7 @@ class TestSubscribing:
     def test_an_operator_neither(self, world: World) -> None:
         _, owners = come(world)
         stranger, _ = come(world)
-        stranger.session.is_operator = True
+        stranger.session.authenticate(OPERATOR)
         assert not subscribe(stranger, f"/ret/{owners}/*")["successful"]
 
     @pytest.mark.parametrize("name", ["/ret/**", "/ret/*", "/ret/{}/**", "/ret/{}", "/ret/{}/x", "/ret/{}/3/3"])

@@ -15,8 +15,8 @@ from aiohttp import web
 from crewel import server
 from crewel.extensions import ack, timesync
 from crewel.settings import Settings, load
-from crewel.transports.http_fast import FastLane
-from tests.transports.wires import Client, DeflatingClient, SocketClient
+from crewel.transports.http_fast import FastConnection, FastLane
+from tests.transports.wires import Client, DeflatingClient, SocketClient, Wire
 from tests.work import calls
 
 SESSIONS = 50
@@ -24,7 +24,9 @@ SESSIONS = 50
 # The figures of this version. Lower them when you make it cheaper; raise them only for a reason that a user would accept.
 MAX_CALLS_PLAIN = 42
 MAX_CALLS_ACKNOWLEDGED = 53
-MAX_CALLS_PUBLISH = 84
+MAX_CALLS_PUBLISH = 73
+MAX_CALLS_HANDSHAKE = 147
+MAX_CALLS_SUBSCRIBE = 127
 MAX_CALLS_SOCKET = 7
 MAX_CALLS_SOCKET_ACKNOWLEDGED = 57
 MAX_CALLS_SOCKET_ACKNOWLEDGED_COMPRESSED = 67
@@ -118,6 +120,30 @@ async def test_a_publish_makes_no_more_calls_than_before(settings: Settings) -> 
         await lane.close(0)
         await broker.close()
     assert counted.total() <= MAX_CALLS_PUBLISH, counted.most_common(60)
+
+
+async def test_a_newcomer_makes_no_more_calls_than_before(settings: Settings) -> None:
+    """From the connection to the answer of the handshake, and from the bytes of a first subscribe to its answer."""
+    app = web.Application()
+    broker = server.attach(app, settings)
+    lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
+    try:
+        for _ in range(3):  # the heads of the first are parsed
+            client = Client(lane, acknowledges=False)
+            asked = client.request({"channel": "/meta/subscribe", "subscription": "/room"})
+            subscribed = calls(partial(client.receive, asked))
+            client.reply()
+        asked = client.request({"channel": "/meta/handshake"})
+        for _ in range(2):
+            connection, wire = FastConnection(lane), Wire()
+            shaken = calls(partial(connection.connection_made, wire))
+            shaken.update(calls(partial(connection.data_received, asked)))
+            assert len(wire.written) == 1
+    finally:
+        await lane.close(0)
+        await broker.close()
+    assert shaken.total() <= MAX_CALLS_HANDSHAKE, shaken.most_common(60)
+    assert subscribed.total() <= MAX_CALLS_SUBSCRIBE, subscribed.most_common(60)
 
 
 async def test_no_work_is_done_twice_for_a_delivery(settings: Settings) -> None:

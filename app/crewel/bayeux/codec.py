@@ -18,7 +18,8 @@ _MAX_DEPTH: Final = 254
 """How deeply orjson nests."""
 _BINARY: Final = (bytes, bytearray, memoryview)
 _NO_NUMBER = re.compile(r"NaN|Infinity")
-_HANDSHAKE = ("/meta/handshake", "/meta/handshake/")  # a trailing slash names the same channel
+HANDSHAKE_NAMES: Final = ("/meta/handshake", "/meta/handshake/")
+"""A trailing slash names the same channel."""
 
 
 def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]:
@@ -70,7 +71,7 @@ def join(parts: Iterable[bytes]) -> bytes:
 
 def is_handshake(element: object) -> bool:
     """Whether this element asks for a session."""
-    return isinstance(element, dict) and element.get("channel") in _HANDSHAKE
+    return isinstance(element, dict) and element.get("channel") in HANDSHAKE_NAMES
 
 
 def _where(error: orjson.JSONDecodeError, body: bytes | str) -> str:

@@ -151,7 +151,7 @@ class Broadcaster:
         outbound = self._outbound
         # As it was published: extensions make it ready for the wire.
         for_services = dict(fields) if self._registry.subscribed else None
-        if not outbound.pipe.send(None, fields):
+        if outbound.pipe.sends and not outbound.pipe.send(None, fields):
             return
         message_origin: Origin | None = None
         if self._dispatchers.updated or qos is not DEFAULT:  # else a dead letter of it would not say what was asked for

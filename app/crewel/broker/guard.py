@@ -24,7 +24,6 @@ from crewel.security.policy import (
     Operation,
     Refusal,
     SecurityPolicy,
-    is_reserved,
     refusal,
 )
 
@@ -76,9 +75,9 @@ class Guard:
     def is_open(self, channel: Channel) -> bool:
         """Whether all sessions may create the channel, subscribe to it and publish to it, so that no policy is asked. What is
         open takes no steps."""
-        if type(self.policy) is not OpenPolicy or channel.is_reply or is_reserved(channel):
+        if type(self.policy) is not OpenPolicy or channel.is_reply or channel.is_meta or channel.is_system:
             return False
-        return self._authorizers.keys().isdisjoint(channel.patterns)
+        return not self._authorizers or self._authorizers.keys().isdisjoint(channel.patterns)
 
     def handshake(self, session: Session, message: Message) -> Steps[Refusal | None]:
         """The refusal of a handshake, or None if it is granted."""

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from crewel.bayeux import advice, replies
-from crewel.bayeux.codec import is_handshake
+from crewel.bayeux.codec import HANDSHAKE_NAMES
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.durability.back_pressure import BackPressure
@@ -65,6 +65,10 @@ class _TurnOver:
 
 
 _TURN_OVER: Final = _TurnOver()
+# A member of an enumeration is a slow look-up; these are asked for with each message.
+_NEW: Final = State.NEW
+_CONNECTED: Final = State.CONNECTED
+_CONNECT: Final = Event.CONNECT
 _SHORT = 8  # elements that are processed without a look at the clock
 
 
@@ -244,7 +248,7 @@ class Inbound:
         if type(client_id) is not str:
             return
         session = self._sessions.get(client_id)
-        if session is None or is_handshake(first):
+        if session is None or first.get("channel") in HANDSHAKE_NAMES:
             return
         peer = exchange.peer
         if not (self._may_push(peer, session) if peer.pushes else self._browsers.may_speak_for(session, peer)):
@@ -291,7 +295,7 @@ class Inbound:
         channel = message.channel
         if not passes:
             raise Refused(BayeuxCode.MESSAGE_DELETED)
-        if session is None or not (session.is_live or session.state is State.NEW):
+        if session is None or not (session.is_live or session.state is _NEW):
             return self._meta.unknown_session(exchange, message)
         if not channel.is_meta:
             if exchange.overload is not None and self._pressure.delays(channel.name):
@@ -361,10 +365,10 @@ class MetaHandlers:
         reply = self._outbound.begin_connect(exchange, session, message)
         if self._dispatchers.pings:
             self._dispatchers.pings.connected(session)
-        if session.state is State.CONNECTED:
+        if session.state is _CONNECTED:
             exchange.was_connected = True
         else:
-            session.move(Event.CONNECT)
+            session.move(_CONNECT)
             if session.name:
                 self._names.prove(session)
                 self._shared_queues.on_connect(session)

@@ -91,8 +91,8 @@ class Logins:
         """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
         if session.is_reliable and self._access.has_store:
             return True
-        ext = message.fields.get("ext")
-        return type(ext) is dict and "session" in ext
+        fields = message.fields
+        return "ext" in fields and type(fields["ext"]) is dict and "session" in fields["ext"]
 
     def login(self, exchange: Exchange, session: Session, message: Message) -> Steps[Reply | None]:
         """Let the session of a handshake that the policy has granted be who it says; or let its client take over another

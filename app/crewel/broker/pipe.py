@@ -66,6 +66,8 @@ class Pipe:
         self._rcv = [each.rcv for each in self._overriding("rcv")]
         self._rcv_meta, self._rcv_meta_elsewhere = self._meta(self._overriding("rcv_meta"), "rcv_meta")
         self._send = [each.send for each in self._overriding("send")][::-1]
+        self.sends = bool(self._send)
+        """Whether an extension wants to see what goes out: else there is no need to call `send`."""
         self._send_meta, self._send_meta_elsewhere = self._meta(self._overriding("send_meta")[::-1], "send_meta")
         self.sees_bare_connects = self.sees_plain("/meta/connect")
         """Whether an extension wants to see connects that say nothing but what they must, or the replies to them."""
@@ -144,8 +146,8 @@ class Pipe:
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Whether the reply goes out."""
-        if session is not None:
-            for part in session.parts_out:
+        if session is not None and session.parts:
+            for part in session.parts[::-1]:  # last in, first out
                 try:
                     if part.send_meta(session, reply, message) is False:
                         return False
@@ -164,7 +166,7 @@ class Pipe:
 
     def departing(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The entries that leave in one response, as the session's parts leave them."""
-        for part in session.parts_out:
+        for part in session.parts[::-1]:
             try:
                 sent = part.send(session, entries)
                 if not (part.is_plain or (isinstance(sent, list) and all(isinstance(each, Entry) for each in sent))):

@@ -136,7 +136,8 @@ class PublishHandler:
 
     def _publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         channel = message.channel
-        ext = message.fields.get("ext")
+        fields = message.fields
+        ext = fields["ext"] if "ext" in fields else None  # noqa: SIM401 - not a call
         if type(ext) is dict and "publish" in ext:
             return self._publish_with_qos(session, message, self._asked(session, channel, ext["publish"]))
         if channel.is_broadcast:

@@ -73,6 +73,8 @@ def _refused(
 
 def shown_token(message: Message) -> str | None:
     """The token that a handshake shows; None if it shows none."""
+    if "ext" not in message.fields:
+        return None
     asked = message.ext.get("session")
     token = asked.get("token") if isinstance(asked, dict) else None
     return token if isinstance(token, str) else None

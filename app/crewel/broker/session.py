@@ -43,6 +43,8 @@ class State(Enum):
 
     is_live: bool
 
+    __hash__ = object.__hash__  # that of Enum is Python code, and the table is asked for each newcomer
+
 
 class Verdict(NamedTuple):
     """What each connect is answered of a session that may not continue as it is."""
@@ -61,6 +63,8 @@ class Event(Enum):
     ENDED = "the server ended it"
     SILENCE = "no connect came in time"
     FAILED = "the client has failed for good"
+
+    __hash__ = object.__hash__  # as for State
 
 
 TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
@@ -143,11 +147,9 @@ class Session(SessionQueue):
         "interval_ms",
         "is_exempt",
         "is_live",
-        "is_operator",
         "last_seen",
         "name",
         "parts",
-        "parts_out",
         "peer",
         "plain",
         "reply_id",
@@ -155,10 +157,8 @@ class Session(SessionQueue):
         "state",
         "subject",
         "subscriptions",
-        "takes_ptp",
         "timeout_ms",
-        "transient_interval_ms",
-        "transient_timeout_ms",
+        "transient",
         "turn",
         "verdict",
     )
@@ -175,8 +175,6 @@ class Session(SessionQueue):
     """Loop time (s) since which this server has it."""
     is_live: bool
     """Whether it can send and be delivered to: it has been granted and has not ended."""
-    parts_out: tuple[SessionPart, ...]
-    """Its parts in the order in which they see what leaves."""
     plain: SessionPart | None
     """Its only part, if that has a short way for plain connects."""
     peer: Peer | None
@@ -196,8 +194,6 @@ class Session(SessionQueue):
     with equally little to do, the one with the lowest gets the next."""
     asked: ConnectQos
     """What its last login asked for, less its secrets."""
-    takes_ptp: bool
-    """Whether messages may be addressed to it."""
     grace_ms: int | None
     """How long it may be away, counted from any request; None: as long as a connect may be."""
     hold_delay: float
@@ -226,7 +222,6 @@ class Session(SessionQueue):
         self.is_live = False
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()
-        self.parts_out = ()
         self.plain = None
         self.peer = peer
         self.connect_id = self.connect_before = None
@@ -234,7 +229,6 @@ class Session(SessionQueue):
         self.name = self.reply_id = ""
         self.turn = 0
         self.asked = NOTHING_ASKED
-        self.takes_ptp = True
         self.grace_ms = None
         self.held: Held | None = None
         self.socket: Peer | None = None
@@ -243,11 +237,10 @@ class Session(SessionQueue):
         self.advised_on = None
         self.timeout_ms: int | None = None
         self.interval_ms: int | None = None
-        self.transient_timeout_ms: float | None = None
-        self.transient_interval_ms: float | None = None
+        self.transient: tuple[float | None, float | None] | None = None
+        """What its last connect asked for: how long it is held, and the pause after it, in milliseconds."""
         self.broadcast_to_publisher: bool | None = None
         self.grants = None
-        self.is_operator = False
         self.verdict = None
         self.expires_at = inf
         self.last_seen = 0.0
@@ -277,7 +270,7 @@ class Session(SessionQueue):
         self._set_parts(tuple(each for each in self.parts if each is not part))
 
     def _set_parts(self, parts: tuple[SessionPart, ...]) -> None:
-        self.parts, self.parts_out = parts, parts[::-1]
+        self.parts = parts
         self.plain = parts[0] if len(parts) == 1 and parts[0].is_plain else None
 
     def deliver(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:
@@ -353,12 +346,21 @@ class Session(SessionQueue):
     def authenticate(self, grants: Grants | None) -> None:
         """Its token grants this."""
         self.grants = grants
-        self.is_operator = grants is not None and grants.is_operator
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether its token makes an operator of it."""
+        return self.grants is not None and self.grants.is_operator
 
     def log_in(self, qos: ConnectQos) -> None:
         """Its login asks for this."""
         self.asked = qos if qos is NOTHING_ASKED else replace(qos, token=None, resume=None, nonce=None)
-        self.burst, self.takes_ptp = qos.burst, qos.ptp
+        self.burst = qos.burst
+
+    @property
+    def takes_ptp(self) -> bool:
+        """Whether messages may be addressed to it."""
+        return self.asked.ptp
 
     def use_name(self, name: str) -> None:
         """Be known by this name."""

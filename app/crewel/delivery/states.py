@@ -30,6 +30,8 @@ class DispatcherEvent(Enum):
     DIED = "it failed more often than it may, or for good"
     REVIVED = "the client shook hands again"
 
+    __hash__ = object.__hash__  # that of Enum is Python code, and the table is asked for each connect
+
 
 TRANSITIONS: Final[Mapping[DispatcherState, Mapping[DispatcherEvent, DispatcherState]]] = {
     DispatcherState.ALIVE: {

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from errno import ENAMETOOLONG
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -60,6 +60,7 @@ class Connection(RequestHandler):
         "_unread",
         "_whole_until",
         "_wire",
+        "holder",
     )
 
     def __init__(
@@ -73,6 +74,7 @@ class Connection(RequestHandler):
     ) -> None:
         super().__init__(manager, **options)
         self._caps = caps
+        self.holder: str | None = None
         self._first_bytes: list[bytes] | None = [] if can_move else None
         self._kept = 0  # of them, in bytes
         self._whole_until = 0  # `_answered` when these bytes began
@@ -358,6 +360,13 @@ _READ_S: Final = 1.0
 _LOG_EVERY_S: Final = 60.0
 
 
+class Counted(Protocol):
+    """The protocol of a connection that is counted."""
+
+    holder: str | None
+    """Whose connection it is; None while it is not counted. It keeps that itself: a register of all costs memory for each."""
+
+
 class ConnectionCaps:
     """Counts connections from their first moment to their last one, and refuses those beyond the caps."""
 
@@ -366,15 +375,15 @@ class ConnectionCaps:
         self._proxies = Networks(settings.http.trusted_proxies)
         self._metrics = metrics
         self._loop = loop
-        self._holders: dict[asyncio.BaseProtocol, str] = {}
+        self._count = 0
         self._counts: Counter[str] = Counter()
         self._logged_at = -_LOG_EVERY_S
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._holders)
+        return self._count
 
-    def admit(self, connection: asyncio.BaseProtocol, transport: asyncio.Transport) -> bool:
+    def admit(self, connection: Counted, transport: asyncio.Transport) -> bool:
         """Count a connection that has just come. False: it is one too many, and has been answered."""
         address = _address(transport)
         holder = holder_of(address)
@@ -382,26 +391,28 @@ class ConnectionCaps:
         if limit:
             self._refuse(transport, limit, address)
             return False
-        self._holders[connection] = holder
+        connection.holder = holder
+        self._count += 1
         self._counts[holder] += 1
         return True
 
-    def move(self, connection: asyncio.BaseProtocol, to: asyncio.BaseProtocol) -> None:
+    def move(self, connection: Counted, to: Counted) -> None:
         """Another protocol has the connection from here on."""
-        self._holders[to] = self._holders.pop(connection)
+        to.holder, connection.holder = connection.holder, None
 
-    def left(self, connection: asyncio.BaseProtocol) -> None:
+    def left(self, connection: Counted) -> None:
         """A connection has ended; one that was refused is not counted."""
-        holder = self._holders.pop(connection, None)
+        holder, connection.holder = connection.holder, None
         if holder is None:
             return
+        self._count -= 1
         self._counts[holder] -= 1
         if not self._counts[holder]:
             del self._counts[holder]
 
     def _exceeded(self, holder: str, address: str | None) -> str:
         limits = self._limits
-        if limits.max_connections and len(self._holders) >= limits.max_connections:
+        if limits.max_connections and self._count >= limits.max_connections:
             return "max_connections"
         most = limits.max_connections_per_address
         if most and self._counts[holder] >= most and not self._is_proxy(address):

@@ -26,6 +26,7 @@ _LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-
 
 _COOKIE: Final = b"\r\nCookie: "
 _KEY: Final = b"\r\nSec-WebSocket-Key: "
+_VALUES_AT: Final = {name: len(name) for name in (_COOKIE, _KEY)}
 _NAME_OF_KEY: Final = b"sec-websocket-key"
 _KEYS: Final = re.compile(r"[A-Za-z0-9+/]{22}==", re.ASCII)
 _KNOWN_HEADS: Final = 256
@@ -71,6 +72,10 @@ class Head:
         head.lines = self.lines
         return head
 
+    def recognise(self, browser: str) -> None:
+        """Share the session's text of its cookie."""
+        self.browser = browser
+
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers; few ask for them, so they are parsed again instead of kept."""
@@ -104,10 +109,23 @@ class Heads:
         self._cookie = endpoint.cookie
         self._hosts = endpoint.hosts
         self._origins = endpoint.origins
+        bayeux = endpoint.settings.bayeux
+        self._post = f"POST {bayeux.path}".encode()
+        self._posts = tuple(self._post + end for end in (b" ", b"/", b"?"))
+        self._get = f"GET {bayeux.path}".encode() if "websocket" in bayeux.transports else self._post
         self._known: dict[tuple[bytes, str | None, str], Head] = {}
         """Heads without a cookie, by all that they were made from."""
         self._upgrading: dict[tuple[bytes, str | None, str], Client] = {}
         """The clients of upgrades, by all that they were made from."""
+
+    def is_bayeux(self, data: bytes) -> bool | None:
+        """Whether these bytes begin a POST to the Bayeux path, or a GET (an upgrade, perhaps); None if there are too few."""
+        if data.startswith(self._posts):
+            return True
+        target = self._get if data.startswith(b"G") else self._post
+        if len(data) <= len(target):
+            return None if target.startswith(data) else False
+        return data.startswith(target) and data[len(target)] in b" /?"
 
     def read(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
         """The head, or None if aiohttp has to serve the request: it is no plain HTTP/1.1 POST of a known length, its
@@ -225,8 +243,9 @@ def _without(name: bytes, raw: bytes) -> tuple[bytes, str | None]:
     start = raw.find(name)
     if start < 0:
         return raw, None
-    end = raw.find(b"\r\n", start + len(name))
-    value = raw[start + len(name) : end]
+    begin = start + _VALUES_AT[name]
+    end = raw.find(b"\r\n", begin)
+    value = raw[begin:end]
     # A line that begins with white space continues the one before it, which would then be another line.
     if not value.isascii() or raw[end + 2] in b" \t":
         return raw, None

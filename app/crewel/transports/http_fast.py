@@ -15,7 +15,7 @@ from contextlib import suppress
 from email.utils import formatdate
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.codec import decode, join
 from crewel.broker.session_queue.exchange import Peer, Take
@@ -64,18 +64,9 @@ class FastLane:
         self.max_messages = self.settings.bayeux.max_batch_messages
         self.max_depth = self.settings.bayeux.max_depth
         self.sockets = FastSockets(endpoint) if "websocket" in self.settings.bayeux.transports else None
-        self._post = f"POST {self.settings.bayeux.path}".encode()
-        self._get = f"GET {self.settings.bayeux.path}".encode()
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
         self._watch()
-
-    def is_bayeux(self, data: bytes) -> bool | None:
-        """Whether these bytes begin a POST to the Bayeux path, or a GET (an upgrade, perhaps); None if there are too few."""
-        target = self._get if self.sockets is not None and data.startswith(b"G") else self._post
-        if len(data) <= len(target):
-            return None if target.startswith(data) else False
-        return data.startswith(target) and data[len(target)] in b" /?"
 
     def _watch(self) -> None:
         """Cut off peers that are too slow, every so often: one timer for all connections and none for each."""
@@ -121,15 +112,14 @@ class FastConnection(asyncio.Protocol, Peer):
         "_is_busy",
         "_is_clogged",
         "_is_closing",
-        "_is_resting",
         "_lane",
         "_needed",
         "_received",
         "_request",
         "_rests_until",
-        "_stays",
         "_transport",
         "deadline",
+        "holder",
     )
 
     transport = "long-polling"
@@ -140,13 +130,13 @@ class FastConnection(asyncio.Protocol, Peer):
         self._transport: asyncio.Transport | None = None
         self._aiohttp: Connection | None = None
         self._head: Head | None = None
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes] | None = None  # what is kept; most connections never keep anything
         self._received = self._needed = 0  # bytes; needed: without which there is no use in looking at the chunks again
-        self._is_busy = self._is_clogged = self._is_closing = self._is_resting = False
-        self._rests_until = 0.0
-        self._request = b""
-        self._stays = not lane.can_move
+        self._is_busy = self._is_clogged = self._is_closing = False
+        self._rests_until = 0.0  # loop time (s) before which nothing is served; 0 if nothing keeps it
+        self._request: bytes | None = b"" if lane.can_move else None  # None: the connection stays here
         self._has_upgraded = False
+        self.holder: str | None = None
         self.deadline = inf
         """Loop time (s) at which the peer is too late: with a request, its body, or its reading."""
 
@@ -158,7 +148,7 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request."""
-        wire = cast("asyncio.Transport", transport)  # uvloop's transports do not inherit from asyncio's
+        wire: asyncio.Transport = transport  # type: ignore[assignment]  # uvloop's do not inherit from asyncio's
         if not self._lane.caps.admit(self, wire):
             return
         self._transport = wire
@@ -193,15 +183,16 @@ class FastConnection(asyncio.Protocol, Peer):
     def slow_down(self, seconds: float) -> None:
         """Take the next request that much later (the longest wish counts), unless it is a proxy's and carries others too."""
         if self.remote == self._address():
+            is_resting = self._rests_until > 0
             self._rests_until = max(self._rests_until, self._lane.loop.time() + seconds)
-            if not self._is_resting:
+            if not is_resting:
                 self._rested()
 
     def _rested(self) -> None:
-        self._is_resting = self._lane.loop.time() < self._rests_until
-        if self._is_resting:
+        if self._lane.loop.time() < self._rests_until:
             self._lane.loop.call_at(self._rests_until, self._rested)
         else:
+            self._rests_until = 0.0
             self._go_on()
 
     def close_when_idle(self) -> None:
@@ -228,14 +219,16 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def data_received(self, data: bytes) -> None:
         """Answer the requests in what came, and keep what is not a whole one yet."""
-        if not (self._chunks or self._is_busy or self._is_clogged or self._is_resting):
+        if not (self._chunks or self._is_busy or self._is_clogged or self._rests_until):
             taken = self._take_request(data)
             if 0 < taken < len(data):
                 self._serve(data[taken:])
             return
+        if self._chunks is None:
+            self._chunks = []
         self._chunks.append(data)
         self._received += len(data)
-        if self._is_busy or self._is_clogged or self._is_resting:
+        if self._is_busy or self._is_clogged or self._rests_until:
             # Pipelined behind a request that is not answered yet; how much of it is kept is bounded.
             if self._received > self._lane.settings.bayeux.max_message_bytes and self._transport is not None:
                 self._transport.pause_reading()
@@ -263,19 +256,20 @@ class FastConnection(asyncio.Protocol, Peer):
             if not taken:
                 return
             data = data[taken:]
-            if data and perf_counter() >= until and not self._is_resting:
-                self._is_resting = True  # what comes meanwhile is bounded, as behind a request that is not answered
+            if data and perf_counter() >= until and not self._rests_until:
+                self._rests_until = self._lane.loop.time()  # what comes meanwhile is bounded, as behind an open request
                 self._lane.loop.call_soon(self._rested)
         self._keep(data)
 
     @property
     def _is_free(self) -> bool:
         """Whether the next request can be served: the one before it has been answered, and was not the last."""
-        is_busy = self._is_busy or self._is_clogged or self._is_resting
-        return not (is_busy or self._transport is None or self._transport.is_closing())
+        if self._is_busy or self._is_clogged or self._rests_until:
+            return False
+        return not (self._transport is None or self._transport.is_closing())
 
     def _keep(self, data: bytes) -> None:
-        self._chunks = [data] if data else []
+        self._chunks = [data] if data else None
         self._received = len(data)
 
     def _take_request(self, data: bytes) -> int:
@@ -307,7 +301,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self.deadline = inf
         self.browser = head.browser
         self.mints_cookie = False
-        if not self._stays:
+        if self._request is not None:
             self._request = data[:end]
         lane.receive(self, elements)
         return end
@@ -316,7 +310,7 @@ class FastConnection(asyncio.Protocol, Peer):
         """The head at the start of the data; None if it is not complete yet, or if aiohttp was handed the connection."""
         lane = self._lane
         self._head = None
-        is_bayeux = lane.is_bayeux(data)
+        is_bayeux = lane.heads.is_bayeux(data)
         end = data.find(_END_OF_HEAD) if is_bayeux else -1
         if is_bayeux is None or (is_bayeux and end < 0 and len(data) <= lane.settings.http.max_header_bytes):
             self._keep(data)
@@ -352,7 +346,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._transport = None
         if self._aiohttp is not None:
             self._aiohttp.let_go()
-        socket.begin(data[len(raw) :], can_move=not self._stays)
+        socket.begin(data[len(raw) :], can_move=self._request is not None)
 
     def _wait_for_body(self, data: bytes, end: int) -> None:
         self._keep(data)
@@ -385,7 +379,7 @@ class FastConnection(asyncio.Protocol, Peer):
             if self._has_upgraded:
                 self._aiohttp.has_upgraded()
             self._aiohttp.connection_made(transport)
-        if self._stays:
+        if self._request is None:
             self._aiohttp.stay()
         self._aiohttp.keep_bytes()
         transport.set_protocol(self._aiohttp)
@@ -394,7 +388,7 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def wants(self, data: bytes) -> bool:
         """Whether a request that begins with these bytes is better served here."""
-        return bool(self._lane.is_bayeux(data)) and not self._is_closing
+        return bool(self._lane.heads.is_bayeux(data)) and not self._is_closing
 
     def take_back(self, transport: asyncio.Transport, data: bytes) -> None:
         """Serve again; aiohttp has answered everything that it was given."""
@@ -402,6 +396,12 @@ class FastConnection(asyncio.Protocol, Peer):
         self._lane.connections.add(self)
         transport.set_protocol(self)
         self.data_received(data)
+
+    def recognise(self, browser: str) -> None:
+        """Keep the session's text of the cookie in place of the one of this head: there are as many as connections."""
+        self.browser = browser
+        if self._head is not None:
+            self._head.recognise(browser)
 
     def gone(self) -> None:
         """The connection ended while aiohttp had it."""
@@ -412,26 +412,26 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def stay(self) -> None:
         """Keep the connection: to move it at each request costs more than to forward these."""
-        self._stays = True
+        self._request = None
 
     def part_with(self, take: Take) -> bool:
         """Give up the connection, unless it is encrypted."""
         transport = self._transport
-        if transport is None or self._stays or self._scheme() != "http":
+        if transport is None or self._request is None or self._scheme() != "http":
             return False
         transport.pause_reading()
         self.deadline = self._lane.idle_deadline
         # Not at once: what came behind the request is being kept.
-        self._lane.loop.call_soon(self._depart, take)
+        self._lane.loop.call_soon(self._depart, take, self._request)
         return True
 
-    def _depart(self, take: Take) -> None:
+    def _depart(self, take: Take, request: bytes) -> None:
         if (transport := self._transport) is None:
             return  # the client has gone
         if transport.get_write_buffer_size():  # the answer to the request before this one
-            self._lane.loop.call_later(_FLUSH_S, self._depart, take)
+            self._lane.loop.call_later(_FLUSH_S, self._depart, take, request)
         else:
-            take(transport, self._request + b"".join(self._chunks), False)
+            take(transport, request + b"".join(self._chunks or ()), False)
             transport.abort()
 
     # Answers

@@ -169,6 +169,7 @@ class FastSocket(asyncio.Protocol, Peer):
         "_waiting",
         "_whole",
         "heard_at",
+        "holder",
         "is_heard_from",
     )
 
@@ -204,6 +205,7 @@ class FastSocket(asyncio.Protocol, Peer):
         self._is_resting = False
         self._rest_s = 0.0
         self._closed: asyncio.Future[None] | None = None
+        self.holder: str | None = None
         self.is_heard_from = True
         """Whether a frame has come since the last look at all sockets."""
         self.heard_at = 0.0

@@ -10,7 +10,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.session import Session
 from crewel.broker.topics.erasure import ERASE_SERVICE
-from crewel.security.grants import Grants, Role
+from crewel.security.grants import OPERATOR, Grants, Role
 from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal
 from tests.broker.stored_world import Receiver, StoredWorld, store
 from tests.broker.topics.test_endings import publish, state
@@ -51,7 +51,7 @@ def received(client: Client) -> list[Fields]:
 
 def operator(world: StoredWorld) -> Client:
     client = Client(world).joined()
-    client.session.is_operator = True
+    client.session.authenticate(OPERATOR)
     return client
 
 

@@ -28,6 +28,8 @@ REPEATED_S: Final = 1.0
 nothing."""
 _BARE: Final = 4
 """The fields of a bare connect: `channel`, `clientId`, `connectionType` and `id`."""
+_CONNECTED: Final = State.CONNECTED
+"""Asked for with each connect: a member of an enumeration is a slow look-up."""
 
 
 class Connects(ABC):
@@ -84,7 +86,7 @@ class Connects(ABC):
             return True
         # The session is the socket's or the browser's, has connected before on the same transport, and nothing waits for it.
         if not (
-            session.state is State.CONNECTED
+            session.state is _CONNECTED
             and not session.urgent
             and session.held is None
             and (
@@ -102,9 +104,11 @@ class Connects(ABC):
             and (message_id.isalnum() and message_id.isascii())
         ):
             return False
+        if session.browser is not peer.browser and session.browser is not None and not peer.pushes:
+            peer.recognise(session.browser)
         session.peer = peer
         session.connect_before, session.connect_id = session.connect_id, None if peer.pushes else message_id
-        session.answered = None
+        session.answered = session.transient = None
         session.last_seen = now = self._loop.time()
         count, message = len(fields), None
         if self.pipe.sees_bare_connects or not (
@@ -118,9 +122,7 @@ class Connects(ABC):
             if not self._passes(session, peer, message):
                 return True
         self._metrics.connects += 1
-        session.transient_timeout_ms = session.transient_interval_ms = None
-        timeout_ms = session.timeout_ms
-        deadline = now + (self._settings.timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        deadline = now + (self._settings.timeout_ms if (own := session.timeout_ms) is None else own) / 1000
         self.hold(session, Held(peer, message_id if message is None else message, None, deadline))
         if session.durable is not None and session.durable.evicted:
             self.load_backlog(session)
@@ -163,8 +165,7 @@ class Connects(ABC):
         if not peer.pushes:
             session.socket = None  # it has moved: its messages go with this transport from here on
         has_advice = "advice" in message.fields and message.has_advice
-        session.transient_timeout_ms = message.advised_ms("timeout") if has_advice else None
-        session.transient_interval_ms = message.advised_ms("interval") if has_advice else None
+        session.transient = (message.advised_ms("timeout"), message.advised_ms("interval")) if has_advice else None
         if has_advice or session.advised_on != peer.transport:
             exchange.advise = True
             session.advised_on = peer.transport
@@ -360,7 +361,10 @@ class Browsers:
     def may_speak_for(self, session: Session, peer: Peer) -> bool:
         """Whether this HTTP request belongs to the session's browser; the first one to use a session that was made over
         a socket binds it."""
-        if session.browser == peer.browser and peer.browser is not None:
+        browser = session.browser
+        if browser is not None and browser == peer.browser:
+            if browser is not peer.browser:
+                peer.recognise(browser)
             return True
         if session.browser is None:
             if peer.browser is None:

@@ -75,6 +75,10 @@ class Peer(ABC):
         self.relay: Forwarded | None = None
         """Set while another node has its session."""
 
+    def recognise(self, browser: str) -> None:
+        """This is the session's text of the request's browser cookie."""
+        self.browser = browser
+
     def mint(self, browser: str) -> None:
         """Let the answer set this browser cookie."""
         self.browser, self.mints_cookie = browser, True
@@ -160,29 +164,46 @@ class Held:
 class Exchange:
     """A request or frame that is being answered. The session of its first message is the session of the whole of it."""
 
-    # On the class, because most exchanges never set them.
-    session: Session | None = None
-    connect: Reply | None = None
+    __slots__ = (
+        "advise",
+        "ahead",
+        "connect",
+        "connect_then",
+        "elements",
+        "handshake",
+        "has_waited",
+        "login",
+        "overload",
+        "peer",
+        "repeated",
+        "replies",
+        "session",
+        "waits",
+        "was_connected",
+    )
+
+    session: Session | None
+    connect: Reply | None
     """The successful connect reply among the replies."""
-    handshake: Reply | None = None
+    handshake: Reply | None
     """The successful handshake reply among them."""
-    login: Fields | None = None
+    login: Fields | None
     """What the handshake reply reports of the session, in `ext.session`, if it was asked."""
-    was_connected = False
+    was_connected: bool
     """Whether the session had connected before: the first connect is answered at once."""
-    advise = False
+    advise: bool
     """Whether the connect reply tells the advice."""
-    has_waited = False
+    has_waited: bool
     """Whether something had to be waited for, so that a later request may have been handled before."""
-    connect_then: str | None = None
+    connect_then: str | None
     """The session's last connect when that wait began."""
-    repeated: list[bytes] | None = None
+    repeated: list[bytes] | None
     """The answer to the handshake that this one is a copy of."""
-    waits: Session | None = None
+    waits: Session | None
     """The session, while something is waited for: as it was at first, for a refused handshake takes it away."""
-    overload: Refused | None = None
+    overload: Refused | None
     """Why it may not publish on channels with far too much pending: it has waited for that in vain."""
-    ahead: deque[tuple[Message | None, Any, Any]] | None = None
+    ahead: deque[tuple[Message | None, Any, Any]] | None
     """The messages after the one that is waited for that were begun already, each with its handler and what that waits for; or
     with its reply, and None."""
 
@@ -192,6 +213,9 @@ class Exchange:
         self.replies: list[tuple[Reply, Message | None]] = []
         """The replies with their requests, which the extensions see again when the reply leaves; an element that is not
         a message has none."""
+        self.session = self.connect = self.handshake = self.login = None
+        self.was_connected = self.advise = self.has_waited = False
+        self.connect_then = self.repeated = self.waits = self.overload = self.ahead = None
 
     def wait(self) -> None:
         """Something has to be waited for. What reaches the session until the answer goes with the answer, and wakes nothing."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from typing import Final
 
-from crewel.bayeux.channel import Kind
 from crewel.broker.session import Session, State
 from crewel.broker.session_queue.connects import Browsers, Connects
 from crewel.broker.session_queue.exchange import Exchange, encode_reply
@@ -392,7 +391,7 @@ class Outbound(Connects):
             exchange.peer.send(exchange.repeated)
             return
         if session is not None:
-            if session.state is State.NEW:
+            if not session.is_live and session.state is State.NEW:
                 session = None
             elif session.dispatcher.reported:
                 self.conclude(session)
@@ -410,10 +409,10 @@ class Outbound(Connects):
         for reply, message in exchange.replies:
             if message is None:
                 passes = True
-            elif message.channel.kind is Kind.META:
+            elif message.channel.is_meta:
                 passes = self.pipe.send_meta(session, reply, message)
             else:
-                passes = self.pipe.send(session, reply)
+                passes = not self.pipe.sends or self.pipe.send(session, reply)
             if passes:
                 parts.append(encode_reply(reply, self._metrics))
         if messages:

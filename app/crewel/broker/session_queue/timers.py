@@ -109,14 +109,14 @@ class SessionTimes:
 
     def hold_ms(self, session: Session) -> float:
         """How long the connect being processed may be held: what it asked for, or what the session was advised."""
-        if session.transient_timeout_ms is not None:
-            return session.transient_timeout_ms
+        if session.transient is not None and session.transient[0] is not None:
+            return session.transient[0]
         return self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
 
     def pause_ms(self, session: Session) -> float:
         """How long the client may pause before its next connect."""
-        if session.transient_interval_ms is not None:
-            return session.transient_interval_ms
+        if session.transient is not None and session.transient[1] is not None:
+            return session.transient[1]
         return self._settings.interval_ms if session.interval_ms is None else session.interval_ms
 
     def advice(self, session: Session) -> Advice:
@@ -130,7 +130,7 @@ class SessionTimes:
         interval = self._settings.multi_session_interval_ms
         reply["advice"] = advice.multiple_clients(interval, self._settings.timeout_ms if with_timeout else None)
         if interval > 0:
-            session.transient_interval_ms = interval
+            session.transient = (None if session.transient is None else session.transient[0], interval)
         else:
             reply["successful"] = False
 
@@ -153,7 +153,7 @@ class SessionTimes:
 
     def arm_time_out(self, session: Session, now: float) -> None:
         """Start the time within which the next connect must come."""
-        if session.transient_interval_ms is None and session.interval_ms is None and session.grace_ms is None:
+        if session.transient is None and session.interval_ms is None and session.grace_ms is None:
             session.expires_at = now + self._usual_rest
         elif session.grace_ms is not None:
             session.expires_at = now + session.grace_ms / 1000
