@@ -141,6 +141,7 @@ class BrowserCookie:
 
     def __init__(self, settings: Settings) -> None:
         self.name = settings.bayeux.cookie_name
+        self._begins, self._value_at = f"{self.name}=", len(self.name) + 1
         always_secure = settings.http.tls_cert is not None
         self._attributes = _attributes(settings, is_secure=always_secure)
         self._attributes_over_tls = _attributes(settings, is_secure=always_secure or settings.bayeux.cookie_secure)
@@ -154,6 +155,9 @@ class BrowserCookie:
     def value(self, header: str) -> str | None:
         """Its value in a `Cookie` header, as `read` has it. Of the other cookies of the host, which come along, nothing is
         expected; of several with this name the last counts."""
+        if ";" not in header and header.startswith(self._begins):  # as most are
+            found = header[self._value_at :].strip().strip('"')
+            return found if _VALUE.fullmatch(found) else None
         found = ""
         # By hand: the parser of the standard library rejects the whole header for one cookie of another application.
         for cookie in header.split(";"):
