@@ -61,7 +61,7 @@ export function jobs({query, go}) {
             pager(asked, told.next, go));
     }
 
-    return {element, refresh, everyMs: 3000};
+    return {element, refresh, everyMs: 3000, liveMs: 10_000, hears: ["job"]};
 }
 
 function row(job) {
@@ -143,7 +143,7 @@ export function job({words: [id], query, go, me, again}) {
         });
     }
 
-    return {element, refresh, everyMs: 2000};
+    return {element, refresh, everyMs: 2000, hears: ["job"]};
 }
 
 function about(told) {

@@ -65,7 +65,7 @@ export function deadLetters({query, go, me, again}) {
         groups.children[place].replaceWith(group(await get("/dead-letters/groups", {by}), asked, go));
     }
 
-    return {element, refresh, everyMs: 10_000};
+    return {element, refresh, everyMs: 10_000, liveMs: 60_000, hears: ["letters", "job"]};
 }
 
 /** A page, the newest first. A search reads page after page until it has enough, or has looked at many. */

@@ -6,6 +6,7 @@ import {get, post} from "./api.js";
 import {audit} from "./audit.js";
 import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
+import {Feed} from "./feed.js";
 import {zone} from "./format.js";
 import {job, jobs} from "./jobs.js";
 import {deadLetter, deadLetters} from "./letters.js";
@@ -37,11 +38,30 @@ const VIEWS = [
 /** A view rests so many times as long as its refresh has taken. */
 const COST = 20;
 
+/** Notices within this time lead to one refresh. */
+const GATHERED_MS = 500;
+
 const main = document.querySelector("#view");
 const trouble = document.querySelector("#trouble");
 let me = null;
 let shown = null;
 let timer = 0;
+let noticed = 0;
+const feed = new Feed({
+    overview: (told) => shown?.show?.(told),
+    notice: ({kind}) => {
+        if (shown?.hears?.includes(kind) && noticed === 0) {
+            noticed = setTimeout(() => {
+                noticed = 0;
+                return shown && me ? refresh(shown) : undefined;
+            }, GATHERED_MS);
+        }
+    },
+    changed: () => {
+        document.body.dataset.live = String(feed.isLive);
+        return shown && me ? refresh(shown) : undefined;
+    },
+});
 
 function place() {
     const address = location.hash.slice(1) || "/";
@@ -58,7 +78,10 @@ function viewOf(path) {
     return VIEWS.find((each) => each.address.test(path));
 }
 
-/** Shows the view of the address. A view is a function that returns `{element, refresh, everyMs, close}`. */
+/**
+ * Shows the view of the address. A view is a function that returns `{element, refresh, everyMs, close}`; and, for the live feed,
+ * `hears`, the kinds of notices that concern it, `show`, which takes an overview, and `liveMs` in place of `everyMs`.
+ */
 async function route({focus = false} = {}) {
     if (me === null) {
         return;
@@ -115,7 +138,7 @@ async function refresh(view) {
     if (view === shown && me !== null && view.everyMs) {
         clearTimeout(timer);
         // What takes the server long is asked for less often.
-        const pauseMs = Math.max(view.everyMs, COST * (performance.now() - began));
+        const pauseMs = Math.max(feed.isLive && view.liveMs || view.everyMs, COST * (performance.now() - began));
         timer = setTimeout(() => document.hidden ? undefined : refresh(view), pauseMs);
     }
 }
@@ -182,6 +205,9 @@ function enter(operator) {
         h("button", {type: "button", onclick: signOut}, "Sign out"),
     );
     who.hidden = false;
+    if (me.everywhere !== null) {
+        feed.start();
+    }
     route();
 }
 
@@ -196,6 +222,7 @@ async function signOut() {
 
 function signIn(why) {
     me = null;
+    feed.stop();
     close();
     warn("");
     document.title = "Sign in – Crewel";
@@ -265,7 +292,18 @@ document.querySelector("#zone").textContent = `Times in ${zone}.`;
 document.querySelector("#keys").addEventListener("click", showKeys);
 document.querySelector("#saved").addEventListener("click", showSaved);
 document.addEventListener("keydown", onKey);
-document.addEventListener("visibilitychange", () => document.hidden || shown === null ? undefined : refresh(shown));
+document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+        feed.stop(); // a browser has few connections to one server, and this page may be open several times
+    } else if (me !== null) {
+        if (me.everywhere !== null) {
+            feed.start();
+        }
+        if (shown !== null) {
+            refresh(shown);
+        }
+    }
+});
 window.addEventListener("hashchange", () => route({focus: true}).then(() => say(document.title)));
 window.addEventListener("signedout", () => me === null ? undefined : signIn("Your sign-in has ended."));
 begin();

@@ -90,6 +90,7 @@ export function message({words: [id], me}) {
             table("Receivers", ["Receiver", "State", "At", "More"], rows, "It had no receiver."),
             ...told.qos === null ? [h("p", {class: "hint"}, "The store no longer has its data.")]
                 : sections([["Data", told.data], ["Properties", told.qos.clientProperties], ["Options of the publish", withoutProperties(told.qos)], ["Other ext", told.ext]]),
+            told.unreached ? h("p", {class: "trouble"}, `${things(told.unreached, "node")} did not answer: what waits there is missing.`) : "",
             told.partial ? h("p", {class: "trouble"}, "There are more facts than one request can read: later ones may be missing.") : "");
     }
 

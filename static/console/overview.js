@@ -4,11 +4,13 @@
 
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
-import {facts, h} from "./elements.js";
-import {bytes, count, figure, span, took} from "./format.js";
+import {facts, h, table} from "./elements.js";
+import {ago, bytes, count, figure, span, took} from "./format.js";
 
 const HOUR_MS = 3_600_000;
 const MINUTE = 60;
+/** How often the page asks although the live feed brings what is new. */
+const LIVE_MS = 60_000;
 
 /** The samples of the last hour, gathered from answers that each have those since the one before. */
 class Samples {
@@ -52,12 +54,22 @@ export function overview({has}) {
     const wrong = h("section", {"aria-labelledby": "wrongTitle", class: "wrong"});
     const tiles = h("dl", {class: "tiles"});
     const tables = h("div", {class: "cards"});
+    const servers = h("div", {class: "stack"});
     const element = h("div", {class: "stack"},
         h("h1", {class: "unseen"}, "Overview"), wrong, tiles,
-        h("div", {class: "charts"}, charts.map((chart) => chart.element)), tables);
+        h("div", {class: "charts"}, charts.map((chart) => chart.element)), tables, servers);
 
     async function refresh() {
-        const told = await get("/overview", {after: samples.newest});
+        // Nodes are asked of the store, and the overview says if that cannot be used.
+        const [told, {nodes}] = await Promise.all([get("/overview", {after: samples.newest}), get("/nodes").catch(() => ({nodes: []}))]);
+        servers.replaceChildren(...nodes.length > 1 ? nodeTable(nodes, told.node) : []);
+        await draw(told);
+    }
+
+    /** What the live feed brings, once the last hour is there. */
+    const show = (told) => samples.columns === null ? undefined : draw(told);
+
+    async function draw(told) {
         samples.add(told.samples, told.at);
         wrong.replaceChildren(h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding(each, has)));
         tiles.replaceChildren(...figures(told, samples));
@@ -65,7 +77,18 @@ export function overview({has}) {
         await Promise.all(charts.map((chart) => chart.show(samples.columns)));
     }
 
-    return {element, refresh, everyMs: 5000, close: () => charts.forEach((chart) => chart.close())};
+    return {element, refresh, show, everyMs: 5000, liveMs: LIVE_MS, hears: ["held", "released", "died", "job"], close: () => charts.forEach((chart) => chart.close())};
+}
+
+/** The servers that share the store. The figures above are those of one of them. */
+function nodeTable(nodes, own) {
+    return [
+        h("h2", {}, "Nodes"),
+        h("p", {class: "hint"}, `The figures above are of the node ${own}. Receivers, topics and messages are shown of all nodes.`),
+        table("Nodes", ["Node", "State", {text: "Stored sessions", class: "number"}, "Since", "Process"], nodes.map((each) => [
+            each.own ? h("strong", {}, each.node) : each.node,
+            h("span", {class: `mark ${each.state === "ALIVE" ? "good" : "bad"}`}, each.state), count(each.sessions), ago(each.since), each.process])),
+    ];
 }
 
 function title(findings) {

@@ -19,6 +19,7 @@ const SIZES = [20, 100, 1000];
 const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause", "Connected", "Address", "Client"];
 const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "not connected"]];
 const FIELDS = [["contains", "Name contains", "search"], ["address", "Address begins with"], ["client", "Client contains"]];
+const RECEIVERS_CHANGE = ["held", "released", "died"];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
 const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"]];
 
@@ -47,7 +48,7 @@ export function receivers({query, go}) {
             table("Receivers", headings, rows, "No receiver matches."), pager(asked, told.next, go));
     }
 
-    return {element, refresh, everyMs: 5000};
+    return {element, refresh, everyMs: 5000, hears: RECEIVERS_CHANGE};
 }
 
 function row(each) {
@@ -187,7 +188,7 @@ function session({words: [name], query, go, again}) {
         });
     }
 
-    return {element, refresh, everyMs: 3000};
+    return {element, refresh, everyMs: 3000, hears: RECEIVERS_CHANGE};
 }
 
 /** How many messages of the queue the address asks for. */

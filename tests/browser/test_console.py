@@ -128,6 +128,20 @@ def test_link_signs_in_once_and_leaves_the_address_at_once(console: Console) -> 
     expect(page.get_by_role("alert").filter(has_text="has been used")).to_be_visible()
 
 
+def test_overview_follows_the_live_feed_instead_of_asking(console: Console) -> None:
+    page = console.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/overview" in request.url else None)
+    console.open()
+    expect(page.locator("body[data-live=true]")).to_be_attached()
+    page.wait_for_load_state("networkidle")
+    runs_for = page.locator("dt", has_text="Server runs for").locator("+ dd")
+    expect(runs_for).to_be_visible()
+    asked.clear()
+    expect(runs_for).not_to_have_text(runs_for.inner_text(), timeout=30_000)
+    assert asked == []
+
+
 def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
     page = console.page
     page.goto(f"{console.server.base}/admin/")

@@ -154,6 +154,28 @@ def test_lists_have_the_topics_and_groups_of_all_nodes(pair: list[Server], desks
         assert (group["members"], group["state"]) == (2, "ALIVE")
 
 
+def test_a_message_has_the_receivers_of_all_nodes(pair: list[Server], desks: list[Desk]) -> None:
+    subject, (here, there, _) = people(pair)
+    channel = f"/{subject}/message"
+    for person in (here, there):
+        person.subscribe(channel)
+    for desk in desks:
+        desk.post(f"/sessions/{subject}/1/hold")
+        desk.post(f"/sessions/{subject}/2/hold")
+    answer = here.publish(channel, {"order": 17}, ext={"publish": {"persistent": True}})
+    message_id = answer[-1]["ext"]["publish"]["id"]
+    wanted = {f"client/{subject}/{number}": "on hold by admin" for number in (1, 2)}
+
+    def told(desk: Desk) -> Any:
+        found = desk.get(f"/messages/{message_id}")
+        return found if {each["receiver"]: each.get("why") for each in found["receivers"]} == wanted else None
+
+    for desk in desks:
+        found = until(lambda desk=desk: told(desk))
+        assert (found["data"], found["unreached"], found["notFor"]) == ({"order": 17}, 0, [])
+    assert desks[0].ask("GET", "/messages/1").status == 404
+
+
 def rows(desk: Desk, subject: str) -> Any:
     """What the list has of the topics of this subject's tests."""
     return desk.get(f"/topics?pattern=/{subject}/*")["topics"]

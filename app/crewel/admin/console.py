@@ -15,6 +15,8 @@ from crewel.pages import STATIC
 
 ADDRESS: Final = "/admin/"
 _FILES: Final = ADDRESS + "page/"
+_FEED: Final = "vendor/cometd"
+"""The client of the live feed, below the directory of all pages; without it the page asks again and again."""
 _SHARED: Final = ("style.css", "icon.svg", "vendor/uplot/uPlot.esm.js", "vendor/uplot/uPlot.min.css")
 """What the page uses that is not its own, below the directory of all pages."""
 _HEADERS: Final = {
@@ -30,9 +32,11 @@ _HEADERS: Final = {
 
 
 _OWN: Final = STATIC / "console"
-_SERVED: Final = {each.name: each for each in _OWN.iterdir() if each.name != "index.html"} | {
-    Path(name).name: STATIC / name for name in _SHARED if (STATIC / name).exists()
-}
+_SERVED: Final = (
+    {each.name: each for each in _OWN.iterdir() if each.name != "index.html"}
+    | {Path(name).name: STATIC / name for name in _SHARED if (STATIC / name).exists()}
+    | {f"cometd/{each.name}": each for each in (STATIC / _FEED).glob("*.js")}
+)
 """The files by the name under which they are served."""
 
 

@@ -73,6 +73,8 @@ class OtherNodes:
             return await self._join(route, ask, sent, tokens)
         if not tokens:
             return await answered(route, ask)
+        if route.path == _MESSAGE:
+            return await self._message(route, ask, sent, tokens)
         if (route.method, route.path) == _COMMANDS:
             return await self.command(ask.fields.get("command"), ask.who, ask.scope)
         if route.path.startswith(Level.SUBJECT.resource):
@@ -197,6 +199,18 @@ class OtherNodes:
         handed = (self._hand_over(token, route, ask, sent) for token in tokens)
         return _as_one(_answers(await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)))
 
+    # Of a message
+
+    async def _message(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
+        """What the nodes that answer know of it, as one."""
+        handed = (self._hand_over(token, route, ask, sent) for token in tokens)
+        own, *others = await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)
+        found = [each for each in (own, *others) if not isinstance(each, BaseException)]
+        if not found:
+            raise own
+        unreached = sum(isinstance(each, StoreError) for each in others)
+        return {**_message_as_one(found), "unreached": unreached}
+
     # Lists
 
     async def _join(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
@@ -228,6 +242,7 @@ class OtherNodes:
 
 _COMMANDS: Final = ("POST", "/commands")
 _NOT_THERE: Final = 404
+_MESSAGE: Final = "/messages/{message}"
 _ILLEGAL: Final = "user.illegalArgument"
 _NODE: Final = Client(None, "", "")
 """The client of a request that another node has handed over."""
@@ -241,7 +256,7 @@ def _role_of(scope: Scope) -> int | str | list[str]:
 def _may_be_handed(route: Route) -> bool:
     """Whether a node does this for another one: what is about sessions and subjects."""
     levels = (Level.SESSION.resource, Level.SUBJECT.resource)
-    return route.path.startswith(levels) or route.path == "/commands" or route.path in _LISTS
+    return route.path.startswith(levels) or route.path in ("/commands", _MESSAGE, *_LISTS)
 
 
 Row = dict[str, Any]
@@ -282,6 +297,20 @@ def _as_one(views: list[Row]) -> Row:
                 one[name] = sorted({*one[name], *value})
             elif name == "messages" and len(value) > len(one[name]):
                 one[name] = value
+    return one
+
+
+def _message_as_one(views: list[Row]) -> Row:
+    """What several nodes have of one message. All read the same facts, and each has sessions of its own to ask."""
+    one = dict(next((view for view in views if view["qos"] is not None), views[0]))
+    one["channel"] = next((view["channel"] for view in views if view["channel"]), "")
+    receivers: dict[str, Row] = {}
+    for row in chain.from_iterable(view["receivers"] for view in views):
+        known = receivers.get(row["receiver"])
+        receivers[row["receiver"]] = row if known is None else max(known, row, key=len)  # that of its node says more
+    not_for = {row["receiver"]: row for view in views for row in view["notFor"] if row["receiver"] not in receivers}
+    one["receivers"] = [receivers[name] for name in sorted(receivers)]
+    one["notFor"] = list(not_for.values())
     return one
 
 
