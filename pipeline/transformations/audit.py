@@ -1,8 +1,8 @@
 """Whether anything was lost: what receivers were to get, and what happened to it.
 
 Facts are read up to a place, `upto`; then the records of the store, which takes a while; then facts again, up to what there is
-by then. What was owed before and has not ended after was open all the while: so the records have it, whenever they were read,
-unless the owner's cursor has not come to it yet. What had ended before and was not owed again after is in no record. So the
+by then. What was pending before and has not ended after was open meanwhile: so the records have it, whenever they were read,
+unless the owner's cursor has not come to it yet. What had ended before and was not pending again after is in no record. So the
 audit is exact though the server continues meanwhile.
 
 A filter makes no difference: what it excludes ends as `filtered`, which is a fact like any other end. So does what a session
@@ -125,7 +125,7 @@ def _rolled_back(losses: DataFrame) -> DataFrame:
 def ledger(
     silver: Mapping[str, DataFrame], records: Records, upto: tuple[int, int], unread_until_ms: int | None
 ) -> DataFrame:
-    """Return a row for each receiver and message: how often it was owed and ended before and after the records were read,
+    """Return a row for each receiver and message: how often it was pending and ended before and after the records were read,
     whether it waits, and the places of the facts that tell."""
     published = silver["fact_published"].where(_is_before(upto) & (f.col("channel") != ""))
     subscriptions = _intervals(silver["intervals"], records.subscriptions, unread_until_ms)
@@ -246,7 +246,7 @@ def _finding(unread_until_ms: int | None) -> Column:
     found = f.when(lost, "lost").when(surplus, "surplus").when(twice, "twice").when(both, "both")
     if unread_until_ms is None:
         return found
-    # What is missing may have happened in the gap: an end of what was there before it, or that something was owed.
+    # What is missing may have happened in the gap: an end of what was there before it, or that something became pending.
     began = f.coalesce("since_ms", f.floor(f.col("log_id") / 1000))
     in_doubt = f.col("is_doubtful") | (f.least(began, f.floor(f.col("log_id") / 1000)) <= unread_until_ms)
     return f.when(found.isNotNull() & in_doubt, "unknown").otherwise(found)

@@ -1,7 +1,7 @@
-"""Who was owed what: published messages and the subscriptions that hold them, and what was given beside the log.
+"""Which deliveries were expected: published messages and the subscriptions that hold them, and what was given beside the log.
 
 A subscription is an interval of the log. It holds a message whose id is in the interval and whose channel its pattern matches,
-as docs/reference/protocol.md says it; a session is owed it once, however many of its intervals hold it.
+as docs/reference/protocol.md says it; a session gets it once, however many of its intervals hold it.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def held_by(published: DataFrame, intervals: DataFrame) -> DataFrame:
 
 
 def given(addressed: DataFrame, leased: DataFrame, returned: DataFrame, redriven: DataFrame) -> DataFrame:
-    """Return what receivers were owed beside the log, (receiver, log_id, place, at, ms, seq), a row each time. Shared queues
-    are receivers too: what is addressed to them, and what comes back, they have until it leaves."""
+    """Return the deliveries that became pending beside the log, (receiver, log_id, place, at, ms, seq), a row each time. Shared
+    queues are receivers too: what is addressed to them, and what comes back, they have until it leaves."""
     rest = ("log_id", "place", "at", "ms", "seq")
     return (
         addressed.select("receiver", *rest)
@@ -85,7 +85,7 @@ def given(addressed: DataFrame, leased: DataFrame, returned: DataFrame, redriven
 
 
 def taken(ended: DataFrame, leased: DataFrame) -> DataFrame:
-    """Return how receivers came to be owed something no more, (receiver, log_id, place, at, ms, seq, reason), a row each
+    """Return how deliveries stopped being pending, (receiver, log_id, place, at, ms, seq, reason), a row each
     time. What is leased has left its queue."""
     rest = ("log_id", "place", "at", "ms", "seq")
     return ended.select("receiver", *rest, "reason").unionByName(

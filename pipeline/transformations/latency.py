@@ -59,7 +59,7 @@ def _sum(numbers: Column) -> Column:
 
 
 def backlog(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the table `backlog`. It counts from the oldest fact on, and what was owed before then is not in it."""
+    """Return the table `backlog`. It counts from the oldest fact on, and what was pending before then is not in it."""
     addressed, leased, returned, redriven = (
         silver[f"fact_{name}"] for name in ("addressed", "leased", "returned", "redriven")
     )
@@ -78,7 +78,7 @@ def backlog(silver: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _owed_by_log(published: DataFrame, intervals: DataFrame) -> DataFrame:
-    """Return (minute, owed): messages times the sessions that are owed them.
+    """Return (minute, owed): messages times the sessions that get them.
 
     Most subscriptions hold all messages of a channel's minute or none: there a product will do. Only where they begin or end
     it is looked at each message.

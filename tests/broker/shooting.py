@@ -62,7 +62,7 @@ class Round:
         self.clients: dict[str, Receiver] = {}
         self.got: dict[str, list[dict[str, Any]]] = {name: [] for name in KINDS}
         """What each client can say something of."""
-        self.owed: Counter[tuple[str, str]] = Counter()
+        self.pending: Counter[tuple[str, str]] = Counter()
         self.number = 0
         for name in KINDS:
             self._log_in(name)
@@ -134,7 +134,7 @@ class Round:
                 assert durable is not None
                 # Its end may have been stored before the message: one that it had no room for is still being handed out.
                 if durable.ending is None or durable.ending >= int(message_id):
-                    self.owed[durable.name, message_id] += 1
+                    self.pending[durable.name, message_id] += 1
 
     def _count(self) -> None:
         self.number += 1
@@ -192,8 +192,8 @@ class Round:
 
     def _heard(self, name: str, message: dict[str, Any]) -> None:
         told = origin(message)
-        if told.get("persistent") and "clientProperties" not in told and not self.owed[f"client/{name}", told["id"]]:
-            raise Crossed(f"{told['id']} was delivered to {name} and is not owed to it")
+        if told.get("persistent") and "clientProperties" not in told and not self.pending[f"client/{name}", told["id"]]:
+            raise Crossed(f"{told['id']} was delivered to {name} and is not pending to it")
         self.got[name].append(message)
 
     def _lose(self) -> None:
@@ -299,10 +299,12 @@ class Round:
     def _add_up(self) -> None:
         ends = self.world.ended()
         moved = _redriven(self.world)
-        owed = self.owed + Counter((session, str(log_id)) for session, log_id, _ in moved)
+        pending = self.pending + Counter((session, str(log_id)) for session, log_id, _ in moved)
         ended = Counter((session, str(log_id)) for session, _, log_id in ends)
-        if owed != ended:
-            raise Crossed(f"owed and not ended: {owed - ended}; ended and not owed, or twice: {ended - owed}")
+        if pending != ended:
+            raise Crossed(
+                f"pending and not ended: {pending - ended}; ended and not pending, or twice: {ended - pending}"
+            )
         letters = [*(each.id for each in self.world.letters()), *(message for _, _, message in moved)]
         stored = sum("-" not in each for each in letters)
         dead = sum(reason == "dead" for _, reason, _ in ends)

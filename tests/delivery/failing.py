@@ -57,11 +57,11 @@ SAID: Final = (
 
 
 class FailingLedger(Ledger):
-    """Counts what was owed, and keeps the letters."""
+    """Counts what was pending, and keeps the letters."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.owed = 0
+        self.pending = 0
         self.letters: list[PendingDeadLetter] = []
         """Of stored messages, and not sent again."""
         self.volatile: set[str] = set()
@@ -70,7 +70,7 @@ class FailingLedger(Ledger):
 
     def published(self, log_id: LogId, channel: str) -> None:
         super().published(log_id, channel)
-        self.owed += sum(log_id in account.waiting for account in self.accounts.values())
+        self.pending += sum(log_id in account.waiting for account in self.accounts.values())
 
     def _book(self, ended: Iterable[Disposition], letters: Iterable[PendingDeadLetter]) -> None:
         stored = [letter for letter in letters if letter.message is None]
@@ -91,13 +91,13 @@ class FailingLedger(Ledger):
             self.redriven[log_id] = letter
             self.letters.remove(letter)
             self.accounts[letter.session].waiting.add(log_id)
-            self.owed += 1
+            self.pending += 1
 
     def settle_accounts(self) -> None:
-        """What was owed is what has ended, and what waits."""
+        """What was pending is what has ended, and what waits."""
         waiting = sum(len(account.waiting) for account in self.accounts.values())
-        if self.owed != self.ends.total() + waiting:
-            raise Broken(f"{self.owed} were owed, {dict(self.ends)} have ended and {waiting} wait")
+        if self.pending != self.ends.total() + waiting:
+            raise Broken(f"{self.pending} were pending, {dict(self.ends)} have ended and {waiting} wait")
         if self.ends[EndReason.DEAD] != len(self.letters) + len(self.redriven):
             raise Broken(f"{self.ends} have ended, and there are {len(self.letters)} letters")
 

@@ -2,7 +2,7 @@
 
 `Run` lets servers live, freeze, wake as fenced predecessors and die between any two steps. What a server asks the store
 waits in a queue, is executed some time later, and the answer arrives some time after that, or never. The `Ledger` watches
-the store. `Run.heal` ends it all: one fresh server takes over, reads what is left, and everything that was owed must be
+the store. `Run.heal` ends it all: one fresh server takes over, reads what is left, and everything that was pending must be
 accounted for; then its receivers settle it, and nothing may be left behind.
 """
 
@@ -392,7 +392,7 @@ class Run:
         self._account(server)
 
     def _account(self, server: Server) -> None:
-        """This server has everything: what was owed is accounted for, and can be settled."""
+        """This server has everything: what was pending is accounted for, and can be settled."""
         self._calm_down(server)
         for name, account in self.ledger.accounts.items():
             durable = server.serving.sessions.get(name)

@@ -1,4 +1,4 @@
-"""The ledger of a random run: who was owed what, by what the store has done, and what became of it.
+"""The ledger of a random run: what was pending for whom, by what the store has done, and how it ended.
 
 It looks at the store's steps only, so it knows nothing of what a server believes. `Broken` says in one sentence which
 promise did not hold.
@@ -30,7 +30,7 @@ class Stored(Protocol):
 
 
 class Account:
-    """What one session is owed."""
+    """What is pending for one session."""
 
     def __init__(self) -> None:
         self.held: set[str] = set()
@@ -73,14 +73,14 @@ class Ledger:
                 self.accounts[change.name].batch = max(change.batch, self.accounts[change.name].batch)
 
     def delivered(self, name: SessionName, token: str, log_id: LogId) -> None:
-        """A server has put this into the session's queue. One that was superseded may be wrong about what is owed."""
+        """A server has put this into the session's queue. One that was superseded may be wrong about what is pending."""
         if self.owners.get(name) != token:
             return
         account = self.accounts[name]
         if log_id in account.ended:
             raise Broken(f"{log_id} came back to {name} after it had ended as {account.ended[log_id]}")
         if log_id not in account.waiting:
-            raise Broken(f"{log_id} was delivered to {name} and is not owed to it")
+            raise Broken(f"{log_id} was delivered to {name} and is not pending for it")
 
     def noted(self, store: Stored) -> None:
         """Book what the store's last step wrote into facts and letters."""
@@ -99,7 +99,7 @@ class Ledger:
         if log_id in account.ended:
             raise Broken(f"{log_id} ended for {name} twice, as {account.ended[log_id]} and as {reason}")
         if log_id not in account.waiting:
-            raise Broken(f"{log_id} ended for {name} as {reason} and was not owed to it")
+            raise Broken(f"{log_id} ended for {name} as {reason} and was not pending for it")
         account.waiting.remove(log_id)
         account.ended[log_id] = reason
         self.ends[reason] += 1
@@ -109,7 +109,7 @@ class Ledger:
         self.owners.pop(name, None)
         account = self.accounts.pop(name, None)
         if account is not None and (waiting := account.waiting):
-            raise Broken(f"{name} has ended, and {sorted(waiting)} were owed to it")
+            raise Broken(f"{name} has ended, and {sorted(waiting)} were pending for it")
 
     # What must hold at any time
 
@@ -128,11 +128,11 @@ class Ledger:
         account = self.accounts[name]
         open_ids = record.open.keys() | record.inbox.keys()
         if crossed := open_ids - account.waiting:
-            raise Broken(f"{sorted(crossed)} are open for {name} and not owed to it, or ended")
+            raise Broken(f"{sorted(crossed)} are open for {name} and not pending for it, or ended")
         if lost := [each for each in account.waiting - open_ids if each <= cursor]:
             raise Broken(f"{sorted(lost)} are lost for {name}: at or below the cursor, not open and not ended")
         if trimmed := [each for each in account.waiting if not store.has_body(name, each)]:
-            raise Broken(f"{sorted(trimmed)} are owed to {name}, and their bodies are gone")
+            raise Broken(f"{sorted(trimmed)} are pending for {name}, and their bodies are gone")
         if record.subscriptions.keys() != account.held:
             raise Broken(f"{name} is subscribed to {sorted(record.subscriptions)}, not {sorted(account.held)}")
 

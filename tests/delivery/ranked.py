@@ -127,9 +127,9 @@ class RankedReceiver(Receiver):
             self._take_out(entry)
             self._ended(entry)
 
-    def bury_all(self, code: str, reason: str) -> None:
+    def dead_letter_all(self, code: str, reason: str) -> None:
         self.expire(is_away=False)
-        super().bury_all(code, reason)
+        super().dead_letter_all(code, reason)
 
 
 class RankedServer(ReceivingServer):
@@ -143,10 +143,10 @@ class RankedServer(ReceivingServer):
         receiver.node = self.serving
         return receiver
 
-    def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
-        owed = [*ids]
-        super()._owe(durable, owed)
-        if owed and durable in self.receivers:
+    def _expect(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
+        pending = [*ids]
+        super()._expect(durable, pending)
+        if pending and durable in self.receivers:
             receiver = self.receivers[durable]
             assert isinstance(receiver, RankedReceiver)
             receiver.is_owed = True

@@ -170,7 +170,7 @@ class Receiver:
             self._take_out(entry)
         self.durable.forget_evicted(place)
 
-    def bury_stored(self, place: LogId, code: str, reason: str) -> None:
+    def dead_letter_stored(self, place: LogId, code: str, reason: str) -> None:
         self._forget(place)
         self.durable.dead_letter(PendingDeadLetter(self.durable.name, place, code, reason, 0))
 
@@ -179,12 +179,12 @@ class Receiver:
             self.dead_letter(entry, code, reason, 0)
         self.queue = [each for each in self.queue if each.position]
 
-    def bury_all(self, code: str, reason: str) -> None:
+    def dead_letter_all(self, code: str, reason: str) -> None:
         self.renew()
         self.bury_transients(code, reason)
         self.durable.evicted.clear()
         for place in self.stored():
-            self.bury_stored(place, code, reason)
+            self.dead_letter_stored(place, code, reason)
 
     def drop(self, count: int) -> None:
         """The oldest so many end, and leave nothing behind."""

@@ -61,12 +61,12 @@ class ReceivingServer(Server):
     def _logged_in(self, durable: DurableSession) -> None:
         """A client takes over, or is the first."""
         receiver = self.receiver(durable)
-        had_sink = receiver.dispatcher.rejection is not None
+        was_rejecting = receiver.dispatcher.rejection is not None
         receiver.dispatcher.revive(receiver.dispatcher.rules)
         receiver.look()
         receiver.renew()
         receiver.batches.number = durable.batch - BATCH_BLOCK + 1
-        if had_sink:
+        if was_rejecting:
             self._hold(receiver)
         receiver.check()
 
@@ -83,17 +83,17 @@ class ReceivingServer(Server):
     def _restore(self, receiver: Receiver, told: dict[str, Any] | None) -> None:
         if told is not None and "sink" in told:
             receiver.dispatcher.rejection = (told["code"], told["reason"])
-            receiver.bury_all(*receiver.dispatcher.rejection)
+            receiver.dead_letter_all(*receiver.dispatcher.rejection)
         elif told is not None:
             receiver.dispatcher.holdback = Holdback.from_json(told)
         receiver.look()
 
     # Messages
 
-    def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
-        owed = [*ids]
-        super()._owe(durable, owed)
-        if owed and durable in self.receivers:
+    def _expect(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
+        pending = [*ids]
+        super()._expect(durable, pending)
+        if pending and durable in self.receivers:
             self.receivers[durable].is_late = True
 
     def _send(self, durable: DurableSession, logged: Logged, taken: FanOutRecord | None = None) -> None:
@@ -156,7 +156,7 @@ class ReceivingServer(Server):
                 receiver = self.receivers[durable]
                 receiver.outside_log.add(answer)
                 if receiver.dispatcher.rejection is not None:
-                    receiver.bury_stored(answer, *receiver.dispatcher.rejection)
+                    receiver.dead_letter_stored(answer, *receiver.dispatcher.rejection)
                 else:
                     receiver.recall()
                     durable.evict(answer)
@@ -188,10 +188,10 @@ class ReceivingServer(Server):
             durable.death = death
             self.close(durable)
             return
-        held, sunk = dispatcher.holdback is not None, dispatcher.rejection is not None
-        if sunk:
-            receiver.bury_all(*dispatcher.rejection)  # type: ignore[misc]
-        if held or sunk:
+        held, rejecting = dispatcher.holdback is not None, dispatcher.rejection is not None
+        if rejecting:
+            receiver.dead_letter_all(*dispatcher.rejection)  # type: ignore[misc]
+        if held or rejecting:
             self._hold(receiver)
         receiver.look()
         receiver.check()
@@ -213,9 +213,9 @@ class ReceivingServer(Server):
                 receiver.dispatcher.holdback = None
                 self._hold(receiver)
             case "skip" if receiver.stored():
-                receiver.bury_stored(receiver.stored()[0], "user.update.holdback", "skipped")
+                receiver.dead_letter_stored(receiver.stored()[0], "user.update.holdback", "skipped")
             case "drain":
-                receiver.bury_all("user.update.holdback", "drained")
+                receiver.dead_letter_all("user.update.holdback", "drained")
             case "drop":
                 receiver.drop(count)
         self.serving.touch(durable)

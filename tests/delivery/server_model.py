@@ -170,9 +170,9 @@ class Server:
         def answered(until: LogId | StoreError) -> None:
             if isinstance(until, StoreError):
                 self._lost(durable)
-                self._owe(durable, node.unanswered(pending))
+                self._expect(durable, node.unanswered(pending))
             else:
-                self._owe(
+                self._expect(
                     durable, node.answered(pending, {each: (since, until) for each, since in pending.since.items()})
                 )
                 node.ending(durable, until)
@@ -218,11 +218,11 @@ class Server:
         def answered(answer: dict[str, LogId] | StoreError) -> None:
             self.busy.discard((durable.name, pattern))
             known = {} if isinstance(answer, StoreError) else answer
-            self._owe(durable, node.answered(pending, {each: (since, None) for each, since in known.items()}))
+            self._expect(durable, node.answered(pending, {each: (since, None) for each, since in known.items()}))
 
         def taken_back(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
             self.busy.discard((durable.name, pattern))
-            self._owe(durable, node.answered(pending, {} if isinstance(answer, StoreError) else answer))
+            self._expect(durable, node.answered(pending, {} if isinstance(answer, StoreError) else answer))
 
         take_back = Request("unsubscribe", (durable.name, [pattern]), taken_back, was_in_doubt=True)
 
@@ -230,7 +230,7 @@ class Server:
             self._late.add(durable)
             if pattern in durable.since:  # it held before, and goes on
                 self.busy.discard((durable.name, pattern))
-                self._owe(durable, node.answered(pending, {}))
+                self._expect(durable, node.answered(pending, {}))
                 return
             self.later.append(take_back)
 
@@ -245,13 +245,13 @@ class Server:
         def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
             self.busy.discard((durable.name, pattern))
             if isinstance(answer, StoreError):
-                self._owe(durable, node.unanswered(pending))
+                self._expect(durable, node.unanswered(pending))
             else:
-                self._owe(durable, node.answered(pending, answer))
+                self._expect(durable, node.answered(pending, answer))
 
         self._ask("unsubscribe", durable.name, [pattern], then=answered)
 
-    def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
+    def _expect(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         for log_id in ids:
             self._receive(durable, log_id)
             durable.evict(log_id)

@@ -1,4 +1,4 @@
-"""What one session is owed: intervals of the log, what is open, and what the store gets of both."""
+"""What is pending for one session: intervals of the log, what is open, and what the store gets of both."""
 
 import pytest
 

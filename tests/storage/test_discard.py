@@ -8,7 +8,7 @@ from crewel.errors import Fenced
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import StoredDeadLetter
 from crewel.storage.store import Store
-from tests.storage.buried import all_letters, assert_indexes_agree, letter
+from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, started
 
 

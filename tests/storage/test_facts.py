@@ -3,7 +3,7 @@
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
 from crewel.storage import dead_letters, facts, histories, losses, shared_queues
 from crewel.storage.store import Store
-from tests.storage.buried import letter
+from tests.storage.dead_lettered import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
 from tests.storage.reading import Fact, read_facts
 

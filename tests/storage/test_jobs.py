@@ -10,7 +10,7 @@ from crewel.errors import Fenced
 from crewel.storage import dead_letters, jobs
 from crewel.storage.jobs import STEERINGS, Job, JobState, TooManyJobs
 from crewel.storage.store import Store
-from tests.storage.buried import letter
+from tests.storage.dead_lettered import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, started
 
 RUNNING = Job(

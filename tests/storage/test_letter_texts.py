@@ -10,7 +10,7 @@ from crewel.delivery.records import LogId, PendingDeadLetter, SessionName, Submi
 from crewel.storage import dead_letters, facts, log, shared_queues
 from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome
 from crewel.storage.store import Store
-from tests.storage.buried import all_letters, assert_indexes_agree, letter
+from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import FACTS_MAX, JOE, LETTERS_MAX, Owner, started
 
 BODY = b'{"channel":"/a","data":"%s"}' % (b"x" * 1000)

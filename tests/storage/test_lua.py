@@ -12,8 +12,8 @@ from crewel.errors import StoreFull
 from crewel.storage import dead_letters, histories, shared_queues
 from crewel.storage.steps import scripts
 from crewel.storage.store import Store
-from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.conftest import OpenStore, StartStore
+from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import JOE, Owner, change, started
 
 FILES = sorted((Path(crewel.storage.__file__).parent / "scripts").glob("*.lua"))

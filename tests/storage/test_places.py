@@ -1,4 +1,4 @@
-"""A message that is owed is in exactly one place: waiting for its receiver, or among the dead letters, whatever happens."""
+"""A message that is pending is in exactly one place: waiting for its receiver, or among the dead letters, whatever happens."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from crewel.storage import dead_letters, log
 from crewel.storage.dead_letters import RedriveOutcome
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
-from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.conftest import OpenStore, StartStore
+from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, started
 from tests.storage.reading import last_id
 
@@ -33,7 +33,7 @@ class Play:
         self.store = store
         self.owner = owner
         self.draw = draw
-        self.owed: set[bytes] = set()
+        self.pending: set[bytes] = set()
         """Bodies of what has neither been settled nor thrown away."""
         self.tokens = 1
         self.published = 0
@@ -53,7 +53,7 @@ class Play:
         places = Counter(each.body for each in await all_letters(self.owner))
         for name in NAMES:
             places.update((await self.waiting(name)).values())
-        assert places == Counter(self.owed)
+        assert places == Counter(self.pending)
         await assert_indexes_agree(self.owner)
 
     async def some(self, name: str) -> dict[LogId, bytes]:
@@ -67,12 +67,12 @@ class Play:
         self.published += 3
         ids = (await self.owner.append([Submission("/a", body) for body in bodies])).ids
         await self.owner.commit(ids[-1], change(name, opened=ids), low=0)
-        self.owed.update(bodies)
+        self.pending.update(bodies)
 
     async def settle(self, name: str) -> None:
         done = await self.some(name)
         await self.owner.commit(await last_id(self.store), self.gone(name, done), low=0)
-        self.owed.difference_update(done.values())
+        self.pending.difference_update(done.values())
 
     async def die(self, name: str) -> None:
         dead = await self.some(name)
@@ -101,7 +101,7 @@ class Play:
         chosen = self.draw.sample(found, len(found) // 4)
         ids = [each.dead_id for each in chosen]
         assert await self.owner.do(dead_letters.discard(self.store.keys, self.owner.token, ids, FACTS_MAX)) == len(ids)
-        self.owed.difference_update(each.body for each in chosen)
+        self.pending.difference_update(each.body for each in chosen)
 
     async def end(self, name: str) -> None:
         """The server knows all that it has opened, and not always of what was sent again."""

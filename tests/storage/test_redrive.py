@@ -10,8 +10,8 @@ from crewel.errors import Fenced
 from crewel.storage import dead_letters, log
 from crewel.storage.dead_letters import Redriven, RedriveOutcome, StoredDeadLetter
 from crewel.storage.store import Store
-from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.conftest import settings_for
+from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, started
 from tests.storage.reading import last_id
 from tests.store_process import StoreProcess

@@ -22,7 +22,7 @@ from crewel.storage.shared_queues import (
     Sent,
 )
 from crewel.storage.store import Store
-from tests.storage.buried import all_letters
+from tests.storage.dead_lettered import all_letters
 from tests.storage.owner import ANN, FACTS_MAX, JOE, LETTERS_MAX, Owner, change, started
 from tests.storage.reading import last_id, queue_size, read_queue
 

@@ -326,7 +326,7 @@ class Logins:
 def _check(session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
     """Raise what refuses a login that asks for what its session cannot have."""
     if qos.persistent and not session.is_reliable:
-        raise IllegalArgument("persistent", "needs ext.ack: nothing is owed to a session that acknowledges nothing")
+        raise IllegalArgument("persistent", "needs ext.ack: without it, no message stays pending for a session")
     if qos.persistent and not is_stored:
         raise StoreUnavailable("this server keeps no store")
     if qos.queue.policy is OverflowPolicy.DEAD_MESSAGE and not is_stored:

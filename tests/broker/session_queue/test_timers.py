@@ -22,20 +22,20 @@ def loop() -> Iterator[ControlledLoop]:
 
 
 class Sleepers:
-    """Things with alarms. Each says when it wants to be rung next; what rang is noted with its time."""
+    """Things with alarms. Each says when it wants to be woken next; what rang is noted with its time."""
 
     def __init__(self, loop: ControlledLoop) -> None:
         self.loop = loop
         self.start = loop.time()
         self.timers = Timers(loop, self.fire)
         self.next: dict[str, float] = {}
-        self.rung: list[tuple[str, float]] = []
+        self.woken: list[tuple[str, float]] = []
 
     def make(self, name: str) -> Any:
         return SimpleNamespace(name=name, alarm=inf)
 
     def fire(self, sleeper: Any, now: float) -> float:
-        self.rung.append((sleeper.name, round(self.loop.time() - self.start, 6)))
+        self.woken.append((sleeper.name, round(self.loop.time() - self.start, 6)))
         return self.start + self.next.pop(sleeper.name, inf)
 
     def at(self, sleeper: Any, seconds: float) -> None:
@@ -53,7 +53,7 @@ def test_timers_fire_in_the_order_of_their_times(sleepers: Sleepers) -> None:
     sleepers.at(two, 1)
     sleepers.at(three, 2)
     sleepers.loop.advance(5)
-    assert sleepers.rung == [("2", 1), ("3", 2), ("1", 3)]
+    assert sleepers.woken == [("2", 1), ("3", 2), ("1", 3)]
 
 
 def test_a_timer_may_ask_to_fire_again(sleepers: Sleepers) -> None:
@@ -61,7 +61,7 @@ def test_a_timer_may_ask_to_fire_again(sleepers: Sleepers) -> None:
     sleepers.next["1"] = 4
     sleepers.at(one, 1)
     sleepers.loop.advance(5)
-    assert sleepers.rung == [("1", 1), ("1", 4)]
+    assert sleepers.woken == [("1", 1), ("1", 4)]
     assert one.alarm == inf
 
 
@@ -71,7 +71,7 @@ def test_an_earlier_timer_replaces_a_later_one_and_a_later_one_waits_to_be_asked
     sleepers.at(one, 2)
     sleepers.at(one, 9)
     sleepers.loop.advance(10)
-    assert sleepers.rung == [("1", 2)]
+    assert sleepers.woken == [("1", 2)]
 
 
 def test_a_forgotten_session_does_not_fire(sleepers: Sleepers) -> None:
@@ -81,7 +81,7 @@ def test_a_forgotten_session_does_not_fire(sleepers: Sleepers) -> None:
     sleepers.timers.forget(one)
     sleepers.timers.forget(one)
     sleepers.loop.advance(5)
-    assert sleepers.rung == [("2", 2)]
+    assert sleepers.woken == [("2", 2)]
 
 
 def test_one_that_fails_does_not_silence_the_others(sleepers: Sleepers) -> None:
@@ -96,7 +96,7 @@ def test_one_that_fails_does_not_silence_the_others(sleepers: Sleepers) -> None:
     sleepers.at(sleepers.make("1"), 1)
     sleepers.at(sleepers.make("2"), 2)
     sleepers.loop.advance(5)
-    assert sleepers.rung == [("2", 2)]
+    assert sleepers.woken == [("2", 2)]
     assert len(told) == 1
 
 
@@ -105,17 +105,17 @@ def test_after_a_stall_it_waits_until_the_sockets_are_read(sleepers: Sleepers) -
     sleepers.at(one, 1)
     sleepers.at(two, 2)
     sleepers.loop.stall(5)
-    assert sleepers.rung == []
+    assert sleepers.woken == []
     sleepers.timers.forget(two)  # its client had sent something
     sleepers.loop.advance(GRACE_S)
-    assert sleepers.rung == [("1", 5 + GRACE_S)]
+    assert sleepers.woken == [("1", 5 + GRACE_S)]
 
 
 def test_closed_timers_do_not_fire(sleepers: Sleepers) -> None:
     sleepers.at(sleepers.make("1"), 1)
     sleepers.timers.close()
     sleepers.loop.advance(5)
-    assert sleepers.rung == []
+    assert sleepers.woken == []
     assert len(sleepers.timers) == 0
 
 
@@ -126,7 +126,7 @@ def test_what_no_longer_counts_does_not_pile_up(sleepers: Sleepers) -> None:
         sleepers.at(restless, 86400)
         sleepers.at(restless, 0)
         sleepers.loop.settle()
-    assert len(sleepers.rung) == 2000
+    assert len(sleepers.woken) == 2000
     assert len(sleepers.timers) < 200
     for number in range(2000):
         gone = sleepers.make(str(number))
@@ -150,8 +150,8 @@ def test_every_session_fires_at_the_earliest_time_asked_for(script: list[tuple[i
                 sleepers.timers.forget(each[number])
                 expected.pop(str(number), None)
         loop.advance(300)
-        assert dict(sleepers.rung) == expected
-        assert len(sleepers.rung) == len(expected)
+        assert dict(sleepers.woken) == expected
+        assert len(sleepers.woken) == len(expected)
         assert len(sleepers.timers) == 0
     finally:
         loop.close()
