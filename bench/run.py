@@ -104,7 +104,8 @@ def _rounds(run: Run) -> None:
     for number in range(1, run.rounds + 1):
         run.background.append(_busy_cores(1.0))
         for case in run.cases:
-            for peer in run.peers:
+            # In another order each round: who comes after the other finds another machine (clock rate, closed connections).
+            for peer in run.peers if number % 2 else reversed(run.peers):
                 if peer.name not in run.missing and (peer.websocket or not case.websocket):
                     _one(run, case, peer, number)
     (BUILD / "results.json").write_text(

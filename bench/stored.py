@@ -25,6 +25,7 @@ from waiting import Clients
 
 MARKER = "stored"
 NOW = BENCH.parent
+SETTLED_S = 0.6  # commits come every 200 ms
 STAYS = "bayeux.max_interval_ms=3600000"  # publishers never connect, and wait while the other server starts
 QUESTIONS = {
     "publishing": "a publish, 50 concurrent publishers, no subscriber",
@@ -55,18 +56,22 @@ async def asked(question: str, checkout: Path, seconds: float) -> AsyncIterator[
 
 
 async def measure(question: str, before: Path, rounds: int, seconds: float) -> Costs:
-    """Microseconds of each state and kind, by round; every other round goes the other way round."""
+    """Microseconds of each state and kind, by round. The states are asked for the same kind one after the other, in another
+    order each round, and each begins when the commits of the one before are done: the states share the cores."""
     os.sched_setaffinity(0, {CORES[0]})
     costs: Costs = {}
     async with AsyncExitStack() as stack:
-        arms = []
+        states = []
         for state, checkout in (("before", before), ("now", NOW)):
             server, kinds = await stack.enter_async_context(asked(question, checkout, seconds))
-            arms += [(f"{state}, {kind}", server, ask) for kind, ask in kinds.items()]
-        for _, _, ask in arms:
-            await ask()  # warm
+            states.append([(f"{state}, {kind}", server, ask) for kind, ask in kinds.items()])
+        pairs = list(zip(*states, strict=True))
+        for pair in pairs:
+            for _, _, ask in pair:
+                await ask()  # warm
         for number in range(rounds):
-            for name, server, ask in arms if number % 2 else reversed(arms):
+            for name, server, ask in (arm for pair in pairs for arm in (pair if number % 2 else reversed(pair))):
+                await asyncio.sleep(SETTLED_S)
                 begun = server.cpu()
                 count = await ask()
                 costs.setdefault(name, []).append((server.cpu() - begun) / count * 1e6)

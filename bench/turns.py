@@ -270,8 +270,9 @@ async def measure(asked: argparse.Namespace) -> str:
             await (asyncio.sleep(QUIET_S) if kind == "start" else bench.told())
         gc.collect()
         gc.freeze()
-        gc.set_threshold(20_000, 5, 80)  # as the server does
+        gc.set_threshold(10_000, 2, 320)  # as the server does
         if kind == "start":
+            gc.disable()  # as the server does until it listens
             said = await started(store, settings)
             await broker.close()
             await store.close()
