@@ -21,6 +21,10 @@ STATIC: Final = (_PACKAGE / "static").resolve()
 the same expression finds both."""
 EXTENSIONS: Final = {file.stem: file for file in (_PACKAGE / "extensions").resolve().glob("*.js")}
 """The extensions' browser halves by name: `update` is update.js."""
+VENDORED: Final = {
+    file.relative_to(STATIC / "vendor").as_posix(): file for file in (STATIC / "vendor").rglob("*") if file.is_file()
+}
+"""The files of the client from npm, and of others that pages use, by their path below `/static/vendor/`."""
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -77,22 +81,35 @@ def mount_metrics(app: web.Application, broker: Broker) -> None:
 
 
 def mount_extensions(app: web.Application) -> None:
-    """Serve the browser halves of the extensions, by name, at `/extensions/`."""
+    """Serve the browser halves of the extensions, by name, at `/extensions/`, and the client that they extend at
+    `/static/vendor/`."""
 
     async def extension(request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
         path = EXTENSIONS.get(name)
         if path is None:
             raise web.HTTPNotFound(text=f"there is no extension script {name}.js")
-        response = web.FileResponse(path, headers={"Content-Type": "text/javascript; charset=utf-8", **_SHARED})
-        _protect(response)
-        return response
+        return _public(path, {"Content-Type": "text/javascript; charset=utf-8"})
 
     app.router.add_get("/extensions/{name:[a-z-]+}.js", extension)
 
+    async def vendored(request: web.Request) -> web.StreamResponse:
+        path = VENDORED.get(request.match_info["path"])
+        if path is None:
+            raise web.HTTPNotFound(text=f"there is no {request.path}")
+        return _public(path, {})
+
+    app.router.add_get(_CLIENT + "{path:.+}", vendored)
+
+
+def _public(path: Path, headers: dict[str, str]) -> web.FileResponse:
+    response = web.FileResponse(path, headers=_SHARED | headers)
+    _protect(response)
+    return response
+
 
 def mount_demos(app: web.Application) -> None:
-    """Serve the page of first steps at `/`, the chat at `/chat/`, and what they need at `/static/`."""
+    """Serve the page of first steps at `/`, the chat at `/chat/`, and their own files at `/static/`."""
 
     def page(file: Path) -> Handler:
         async def send(_: web.Request) -> web.StreamResponse:
@@ -112,21 +129,17 @@ def mount_demos(app: web.Application) -> None:
     app.router.add_get("/chat", _to_chat)
     for name in ("style.css", "icon.svg"):  # one by one: in a checkout, the directory holds npm's files too
         app.router.add_get(f"/static/{name}", asset(STATIC / name))
-    for directory in ("chat", "vendor"):
-        if (STATIC / directory).is_dir():
-            app.router.add_static(f"/static/{directory}/", STATIC / directory)
+    app.router.add_static("/static/chat/", STATIC / "chat")
 
 
 async def _to_chat(_: web.Request) -> web.Response:
     raise web.HTTPMovedPermanently("/chat/")
 
 
-async def protect_pages(request: web.Request, response: web.StreamResponse) -> None:
+async def protect_pages(_: web.Request, response: web.StreamResponse) -> None:
     """Give pages and scripts the headers that keep them to themselves; a signal handler for `on_response_prepare`."""
     if response.content_type in ("text/html", "text/javascript", "application/javascript", "text/css"):
         _protect(response)
-    if request.path.startswith(_CLIENT):
-        response.headers.update(_SHARED)
 
 
 def _protect(response: web.StreamResponse) -> None:
