@@ -19,6 +19,9 @@ DOCS = ROOT / "docs"
 PROJECT = "project"
 SOURCE = "source"
 
+SEARCH = {"tutorial": 4, "how-to": 3, "reference": 2, "explanation": 2, "decisions": 0.5}
+"""How much a word in a page of each directory counts in the search: most readers look for a guide, few for a reason."""
+
 _FENCE = re.compile(r"^( *)```.*?^\1``` *$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 _LOADED = re.compile(
@@ -71,7 +74,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Return the page with its links to files outside of docs/ as links into the site."""
+    """Return the page with its links to files outside of docs/ as links into the site, and set its place in the search."""
+    boost = SEARCH.get(page.file.src_uri.partition("/")[0])
+    if boost is not None:
+        page.meta["search"] = {"boost": boost}
     blocks = [block.span() for block in _FENCE.finditer(markdown)]
 
     def link(found: re.Match[str]) -> str:
