@@ -123,7 +123,8 @@ def test_an_interrupted_redrive_is_continued_by_the_server(post: Post, joe: Rece
 
 def test_a_job_is_stopped_and_what_is_left_stays(post: Post, joe: Receiver) -> None:
     post.letters(joe, "/a/b", 30)
-    (job,) = post.lines("dead-letters", "redrive", "--all", "--rate", "5", "--detach", "--reason", "a test")
+    # So slow that the job outlasts the commands that look at it and stop it, also where each takes seconds.
+    (job,) = post.lines("dead-letters", "redrive", "--all", "--rate", "1", "--detach", "--reason", "a test")
     until(lambda: post.lines("jobs", "show", job["id"])[0]["done"] > 0)
     assert post.lines("jobs", "stop", job["id"])[0]["state"] == "stopped"
     assert post.run("jobs", "list", "--no-json").out.splitlines()[1].split()[:3] == [job["id"], "redrive", "stopped"]

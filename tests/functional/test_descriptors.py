@@ -6,10 +6,10 @@ import os
 import resource
 import signal
 import socket
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import compress
 from pathlib import Path
 
 from tests.conftest import StartServer
@@ -63,18 +63,9 @@ def answered(connection: socket.socket) -> bool:
 
 
 def split(connections: list[socket.socket]) -> tuple[list[socket.socket], list[socket.socket]]:
-    """Those that are answered, and those that wait, once nothing has changed for half a second."""
-    done: list[socket.socket] = []
-    waiting = connections
-    changed = time.monotonic()
-    while time.monotonic() - changed < 0.5:
-        came = [each for each in waiting if answered(each)]
-        if came:
-            changed = time.monotonic()
-            done += came
-            waiting = [each for each in waiting if each not in came]
-        time.sleep(0.01)
-    return done, waiting
+    """Those that are answered, and those that wait. Of those that the server has taken, an answer may still be on its way."""
+    came = [answered(each) for each in connections]
+    return list(compress(connections, came)), [each for each, has in zip(connections, came, strict=True) if not has]
 
 
 def metric(server: Server, name: str) -> float:
@@ -87,20 +78,27 @@ def test_connections_beyond_the_descriptors_wait_and_are_served_later(start_serv
     with few_descriptors():
         server = start_server("storage.enabled=false")
     with ExitStack() as stack:
-        everybody = [connected(server, stack) for _ in range(2 * FEW)]
-        served, waiting = split(everybody)
-        assert 50 < len(served) < FEW
-        assert len(waiting) > FEW - 10
-        for each in served:
-            each.close()
-        later, still = split(waiting)
-        for each in later:
-            each.close()
-        last, none = split(still)
-        assert not none
-        assert len(served) + len(later) + len(last) == 2 * FEW
+        served: list[socket.socket] = []
+        waiting = [connected(server, stack) for _ in range(2 * FEW)]
+
+        def serves(least: int) -> bool:
+            nonlocal waiting
+            came, waiting = split(waiting)
+            served.extend(came)
+            return len(served) >= least
+
+        until(lambda: "all 128 file descriptors are in use (ulimit -n)" in server.stderr)
+        until(lambda: serves(50))
+        assert len(served) < FEW  # the rest waits, and nothing was closed
+
+        def has_served_all() -> bool:
+            while served:
+                served.pop().close()
+            serves(0)
+            return not waiting
+
+        until(has_served_all)
     until(lambda: metric(server, "crewel_descriptor_shortages_total") >= 1)
-    assert "all 128 file descriptors are in use (ulimit -n)" in server.stderr
     assert server.stderr.count("file descriptors are in use") == 1  # and not once for each shortage
 
 
