@@ -45,10 +45,11 @@ function row(entry) {
 }
 
 /** What belongs to an entry; dead letters as links to what became of them. */
-function details({ids = [], ...others}) {
-    return h("code", {class: "data"},
-        Object.entries(others).map(([name, value]) => `${name}=${JSON.stringify(value)} `),
-        ids.map((id) => [h("a", {href: `#/dead-letters/${id}`}, id), " "]));
+function details(told) {
+    const isList = (name) => name === "ids" && Array.isArray(told.ids); // of a job it is how many there were
+    return h("code", {class: "data"}, Object.entries(told).map(([name, value]) => isList(name)
+        ? value.map((id) => [h("a", {href: `#/dead-letters/${id}`}, id), " "])
+        : `${name}=${JSON.stringify(value)} `));
 }
 
 /** A session, a channel or a job as a link to its view. */

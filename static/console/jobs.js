@@ -75,10 +75,9 @@ function state(job) {
 function progress(job) {
     const worked = job.done + job.undone;
     const left = job.undone ? `, ${count(job.undone)} stayed` : "";
-    return [
+    return h("span", {},
         h("progress", {max: Math.max(job.total, worked, 1), value: worked, "aria-label": "Progress"}),
-        ` ${count(job.done)} of ${count(job.total)}${left}`,
-    ];
+        ` ${count(job.done)} of ${count(job.total)}${left}`);
 }
 
 export function job({words: [id], query, go, me, again}) {

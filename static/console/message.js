@@ -122,12 +122,16 @@ function state(each) {
 }
 
 function more(each, me) {
-    const parts = [each.code, each.reason, each.why, each.attempts ? things(each.attempts, "attempt") : ""].filter(Boolean).join(", ");
-    return h("span", {},
-        parts,
-        each.letter ? [" ", h("a", {href: `#/dead-letters/${each.letter}`}, `dead letter ${each.letter}`)] : null,
-        each.redrivenAs ? [" ", h("a", {href: `#/message/${each.redrivenAs}`}, `redriven as ${each.redrivenAs}`)] : null,
-        each.filters ? [parts ? ", " : "", each.filters.length > 1 ? "filters " : "filter ", each.filters.map((text) => [h("code", {}, text), " "])] : null,
-        each.discarded ? [", ", discarded(each.discarded, me)] : null,
-        each.state === "dead letter" && !each.letter && !each.redrivenAs && !each.discarded ? [parts && ", ", "no longer kept. ", gone(me, `what=discard&since=${each.at}`)] : null);
+    const {letter, redrivenAs, filters = []} = each;
+    const isGone = each.state === "dead letter" && !letter && !redrivenAs && !each.discarded;
+    const told = [
+        each.code, each.reason, each.why,
+        each.attempts && things(each.attempts, "attempt"),
+        filters.length && [filters.length > 1 ? "filters " : "filter ", filters.map((text, index) => [index ? " and " : "", h("code", {}, text)])],
+        letter && h("a", {href: `#/dead-letters/${letter}`}, `dead letter ${letter}`),
+        redrivenAs && h("a", {href: `#/message/${redrivenAs}`}, `redriven as ${redrivenAs}`),
+        each.discarded && discarded(each.discarded, me),
+        isGone && ["no longer kept. ", gone(me, `what=discard&since=${each.at}`)],
+    ].filter(Boolean);
+    return h("span", {}, told.map((part, index) => [index ? ", " : "", part]));
 }

@@ -5,7 +5,7 @@
 
 import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, pager, select, table} from "./elements.js";
+import {data, facts, filters, h, pager, parts, select, table} from "./elements.js";
 import {ago, bytes, count, span, things, time} from "./format.js";
 
 const PAGE = 100;
@@ -18,7 +18,7 @@ const SHOWN = 20;
 const SIZES = [20, 100, 1000];
 const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause", "Connected", "Address", "Client"];
 const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "not connected"]];
-const FIELDS = [["contains", "Name contains", "search"], ["address", "Address begins with"], ["client", "Client contains"]];
+const FIELDS = [["contains", "Name contains", "search"], ["address", "Address"], ["client", "Client"]];
 const RECEIVERS_CHANGE = ["held", "released", "died"];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
 const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"]];
@@ -60,8 +60,8 @@ function row(each) {
         each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
         each.cause || (each.lastFailure && each.waiting ? `last failure: ${each.lastFailure.code}: ${each.lastFailure.reason}` : ""),
         each.transport === "none" ? "no" : each.transport,
-        each.address,
-        h("span", {class: "data"}, each.client),
+        each.address.includes(":") ? parts(each.address, ":") : h("span", {class: "id"}, each.address),
+        each.client ? h("span", {class: "data"}, each.client) : "",
     ];
 }
 
