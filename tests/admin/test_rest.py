@@ -114,7 +114,7 @@ def test_a_json_web_token_has_to_make_an_operator(start_server: StartServer, tmp
         ("GET", "/dead-letters?newestFirst=1", None, "newestFirst: must be true or false"),
         ("GET", "/dead-letters/export?count=5", None, "count: there is no such field"),
         ("GET", "/audit?outcome=well", None, "outcome: must be one of done, refused, failed"),
-        ("GET", "/audit?after=5", None, "after: must be the `next` of the page before"),
+        ("GET", "/audit?after=5", None, "after: must be the `next` of the previous page"),
         ("POST", "/dead-letters/redrive", None, "ids: must be there, or"),
         ("POST", "/dead-letters/redrive", {}, "ids: must be there, or"),
         ("POST", "/dead-letters/redrive", {"all": False}, "all: must be true"),
@@ -455,7 +455,7 @@ def test_the_audit_keeps_to_its_line(desk: Desk, server: Server, receiver: Recei
 
 def test_a_refusal_is_logged_without_the_token(server: Server) -> None:
     Desk(server, "not-the-token").ask("GET", "/sessions?subject=somebody")
-    until(lambda: "refused to administer" in server.stderr)
+    until(lambda: "refused a request to /admin/api" in server.stderr)
     assert "not-the-token" not in server.stderr
 
 

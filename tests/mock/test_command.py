@@ -84,7 +84,7 @@ def test_everything_is_reached_over_the_control_address(mock: Mock) -> None:
 
 
 def test_what_cannot_be_done_is_answered_with_the_reason(mock: Mock) -> None:
-    assert mock.call("PUT", "/script", script="now: reset")["error"].startswith("'now: reset' is no rule")
+    assert mock.call("PUT", "/script", script="now: reset")["error"].startswith("'now: reset' is not a rule")
     assert "expected /topic/" in mock.call("POST", "/publish", channel="/news")["error"]
     assert mock.call("POST", "/clock") == {"error": "advance is missing"}
     assert mock.call("POST", "/reset", now=True) == {"error": "there is no field 'now' here; it takes none"}

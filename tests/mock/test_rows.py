@@ -526,7 +526,7 @@ def event_merged(org: Salesforce, wire: Wire, samples: list[str]) -> None:
 def event_gap(org: Salesforce, wire: Wire, samples: list[str]) -> None:
     publish = lambda: org.publish(ACCOUNTS, header={"changeType": "GAP_UPDATE"})  # noqa: E731
     all_same(delivered(org, wire, ACCOUNTS, publish), samples)
-    with pytest.raises(ValueError, match="GAP_CREATE has a header only, and no fields"):
+    with pytest.raises(ValueError, match="GAP_CREATE has only a header, no fields"):
         org.publish(ACCOUNTS, {"Name": "Acme"}, header={"changeType": "GAP_CREATE"})
 
 

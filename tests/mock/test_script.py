@@ -49,10 +49,10 @@ def test_whether_it_is_over() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("sometimes: reset", "is no rule"),
+        ("sometimes: reset", "is not a rule"),
         ("next login: reset", "no operation 'login'; known are handshake"),
         ("next connect: explosion", "no fault 'explosion'; known are 502 page"),
-        ("every 0 connects: reset", "every 1 at least"),
+        ("every 0 connects: reset", "needs a number of at least 1"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(line: str, why: str) -> None:

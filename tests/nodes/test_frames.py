@@ -93,10 +93,10 @@ def test_an_address_that_another_node_has_by_now_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("hello", "why"),
     [
-        (b"GET / HTTP/1.1", "no node"),
-        (b"[]", "no node"),
-        (orjson.dumps({"version": "x", "oldest": 1, "token": "a"}), "no node"),
-        (orjson.dumps({"version": 1, "token": "a"}), "no node"),
+        (b"GET / HTTP/1.1", "not a node"),
+        (b"[]", "not a node"),
+        (orjson.dumps({"version": "x", "oldest": 1, "token": "a"}), "not a node"),
+        (orjson.dumps({"version": 1, "token": "a"}), "not a node"),
         (orjson.dumps({"version": 0, "oldest": 0, "token": "a"}), "version 0 to 0"),
         (orjson.dumps({"version": 9, "oldest": VERSION + 1, "token": "a"}), f"version {VERSION + 1} to 9"),
     ],

@@ -23,7 +23,7 @@ _PLACE: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 
 def _place(value: object) -> str:
     if not isinstance(value, str) or not _PLACE.fullmatch(value):
-        raise ValueError("the `next` of the page before")
+        raise ValueError("the `next` of the previous page")
     return value
 
 

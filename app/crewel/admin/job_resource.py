@@ -161,7 +161,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 def _place(value: object) -> str:
     if not isinstance(value, str) or not is_dead_id(value):
-        raise ValueError("the `next` of the page before")
+        raise ValueError("the `next` of the previous page")
     return value
 
 

@@ -155,7 +155,7 @@ class Jobs:
             if job is not None:
                 await self._work_off(job, token)
         except Fenced:
-            log.info("another run of a server continues the job %s", job_id)
+            log.info("another server continues the job %s", job_id)
         except StoreError as error:
             log.warning("the job %s waits for the store: %s", job_id, error)
         finally:

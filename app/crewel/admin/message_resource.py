@@ -275,7 +275,7 @@ async def _search(ask: Ask) -> dict[str, Any]:
 
 def _place(value: object) -> str:
     if not isinstance(value, str) or _log_id(value) is None:
-        raise ValueError("the `next` of the page before")
+        raise ValueError("the `next` of the previous page")
     return value
 
 

@@ -150,7 +150,7 @@ class Rest:
             except CrewelError as error:
                 response = _refused(error)
                 if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-                    log.info("refused to administer: %s", error, extra={"path": request.path[:200]})
+                    log.info("refused a request to /admin/api: %s", error, extra={"path": request.path[:200]})
                 return response
 
         return refuse
@@ -160,7 +160,7 @@ class Rest:
         client = self._origins.client(request.headers, request.remote, request.scheme)
         if not self._origins.allows(request.headers, client):
             self._origins.refused(request.headers, client)
-            raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "this origin may not talk to the server")
+            raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "requests from this origin are not allowed")
         return client
 
     async def _grants(self, request: web.Request, client: Client) -> Grants:

@@ -48,7 +48,7 @@ _ERROR: Final = {
 }
 _ALWAYS: Final = {
     400: "A field is unknown or has a wrong value; the message names it (user.illegalArgument).",
-    403: "The page is of an origin that may not talk to the server, or the token is no operator's, or not of this role.",
+    403: "Requests from the page's origin are not allowed, or the token is not an operator's, or does not have this role.",
     503: "The store cannot be asked at the moment, or the server keeps none (resource.unavailable).",
 }
 _CLOSED: Final = {401: "There is no token, or one that does not hold."}
@@ -185,7 +185,7 @@ async def send_lines(ask: Ask, portions: AsyncGenerator[bytes, None]) -> web.Str
     except ConnectionError:
         pass  # the client has gone
     except StoreError as error:
-        log.warning("%s breaks off: %s", ask.request.path, error)
+        log.warning("%s was interrupted: %s", ask.request.path, error)
         if ask.request.transport is not None:
             ask.request.transport.abort()
     return response

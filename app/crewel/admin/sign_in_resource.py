@@ -38,7 +38,7 @@ def cookie_name(client: Client) -> str:
 def operator_of(grants: Grants) -> tuple[str, Scope]:
     """The operator's name and roles. Raises Refused for a client that is no operator."""
     if grants.scope.highest is None:
-        raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "the token is no operator's")
+        raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "the token is not an operator's")
     return grants.subject or ADMIN, grants.scope
 
 
@@ -149,7 +149,7 @@ SIGN_IN_ROUTES: Final = (
         role=Role.VIEW,
         refusals={
             401: "The token or the code is not valid, or no longer.",
-            403: "The page is of a foreign origin, or the token is no operator's.",
+            403: "The page has a foreign origin, or the token is not an operator's.",
         },
     ),
     Route(

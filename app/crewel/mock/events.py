@@ -169,7 +169,7 @@ def form(channel: str, data: Any, replay_id: int, created: float, **more: Any) -
     if kind == "data":
         header = _header(channel, created, replay_id, more.get("header") or {})
         if data and header["changeType"].startswith(GAP):
-            raise ValueError(f"an event of the type {header['changeType']} has a header only, and no fields")
+            raise ValueError(f"an event of the type {header['changeType']} has only a header, no fields")
         changed = {"ChangeEventHeader": header, **(data or {})}
         return {"schema": _schema(channel), "payload": changed, "event": event}
     payload = {"CreatedDate": moment(created), "CreatedById": USER_ID, **(data or {})}

@@ -155,7 +155,7 @@ class Org:
         cannot be, and TypeError for data that has the wrong form."""
         if not is_well_formed(channel) or "?" in channel:
             raise ValueError(
-                f"{channel!r} is no channel of Salesforce: expected /topic/…, /u/…, /event/…__e, /data/…ChangeEvent"
+                f"{channel!r} is not a channel of Salesforce: expected /topic/…, /u/…, /event/…__e, /data/…ChangeEvent"
             )
         event = self.log.publish(channel, data, self.now(), age, **more)
         if age < 1:

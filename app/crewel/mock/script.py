@@ -98,7 +98,7 @@ def _read(line: str) -> Rule:
     found = _RULE.fullmatch(re.sub(r"\s+", " ", line))
     if found is None:
         raise ValueError(
-            f"{line!r} is no rule: expected such as `after 3 connects: unknown client`, `next subscribe: reset`"
+            f"{line!r} is not a rule: expected, for example, `after 3 connects: unknown client`, `next subscribe: reset`"
         )
     kind, count, counted, following, _, fault = found.groups()
     operation = counted or following or "request"
@@ -108,7 +108,7 @@ def _read(line: str) -> Rule:
     if kind is None:
         kind, count = ("next", 0) if following else ("then", 0)
     if kind == "every" and int(count) < 1:
-        raise ValueError(f"{line!r}: every 1 at least")
+        raise ValueError(f"{line!r}: `every` needs a number of at least 1")
     return Rule(kind, int(count), operation, fault)
 
 

@@ -92,6 +92,6 @@ class Calls:
             else:
                 answer = await answering(question)
         except Exception:
-            log.exception("a question of another node could not be answered: %s", about)
+            log.exception("a request of another node failed: %s", about)
             answer = {_FAILED: "has failed to answer"}
         link.send(Kind.TOLD, stream, encode(answer))

@@ -167,20 +167,20 @@ class Introduction:
                 raise LinkError("the other side does not know the secret of this store")
             self.token = orjson.loads(self._theirs)["token"]
             return b""
-        raise LinkError(f"a frame of kind {frame.kind} before the introduction was over")
+        raise LinkError(f"a frame of kind {frame.kind} before the introduction was complete")
 
     def _read(self, payload: bytes) -> None:
         try:
             said = orjson.loads(payload)
             version, oldest, token = int(said["version"]), int(said["oldest"]), str(said["token"])
         except (ValueError, TypeError, KeyError):
-            raise LinkError("the other side is no node: its first frame says no version and no token") from None
+            raise LinkError("the other side is not a node: its first frame has no version and no token") from None
         if version < OLDEST or oldest > VERSION:
             raise LinkError(
                 f"the other node speaks version {oldest} to {version} of the link, this one {OLDEST} to {VERSION}"
             )
         if self._expected not in ("", token):
-            raise LinkError("another node has this address by now")
+            raise LinkError("another node has this address now")
         self._theirs, self.version = payload, min(version, VERSION)
 
     def _proof(self, own: bytes, theirs: bytes, *, dials: bool) -> bytes:

@@ -104,7 +104,7 @@ class Link(asyncio.Protocol):
             log.warning("a link with another node was refused: %s", error)
             self.end()
         except Exception:
-            log.exception("a frame of another node could not be handled, and the link is closed")
+            log.exception("cannot handle a frame of another node: closing the link")
             self.end()
 
     def _introduce(self, introduction: Introduction, frame: Frame) -> None:
@@ -162,7 +162,7 @@ class Link(asyncio.Protocol):
         now = self._loop.time()
         # After a stall of this process, what the other node has sent has come and has not been read.
         if not has_stalled(timer.when(), now) and now - self._heard_at > _SILENCE_S and transport.is_reading():
-            log.warning("a node has been silent for %.0f s, and the link with it is closed", now - self._heard_at)
+            log.warning("a node has been silent for %.0f s: closing the link", now - self._heard_at)
             self.end()
             return
         if self._introduction is None:

@@ -109,7 +109,7 @@ class NodeRegistry:
             count = await durability.inheritance.take_over_dead(dead)
             if count:
                 self._metrics.inherited_sessions += count
-                log.warning("took over %d sessions of a node that is dead", count)
+                log.warning("took over %d sessions of a dead node", count)
             self.members = await access.writing.ask(nodes.members(access.keys))
         self._looked_at = asked
         for changed in self.on_change:

@@ -81,7 +81,9 @@ class Endpoint:
         if not self.origins.allows(request.headers, client):
             self.broker.metrics.refused_payloads["origin"] += 1
             self.origins.refused(request.headers, client)
-            return web.Response(status=403, text="this origin may not talk to the server", headers={"Vary": "Origin"})
+            return web.Response(
+                status=403, text="requests from this origin are not allowed", headers={"Vary": "Origin"}
+            )
         if request.method == "OPTIONS":
             return web.Response(headers=self.origins.preflight(request.headers))
         response = await self._dispatch(request, client)

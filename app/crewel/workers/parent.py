@@ -255,7 +255,7 @@ class Parent:
             new = await self._spawn(old.number)
             await self._unless_stopped(asyncio.wait([new.ready]))
             if not new.is_serving:
-                log.error("worker %d has no successor: the old one stays", old.number)
+                log.error("cannot replace worker %d: it continues to run", old.number)
                 return
             old.is_wanted = False
             self._left.append(old.process.pid)
