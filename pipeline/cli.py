@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ import typer
 
 from crewel.errors import CrewelError
 from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient
-from crewel.pipeline.job_runner import Common, run_job, show
+from crewel.pipeline.job_runner import Common, run_job, show, show_rows
 
 Words = Callable[[str], None]
 FindToken = Callable[[str], str | None]
@@ -247,6 +248,38 @@ def redrive(
     if result.stayed:
         first = result.stayed[0]
         raise CrewelError(f"{len(result.stayed):,} stayed; the first, {first.letter}: {first.message}")
+
+
+@app.command()
+def query(
+    sql: Annotated[
+        str,
+        typer.Argument(metavar="SQL", help='"SELECT code, count(*) FROM letters GROUP BY ALL": tables by their names.'),
+    ],
+    limit: Annotated[int, typer.Option(min=1, metavar="ROWS", help="Print at most so many rows.")] = 1000,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Query the tables alone, without what the store has beyond them.")
+    ] = False,
+    directory: Directory = _DIRECTORY,
+    master: Master = None,
+    spark: Settings = None,
+    config: Config = _CONFIG,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Query the tables with SQL.
+
+    All functions of Spark are there. `SHOW TABLES` lists the tables, `DESCRIBE fact_ended` the columns of one.
+    """
+    common = Common(directory, master, spark, config, as_json, quiet)
+    result = run_job("query", common, sql=sql, limit=limit, from_store=not no_store)
+    if as_json:
+        show(result, common)
+    else:
+        show_rows(result.columns, result.rows, as_csv=as_csv)
+    if result.is_cut and not quiet:
+        print(f"There are more rows than {limit:,}; --limit prints more.", file=sys.stderr)
 
 
 @app.command()

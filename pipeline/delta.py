@@ -100,7 +100,22 @@ class DeltaLog:
         if found.protocol().min_reader_version > _READER:
             raise CrewelError(f"{self.path}: another program has given this table features that are not known here")
         paths = found.file_uris(file_pruning_predicate=predicate) if predicate else found.file_uris()
-        return sorted(paths if "://" in self.path else map(unquote, paths))
+        return sorted(map(self._read, paths))
+
+    def added(self, since: int | None) -> dict[str, date]:
+        """Return the files of a table by date that count now and did not at an earlier version, and the day of each. With None,
+        and if that version is not known any more, these are all."""
+        found = self._current()
+        if found is None or (since is not None and since >= found.version()):
+            return {}
+        files = _days_of(found)
+        if since is not None:
+            try:
+                for path in _days_of(DeltaTable(self.path, version=since)):
+                    files.pop(path, None)
+            except DeltaError:
+                pass
+        return {self._whole(path): day for path, day in files.items()}
 
     def days(self) -> list[date]:
         """Return the days that a table which is partitioned by date has something of, the oldest first."""
@@ -114,7 +129,7 @@ class DeltaLog:
         return newest is not None and newest >= batch.number
 
     def newest(self, job: str) -> int | None:
-        """Return the number of the newest batch of a job; None if there is none."""
+        """Return the number of the newest batch of a job, or one that was noted; None if there is none."""
         found = self._current()
         return None if found is None else found.transaction_version(job)
 
@@ -133,12 +148,15 @@ class DeltaLog:
             self._commit(table, actions, "append", [Transaction(batch.job, batch.number)])
         return [f"{self.path}/{each.path}" for each in actions]
 
-    def replace(self, folder: str) -> None:
-        """Let the files of a folder count from now on, and no others. Raises CrewelError."""
+    def replace(self, folder: str, days: Iterable[date] | None = None, notes: Mapping[str, int] | None = None) -> None:
+        """Let the files of a folder count from now on, and no others, or no others of these days. `notes` are numbers that
+        `newest` tells by their names. Raises CrewelError."""
+        only = None if days is None else [("date", "in", [each.isoformat() for each in days])]
+        noted = [Transaction(name, number) for name, number in (notes or {}).items()]
 
         def step() -> None:  # another job may replace it meanwhile
             table = self._ready()
-            self._commit(table, self._actions(table, folder), "overwrite", [])
+            self._commit(table, self._actions(table, folder), "overwrite", noted, only)
 
         self._retried(step)
 
@@ -184,6 +202,14 @@ class DeltaLog:
         return len(gone)
 
     # Within
+
+    def _read(self, path: str) -> str:
+        """Return the path of a file as Spark wants it."""
+        return path if "://" in self.path else unquote(path)
+
+    def _whole(self, path: str) -> str:
+        """Return the whole path of a file, of that within the table."""
+        return f"{self.path}/{self._read(path)}"
 
     def _fresh(self) -> DeltaTable:
         return DeltaTable(self.path)
@@ -233,12 +259,20 @@ class DeltaLog:
             fields.append(pa.field(BATCH, pa.string(), metadata={"comment": "The batch that the row came with."}))
         return pa.schema(fields)
 
-    def _commit(self, table: DeltaTable, actions: list[AddAction], mode: str, transactions: list[Transaction]) -> None:
+    def _commit(
+        self,
+        table: DeltaTable,
+        actions: list[AddAction],
+        mode: str,
+        transactions: list[Transaction],
+        only: list[tuple[str, str, Any]] | None = None,
+    ) -> None:
         table.create_write_transaction(
             list(actions),
             mode,
             table.schema(),
             list(self._table.partitions),
+            only,
             commit_properties=CommitProperties(app_transactions=transactions),
         )
 
@@ -300,6 +334,11 @@ class DeltaLog:
             is_old = folder.is_dir() and not folder.name.startswith("_") and folder.stat().st_mtime <= before
             if is_old and next(folder.rglob("*.parquet"), None) is None:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _days_of(table: DeltaTable) -> dict[str, date]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    return dict(zip(actions["path"].to_pylist(), actions["partition.date"].to_pylist(), strict=True))
 
 
 def _arrow(name: str) -> pa.DataType:

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from crewel.errors import CrewelError, StoreUnavailable
 from crewel.pipeline.error_text import in_one_line
-from crewel.pipeline.output import lines
+from crewel.pipeline.output import lines, plain
 
 Words = Callable[[str], None]
 
 _INTERRUPTED: Final = 128 + signal.SIGINT
 _REACH_S: Final = 5.0
+_PIPED_COLUMNS: Final = 10_000
+"""Width of a table that is not for a terminal: no row is folded."""
 _IS_DEBUGGED = bool(os.environ.get("CREWEL_PIPELINE__DEBUG"))
 _TALKATIVE: Final = "SQLQueryContextLogger"
 """PySpark's, which describes each error in a condition of SQL in ten kilobytes."""
+
+_USAGE: Final = frozenset({"BadCondition", "BadQuery"})
+"""Errors of a job that are the user's words."""
 
 _SPARK_LEVEL = "WARN" if _IS_DEBUGGED else "OFF"
 """A failure is reported in one line anyway; Spark would say the same in a hundred."""
@@ -67,12 +76,13 @@ def run_job(name: str, common: Common, **options: Any) -> Any:
 
     ready()
     settings, address, tell = common.settings, common.address, _teller(common)
-    if name == "compact" and common.is_here and not Path(common.directory, "bronze").is_dir():
+    needs_store = name != "compact" and options.get("from_store", True)
+    if not needs_store and common.is_here and not Path(common.directory, "bronze").is_dir():
         raise CrewelError(f"{common.directory}: there are no tables; --dir says where they are")
     with _as_commands_end():
         if common.is_here:
             Path(common.directory).mkdir(parents=True, exist_ok=True)
-        if name != "compact":
+        if needs_store:
             _reach(address, tell, waits=name == "live" and not options["once"])
         tell("starting Spark" if common.master is None else f"starting Spark at {common.master}")
         spark = session(address, common.master, settings, _SPARK_LEVEL)
@@ -84,7 +94,7 @@ def run_job(name: str, common: Common, **options: Any) -> Any:
                 tell("following the streams; SIGINT (Ctrl-C) or SIGTERM ends it")
             return module.run(spark, module.Options(address=address, directory=common.directory, **options), tell)
         except CrewelError as error:
-            if type(error).__name__ == "BadCondition":
+            if type(error).__name__ in _USAGE:
                 raise typer.BadParameter(str(error)) from None
             raise
         finally:
@@ -149,6 +159,24 @@ def show(result: Any, common: Common) -> None:
         return
     for line in lines(values):
         print(line)
+
+
+def show_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_csv: bool) -> None:
+    """Print the rows of an answer, as a table for people or as CSV."""
+    if as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPED_COLUMNS
+    shown = Table(box=None, pad_edge=False)
+    for name in columns:
+        shown.add_column(Text(name), overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text("" if cell is None else plain(cell)) for cell in row))
+    console.print(shown)
 
 
 def _setting(text: str) -> tuple[str, str]:

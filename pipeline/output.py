@@ -23,19 +23,20 @@ def _shown(value: Any) -> list[str]:
     if value is None or value in ((), [], {}):
         return []
     if isinstance(value, Mapping):
-        value = [f"{name} {_plain(each)}" for name, each in value.items()]
+        value = [f"{name} {plain(each)}" for name, each in value.items()]
     if isinstance(value, list | tuple):
-        shown = [_plain(each) for each in value[:_MOST]]
+        shown = [plain(each) for each in value[:_MOST]]
         return [*shown, f"and {len(value) - _MOST:,} more"] if len(value) > _MOST else shown
-    return [_plain(value)]
+    return [plain(value)]
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """Return a value as text."""
     match value:
         case Mapping():
-            return "  ".join(_plain(each) for each in value.values() if each is not None)
+            return "  ".join(plain(each) for each in value.values() if each is not None)
         case list() | tuple():
-            return "  ".join(map(_plain, value))
+            return "  ".join(map(plain, value))
         case bool():
             return "yes" if value else "no"
         case int():

@@ -12,7 +12,7 @@ added is null in older files, and an empty day is a table all the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
@@ -30,7 +30,7 @@ from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import RAW, TABLES, Layer, Table
 from crewel.pipeline.schemas.table import BATCH
 
-_DAYS = {"minutes": "minute"}
+_DAYS = {"minutes": "minute", "latency": "minute", "backlog": "minute", "capacity": "hour"}
 """The column whose day is the date of a row, where that is not `at`. The date itself is no column of the files."""
 
 _TRIES = 50
@@ -41,6 +41,10 @@ def empty(spark: SparkSession, table: Table) -> DataFrame:
     """Return a table without rows. Spark knows that it has none, and leaves out what would be done with them."""
     columns = (f.lit(None).cast(field.dataType).alias(field.name) for field in table.struct())
     return spark.range(0).where(f.lit(False)).select(*columns)
+
+
+def _quoted(day: date) -> str:
+    return f"'{day.isoformat()}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +74,41 @@ class Tables:
 
     # Reading
 
-    def read(self, table: Table, since: date | None = None, until: date | None = None) -> DataFrame:
-        """Return a table with the columns of its schema, if asked of some days only, both inclusive. Batches that are not in
-        all their tables yet are left out."""
+    def read(
+        self,
+        table: Table,
+        since: date | None = None,
+        until: date | None = None,
+        *,
+        days: Collection[date] | None = None,
+        where: str | None = None,
+    ) -> DataFrame:
+        """Return a table with the columns of its schema, if asked of some days only: from one to another, both inclusive, or
+        these. Batches that are not in all their tables yet are left out. `where` leaves out files that have no row for it."""
         bounds = [
             *([] if since is None else [f"date >= '{since.isoformat()}'"]),
             *([] if until is None else [f"date <= '{until.isoformat()}'"]),
+            *([] if days is None else [f"date IN ({', '.join(map(_quoted, sorted(days)))})"]),
+            *([] if where is None else [where]),
         ]
-        files = self._logs[table.name].files(" AND ".join(bounds) or None)
-        hidden = () if table.is_derived else self.unfinished()
-        if not hidden:
-            return self._load(table, files)
-        is_shown = f.col(BATCH).isNull() | ~f.col(BATCH).isin(*hidden)
-        return self._load(table, files, is_shown)
+        files = [] if days is not None and not days else self._logs[table.name].files(" AND ".join(bounds) or None)
+        return self._load(table, files, self._is_shown(table))
+
+    def added(self, table: Table, since: int | None) -> DataFrame:
+        """Return the rows of the files that a table has now and had not at an earlier version."""
+        return self._load(table, self._logs[table.name].added(since), self._is_shown(table))
+
+    def changed(self, table: Table, since: int | None) -> set[date]:
+        """Return the days of these files."""
+        return {*self._logs[table.name].added(since).values()}
+
+    def version(self, table: Table) -> int:
+        """Return the version of a table; -1 if there is none yet."""
+        return self._logs[table.name].version
+
+    def noted(self, table: Table, name: str) -> int | None:
+        """Return a number that was noted when a table was replaced; None if none was."""
+        return self._logs[table.name].newest(name)
 
     def part(self, table: Table, batch: Batch) -> DataFrame:
         """Return what one batch has added to a table, whether it is finished or not."""
@@ -135,11 +161,21 @@ class Tables:
         self._save(frame.select(*table.names).withColumn(BATCH, f.lit(str(batch))), table, folder)
         return self._load(table, log.add(folder, batch))
 
-    def replace(self, table: Table, frame: DataFrame) -> None:
-        """Write a table again as a whole. Readers see what was there before, or all of what is there now."""
+    def replace(
+        self,
+        table: Table,
+        frame: DataFrame,
+        days: Collection[date] | None = None,
+        notes: Mapping[str, int] | None = None,
+    ) -> None:
+        """Write a table again, as a whole or these days of it. Readers see what was there before, or all of what is there now.
+
+        `notes` are numbers that come with it, for `noted`.
+        """
         folder = f"whole-{token_hex(4)}"
-        self._save(frame.select(*table.names), table, folder)
-        self._logs[table.name].replace(folder)
+        # As few files as are good for what there is, of which each task writes its share.
+        self._save(frame.select(*table.names).hint("rebalance", *table.partitions), table, folder)
+        self._logs[table.name].replace(folder, days, notes)
 
     def compact(self, table: Table, today: date, fewest: int) -> tuple[int, int]:
         """Merge small files of a table, while others may read and add. Return how many files there were and are."""
@@ -177,6 +213,10 @@ class Tables:
         self._files.create(f"{self.root}/checkpoints/{job}/v{version}.begin.{begin}")
 
     # Files
+
+    def _is_shown(self, table: Table) -> Column | None:
+        hidden = () if table.is_derived else self.unfinished()
+        return f.col(BATCH).isNull() | ~f.col(BATCH).isin(*hidden) if hidden else None
 
     def _load(self, table: Table, paths: Iterable[str], where: Column | None = None) -> DataFrame:
         found = list(paths)

@@ -86,7 +86,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         unread, unread_ms = unread_facts(inputs, after)
         progress("comparing pending deliveries with their ends")
         found = audit.audit(silver, snapshot.frames(spark), before.newest, unread_ms)
-        tables.replace(_AUDIT, _within(found, options).coalesce(1))
+        tables.replace(_AUDIT, _within(found, options))
         published = silver["fact_published"].where("channel != ''").select("log_id")
         # What a group gets has its subscribers beside it, and is published too.
         beside = silver["fact_addressed"].select("log_id").distinct().join(published, "log_id", "left_anti")

@@ -64,8 +64,8 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         tables.begin(batch)
         has, corrupt = _fill(spark, tables, options, batch, progress)
         tables.finish(batch)
-    if has.entries and options.gold:
-        gold.write(tables, progress)
+        if has.entries and options.gold:
+            gold.write(tables, progress)
     return Result(has.entries, corrupt, time.monotonic() - begin)
 
 

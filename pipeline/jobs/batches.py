@@ -102,7 +102,13 @@ def write(tables: Tables, raw: DataFrame, has: Found, batch: Batch, progress: Pr
     if any(key.endswith(GAP) for key, _ in has.counts):
         _write(tables, TABLES["gaps"], silver.gaps(raw).coalesce(1), batch, written)
     if strange:
-        _write(tables, TABLES["corrupt"], reduce(DataFrame.unionByName, strange).coalesce(1), batch, written)
+        _write(
+            tables,
+            TABLES["corrupt"],
+            reduce(DataFrame.unionByName, strange).coalesce(_tasks(written.corrupt)),
+            batch,
+            written,
+        )
     progress("minutes")
     counted = minutes.minutes(written.rows)
     if counted is not None:

@@ -68,7 +68,7 @@ def _tell(tables: Tables, address: Address, raised: DataFrame) -> None:
     rows = [tuple(row[name] for name in _HOLDBACKS.names) for row in told]
     new = raised.sparkSession.createDataFrame(rows, _HOLDBACKS.struct())
     known = tables.read(_HOLDBACKS)
-    tables.replace(_HOLDBACKS, known.unionByName(new).dropDuplicates([*_HOLDBACKS.key]).coalesce(1))
+    tables.replace(_HOLDBACKS, known.unionByName(new).dropDuplicates([*_HOLDBACKS.key]))
     # The time is a number that grows from batch to batch, also with another checkpoint.
     Sink(address, "holdbacks").write(max(row["raised_ms"] for row in told), _alerts(address, told))
 

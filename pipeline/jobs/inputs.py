@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.connection import PATIENCE_S, Address
 from crewel.pipeline.jobs import batches
+from crewel.pipeline.jobs.gold import Sources
 from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import GAP, RAW
 from crewel.pipeline.source import NAME
@@ -36,6 +37,8 @@ class Inputs:
     """Facts and events."""
     silver: Mapping[str, DataFrame]
     """All tables of silver by name."""
+    sources: Sources
+    """The same in two: the tables at one moment, and what the store has beyond them."""
     _fresh: DataFrame
 
     def forget(self) -> None:
@@ -70,7 +73,11 @@ def gather(
             "letters": lambda: letters(_load(spark, address, "dead")),
         }
     )
-    return Inputs(known.unionByName(fresh), found, fresh)
+    days = [row["date"] for row in fresh.select("date").distinct().collect()] if has.entries else []
+    sources = Sources(
+        tables, LazyMapping({name: partial(new.__getitem__, name) for name in new if name in present}), days
+    )
+    return Inputs(known.unionByName(fresh), found, sources, fresh)
 
 
 def _extents(address: Address, streams: tuple[str, ...]) -> Mapping[str, Extent]:

@@ -14,12 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from crewel.pipeline.connection import Address
+from crewel.pipeline.jobs import gold
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import Inputs, gather
 from crewel.pipeline.report.html import page
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import capacity, causes, channels, latency, poison, receivers, triage
+from crewel.pipeline.transformations import causes, channels, latency, poison, receivers, triage
 
 _USUAL: Final = timedelta(hours=24)
 _MOST_SLOTS: Final = 48
@@ -38,6 +39,9 @@ _ORDER: Final[Mapping[str, list[str]]] = {
     "backlog": ["minute DESC"],
     "capacity": ["hour DESC", "persistent DESC"],
 }
+_BY_DAY: Final = ("latency", "backlog", "capacity")
+"""Tables of gold that jobs keep up to date."""
+
 _TIME: Final = {
     "latency": "minute",
     "backlog": "minute",
@@ -89,11 +93,15 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         found = answers(inputs, since, until)
         for name, frame in found.items():
             progress(name)
-            tables.replace(TABLES[name], frame.coalesce(1))
+            tables.replace(TABLES[name], frame)
+        gold.write(tables, progress, inputs.sources)
     finally:
         inputs.forget()
     progress("putting the report together")
-    written = {name: _within(tables.read(TABLES[name]), name, since, until) for name in found}
+    days = since.date(), until.date()
+    written = {name: _within(tables.read(TABLES[name]), name, since, until) for name in found} | {
+        name: _within(tables.read(TABLES[name], *days), name, since, until) for name in _BY_DAY
+    }
     rows = {name: _rows(frame, _ORDER[name]) for name, frame in written.items() if name in _ORDER}
     sick = [row["session"] for row in rows["receivers"] if row["is_sick"]]
     totals = _totals(written)
@@ -116,7 +124,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         "channels": _rows(_by_channel(written["latency"], since), ["p99_ms DESC", "count DESC"]),
         "hours": _rows(hours, ["hour DESC"]),
     }
-    paths = [f"{tables.root}/{TABLES[name].path}" for name in found]
+    paths = [f"{tables.root}/{TABLES[name].path}" for name in written]
     if (file := options.json or _beside(options.directory)) is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z, default=str))
@@ -172,11 +180,11 @@ def _within(frame: DataFrame, name: str, since: datetime, until: datetime) -> Da
 def _by_channel(found: DataFrame, since: datetime) -> DataFrame:
     """Return the table `latency` with one row a channel, over all of the time."""
     total = (f.col("mean_ms") * f.col("count")).alias("sum_ms")
-    return latency.latency(found.select(f.lit(since).alias("since"), "channel", "count", total, "buckets"))
+    return latency.latency(found.select(f.lit(since).alias("at"), "channel", "count", total, "buckets"))
 
 
 def answers(inputs: Inputs, since: datetime, until: datetime) -> dict[str, DataFrame]:
-    """Return the tables of gold that a report is made of."""
+    """Return the tables of gold that are made for a report."""
     silver = inputs.silver
 
     # Spark keeps the plan of a frame that is only persisted. Here each would hold those before it several times, and to look
@@ -193,9 +201,6 @@ def answers(inputs: Inputs, since: datetime, until: datetime) -> dict[str, DataF
         "receivers": receivers.receivers(silver, caused, since, until),
         "receiver_times": receivers.receiver_times(silver, caused),
         "deaths": triage.deaths(dead),
-        "latency": latency.latency(silver["event_settled"]),
-        "backlog": latency.backlog(silver),
-        "capacity": capacity.capacity(silver),
     }
 
 

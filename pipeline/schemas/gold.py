@@ -1,4 +1,5 @@
-"""Gold: the results. Each job rewrites the whole table, except `minutes`, which grows."""
+"""Gold: the results. Each job rewrites the whole table, except those by day, whose changed days it rewrites, and `minutes`,
+which grows."""
 
 from __future__ import annotations
 
@@ -34,6 +35,11 @@ _WHY: Final = Column("why", "string", "The evidence, in words.")
 
 def _gold(name: str, meaning: str, *columns: Column, key: tuple[str, ...]) -> Table:
     return Table(Layer.GOLD, name, meaning, columns, key=key, partitions=(), is_derived=True)
+
+
+def _daily(name: str, meaning: str, *columns: Column, key: tuple[str, ...]) -> Table:
+    """A table of which only the days are written again that something was added to."""
+    return Table(Layer.GOLD, name, meaning, (*columns, _DATE), key=key, is_derived=True, version=2)
 
 
 def _milliseconds(name: str, meaning: str) -> Column:
@@ -179,7 +185,7 @@ DEATHS: Final = _gold(
     key=("minute", "code"),
 )
 
-LATENCY: Final = _gold(
+LATENCY: Final = _daily(
     "latency",
     "Time to acknowledgement by channel and minute. Percentiles are the upper bounds of their buckets.",
     _MINUTE,
@@ -193,7 +199,7 @@ LATENCY: Final = _gold(
     key=("minute", "channel"),
 )
 
-BACKLOG: Final = _gold(
+BACKLOG: Final = _daily(
     "backlog",
     "Pending and ended deliveries by minute.",
     _MINUTE,
@@ -203,7 +209,7 @@ BACKLOG: Final = _gold(
     key=("minute",),
 )
 
-CAPACITY: Final = _gold(
+CAPACITY: Final = _daily(
     "capacity",
     "Volumes by hour and channel.",
     Column("hour", "timestamp", "Beginning of the hour.", "UTC"),

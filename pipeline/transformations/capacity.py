@@ -12,14 +12,15 @@ from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.expected import with_channel
 
 
-def capacity(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the table `capacity`. Bytes are those of facts and events; what ended is on the channel of its message."""
+def volumes(silver: Mapping[str, DataFrame], known: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the table `capacity` without its trend. Bytes are those of facts and events; what ended is on the channel of its
+    message, which `known` tells: tables that have the messages of all that ended."""
     published = silver["fact_published"].where(f.col("channel") != "")
     addressed = silver["fact_addressed"]
     # One that has subscribers too was published as well.
     alone = addressed.dropDuplicates(["log_id"]).join(published.select("log_id"), "log_id", "left_anti")
-    ends = with_channel(silver["fact_ended"], silver).where(f.col("channel").isNotNull())
-    by_hour = _together(
+    ends = with_channel(silver["fact_ended"], known).where(f.col("channel").isNotNull())
+    return _together(
         (
             _hourly(published).agg(f.count("*").alias("persistent"), f.sum("bytes").alias("bytes")),
             _hourly(alone).agg(f.count("*").alias("persistent")),
@@ -33,14 +34,18 @@ def capacity(silver: Mapping[str, DataFrame]) -> DataFrame:
                 f.sum("bytes").alias("bytes"),
             ),
         )
-    )
+    ).withColumn("bytes", f.round("bytes").cast("bigint"))
+
+
+def capacity(volumes: DataFrame) -> DataFrame:
+    """Return the table `capacity`: volumes and their trend, which is null for the first hour."""
     before = Window.partitionBy("channel").orderBy("hour")
     messages = f.col("persistent") + f.col("transient")
     is_next = f.col("hour") - f.expr("INTERVAL 1 HOUR") == f.lag("hour").over(before)
     return (
-        by_hour.withColumn("bytes", f.round("bytes").cast("bigint"))
-        .withColumn("messages", messages)
+        volumes.withColumn("messages", messages)
         .withColumn("trend", f.when(is_next, f.try_divide("messages", f.lag("messages").over(before))))
+        .withColumn("date", f.to_date("hour"))
         .select(TABLES["capacity"].names)
     )
 

@@ -16,15 +16,16 @@ _PERCENTILES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 
 
 def latency(settled: DataFrame) -> DataFrame:
-    """Return the table `latency`, from the events `settled`."""
+    """Return the table `latency`, from the events `settled`, each in the minute in which the store had it."""
     counts = [
         f.sum(f.coalesce(f.get("buckets", f.lit(at)), f.lit(0))).alias(f"bucket{at}")
         for at in range(len(BUCKETS_MS) + 1)
     ]
     return (
-        settled.groupBy(f.date_trunc("minute", "since").alias("minute"), "channel")
+        settled.groupBy(_minute(), "channel")
         .agg(f.sum("count").alias("count"), f.sum("sum_ms").alias("sum_ms"), *counts)
         .withColumn("buckets", f.array(*(f"bucket{at}" for at in range(len(counts)))))
+        .withColumn("date", f.to_date("minute"))
         .withColumn("mean_ms", f.try_divide("sum_ms", "count"))
         .withColumns({name: percentile(f.col("buckets"), share) for name, share in _PERCENTILES.items()})
         .select(TABLES["latency"].names)
@@ -35,7 +36,7 @@ def of_all(found: DataFrame) -> DataFrame:
     """Return the table `latency` over all channels, whose name is empty then; from that table."""
     return latency(
         found.select(
-            f.col("minute").alias("since"),
+            f.col("minute").alias("at"),
             f.lit("").alias("channel"),
             "count",
             (f.col("mean_ms") * f.col("count")).alias("sum_ms"),
@@ -58,8 +59,8 @@ def _sum(numbers: Column) -> Column:
     return f.aggregate(numbers, f.lit(0).cast("bigint"), lambda total, each: total + each)
 
 
-def backlog(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the table `backlog`. It counts from the oldest fact on, and what was pending before then is not in it."""
+def movements(silver: Mapping[str, DataFrame]) -> DataFrame:
+    """Return (minute, owed, ended): how many deliveries became pending and ended in each minute, from the oldest fact on."""
     addressed, leased, returned, redriven = (
         silver[f"fact_{name}"] for name in ("addressed", "leased", "returned", "redriven")
     )
@@ -67,12 +68,16 @@ def backlog(silver: Mapping[str, DataFrame]) -> DataFrame:
     beside = _count(given(addressed, leased, returned, redriven), "owed")
     owed = by_log.unionByName(beside).groupBy("minute").agg(f.sum("owed").alias("owed"))
     gone = _count(taken(silver["fact_ended"], leased), "ended")
+    return owed.join(gone, "minute", "full").fillna(0, ["owed", "ended"])
+
+
+def backlog(moved: DataFrame) -> DataFrame:
+    """Return the table `backlog`, from all movements, one row a minute."""
     until_now = Window.orderBy("minute").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return (
-        owed.join(gone, "minute", "full")
-        .fillna(0, ["owed", "ended"])
-        .withColumn("waiting", f.sum(f.col("owed") - f.col("ended")).over(until_now))
+        moved.withColumn("waiting", f.sum(f.col("owed") - f.col("ended")).over(until_now))
         .withColumn("waiting", f.greatest("waiting", f.lit(0)))
+        .withColumn("date", f.to_date("minute"))
         .select(TABLES["backlog"].names)
     )
 

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from crewel.pipeline.transformations.capacity import capacity
+from crewel.pipeline.transformations.capacity import capacity, volumes
 from tests.pipeline.frames import silver, time, told
 
 HOUR = 3_600_000
@@ -23,7 +23,7 @@ def test_everything_is_counted_by_hour_and_channel(spark: SparkSession) -> None:
         ],
         event_traffic=[{"place": "1-0", "channel": "/a", "published": 3, "since": time(1), "bytes": 60.0}],
     )
-    found = capacity(tables)
+    found = capacity(volumes(tables, tables))
     hours = [time(each * HOUR).astimezone().replace(tzinfo=None) for each in range(4)]
     assert told(found, "channel", "hour", "persistent", "transient", "deliveries", "bytes", "sessions", "trend") == [
         ("/a", hours[0], 1, 3, 2, 150, 2, None),

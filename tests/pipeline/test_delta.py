@@ -19,7 +19,7 @@ from crewel.pipeline.delta import Batch, DeltaLog
 from crewel.pipeline.schemas import TABLES, Column
 from crewel.pipeline.schemas.table import BATCH
 
-DISCARDED, LATENCY = TABLES["fact_discarded"], TABLES["latency"]
+DISCARDED, DEATHS = TABLES["fact_discarded"], TABLES["deaths"]
 DAY = date(2026, 11, 20)
 
 
@@ -106,18 +106,34 @@ def test_a_table_as_it_was_at_one_moment(log: DeltaLog) -> None:
 def test_a_whole_table_is_replaced_in_one_step_by_the_last_who_writes(tmp_path: Path) -> None:
     def whole(name: str, count: int) -> str:
         (tmp_path / name).mkdir()
-        pq.write_table(pa.table({"count": [count]}), tmp_path / name / "part-0.parquet")
+        pq.write_table(pa.table({"letters": [count]}), tmp_path / name / "part-0.parquet")
         return name
 
-    log, other = DeltaLog(LATENCY, str(tmp_path)), DeltaLog(LATENCY, str(tmp_path))
+    log, other = DeltaLog(DEATHS, str(tmp_path)), DeltaLog(DEATHS, str(tmp_path))
     log.replace(whole("a", 1))
     assert other.version == log.version == 1
     log.replace(whole("b", 2))
     other.replace(whole("c", 3))
-    assert DeltaTable(tmp_path).to_pyarrow_table()["count"].to_pylist() == [3]
+    assert DeltaTable(tmp_path).to_pyarrow_table()["letters"].to_pylist() == [3]
     assert log.vacuum(0) == 2
-    assert DeltaTable(tmp_path).to_pyarrow_table()["count"].to_pylist() == [3]
+    assert DeltaTable(tmp_path).to_pyarrow_table()["letters"].to_pylist() == [3]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["_delta_log", "c"]
+
+
+def test_days_are_replaced_with_a_note_and_what_was_added_since_is_known(log: DeltaLog) -> None:
+    days = [date(2026, 11, number) for number in (20, 21, 22)]
+    for number, day in enumerate(days):
+        log.add(folder(log, f"f{number}", number, day=day), Batch("live.x", number))
+    version = log.version
+    assert log.added(version) == {}
+    assert sorted(log.added(version - 1).values()) == [days[2]]
+    assert sorted(log.added(None).values()) == days
+    assert {*log.added(None)} == {*log.files()}
+    log.replace(folder(log, "again", 9, day=days[1]), days[:2], {"from": 7})
+    assert seqs(log) == [2, 9]
+    assert (log.newest("from"), sorted(log.added(version).values())) == (7, [days[1]])
+    log.replace("nothing", days[2:], {"from": 8})
+    assert (seqs(log), log.newest("from")) == ([9], 8)
 
 
 def test_small_files_of_a_day_are_merged(log: DeltaLog) -> None:

@@ -56,13 +56,13 @@ def test_tables_of_before_are_converted_once_and_the_job_continues(
     assert tables.read(RAW).count() == 51
     assert logs(tables.read(TABLES["fact_published"])) == logs(tables.read(TABLES["fact_ended"])) == [*range(1, 26)]
     assert counts(tables) == {"published": 25, "ended:settled": 25, "settled": 25}
-    assert tables.read(TABLES["latency"]).count() == tables.read(TABLES["event_settled"]).count() == 1
+    assert tables.read(TABLES["event_settled"]).count() == 1
     (day,) = tables.days(RAW)
     assert tables.read(RAW, until=day).where("date = date'2026-09-21'").count() == 51
     assert sorted(tmp_path.rglob("*.parquet")) == files, "no file is written again"
-    names = ("raw", "fact_published", "fact_ended", "event_settled", "latency", "intervals")
+    names = ("raw", "fact_published", "fact_ended", "event_settled", "intervals")
     assert by_others(tmp_path, names) == {
-        "raw": 51, "fact_published": 25, "fact_ended": 25, "event_settled": 1, "latency": 1, "intervals": 0,
+        "raw": 51, "fact_published": 25, "fact_ended": 25, "event_settled": 1, "intervals": 0,
     }  # fmt: skip
 
     assert read_all(spark, streams, tmp_path).entries == 6

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from crewel.pipeline.transformations.latency import backlog, latency
+from crewel.pipeline.transformations.latency import backlog, latency, movements
 from crewel.storage.streams import BUCKETS_MS
 from tests.pipeline.frames import frame, silver, time, told
 
@@ -19,10 +19,10 @@ def _naive(ms: int) -> object:
 
 def test_percentiles_are_the_bounds_of_their_buckets(spark: SparkSession) -> None:
     settled = [
-        {"channel": "/a", "since": time(1), "count": 90, "sum_ms": 90, "buckets": _buckets(b1=90)},
-        {"channel": "/a", "since": time(2), "count": 10, "sum_ms": 910, "buckets": _buckets(b10=8, b500=1, more=1)},
-        {"channel": "/a", "since": time(MINUTE), "count": 1, "sum_ms": 7_200_000, "buckets": _buckets(more=1)},
-        {"channel": "/b", "since": time(1), "count": 2, "sum_ms": 3, "buckets": _buckets(b1=1, b2=1)},
+        {"channel": "/a", "at": time(1), "count": 90, "sum_ms": 90, "buckets": _buckets(b1=90)},
+        {"channel": "/a", "at": time(2), "count": 10, "sum_ms": 910, "buckets": _buckets(b10=8, b500=1, more=1)},
+        {"channel": "/a", "at": time(MINUTE), "count": 1, "sum_ms": 7_200_000, "buckets": _buckets(more=1)},
+        {"channel": "/b", "at": time(1), "count": 2, "sum_ms": 3, "buckets": _buckets(b1=1, b2=1)},
     ]
     found = latency(frame(spark, "event_settled", settled))
     assert told(found, "channel", "minute", "count", "mean_ms", "p50_ms", "p90_ms", "p99_ms") == [
@@ -51,7 +51,7 @@ def test_what_waits_is_what_was_owed_and_has_not_ended(spark: SparkSession) -> N
             {"ms": at[2], "log_id": 11, "receiver": "client/joe/1", "reason": "settled"},
         ],
     )
-    assert told(backlog(tables), "minute", "owed", "ended", "waiting") == [
+    assert told(backlog(movements(tables)), "minute", "owed", "ended", "waiting") == [
         (_naive(at[0]), 2, 0, 2),
         (_naive(at[1]), 3, 1, 4),
         (_naive(at[2]), 0, 2, 2),
@@ -75,4 +75,7 @@ def test_subscriptions_that_begin_or_end_within_a_minute_hold_a_part_of_it(spark
             {"session": "eve", "pattern": "/b", "from_id": 0},
         ],
     )
-    assert told(backlog(tables), "minute", "owed") == [(_naive(minutes[0]), 2 + 3), (_naive(minutes[1]), 3 + 1)]
+    assert told(backlog(movements(tables)), "minute", "owed") == [
+        (_naive(minutes[0]), 2 + 3),
+        (_naive(minutes[1]), 3 + 1),
+    ]

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.command import Ended, crewel
 from tests.server_process import ROOT
 
-COMMANDS = {"live", "backfill", "report", "audit", "redrive", "compact", "doctor"}
+COMMANDS = {"live", "backfill", "report", "audit", "query", "redrive", "compact", "doctor"}
 
 
 def pipeline(directory: Path, *arguments: str, **environ: str) -> Ended:
@@ -59,7 +59,7 @@ def without(tmp_path: Path, module: str) -> dict[str, str]:
     return {"PYTHONPATH": f"{tmp_path}:{ROOT / 'app'}"}
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS - {"doctor", "redrive"}))
+@pytest.mark.parametrize("command", sorted(COMMANDS - {"doctor", "query", "redrive"}))
 def test_pipeline_without_its_extra_names_the_command_that_installs_it(tmp_path: Path, command: str) -> None:
     ended = pipeline(tmp_path, command, **without(tmp_path, "pyspark"))
     assert (ended.status, ended.out) == (1, "")

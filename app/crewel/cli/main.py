@@ -62,7 +62,7 @@ for _group in (
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def pipeline(context: typer.Context) -> None:
-    """Analyse what happened: live, backfill, report, audit, redrive, compact, doctor."""
+    """Analyse what happened: live, backfill, report, audit, query, redrive, compact, doctor."""
     # By name, so that nothing of the server imports the pipeline and its Spark.
     import_module("crewel.pipeline.cli").run(context.args, bayeux_client.local_token)
 
