@@ -103,6 +103,16 @@ Since = Annotated[
 ]
 Until = Annotated[datetime | None, typer.Option("--to", metavar="TIME", parser=_moment, help="End of the period.")]
 
+KeepDays = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="DAYS",
+        envvar="CREWEL_PIPELINE__KEEP_DAYS",
+        help="Remove older days of bronze and silver; 0: keep all. Gold and subscriptions stay.",
+    ),
+]
+
 _DIRECTORY = "./data/pipeline"
 
 
@@ -117,6 +127,7 @@ def live(
     held_for: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Raise an alert after this time on hold; 0: never.")
     ] = 600.0,
+    keep_days: KeepDays = 0,
     fail_on_loss: Annotated[
         bool,
         typer.Option("--fail-on-loss", help="Stop when entries were trimmed unread, instead of recording a gap."),
@@ -132,9 +143,8 @@ def live(
     Ends with SIGINT or SIGTERM. It may be killed at any moment, and continues where it was.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
-    show(
-        run_job("live", common, trigger_s=trigger, once=once, hold_limit_s=held_for, fails_on_loss=fail_on_loss), common
-    )
+    options = {"hold_limit_s": held_for, "keep_days": keep_days, "fails_on_loss": fail_on_loss}
+    show(run_job("live", common, trigger_s=trigger, once=once, **options), common)
 
 
 @app.command()
@@ -288,6 +298,7 @@ def compact(
         int,
         typer.Option(min=0, metavar="HOURS", help="Keep files that were replaced for this time, for their readers."),
     ] = 7 * 24,
+    keep_days: KeepDays = 0,
     directory: Directory = _DIRECTORY,
     master: Master = None,
     spark: Settings = None,
@@ -300,7 +311,7 @@ def compact(
     Removes those that were replaced. The resident job may run meanwhile.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
-    show(run_job("compact", common, keep_hours=keep), common)
+    show(run_job("compact", common, keep_hours=keep, keep_days=keep_days), common)
 
 
 @app.command()

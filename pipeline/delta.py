@@ -171,6 +171,16 @@ class DeltaLog:
             **self._creation(),
         )
 
+    def forget(self, before: date, notes: Mapping[str, int]) -> int:
+        """Let no file of earlier days count any more; return how many rows they had. `notes` are as in `replace`."""
+        if not any(day < before for day in self.days()):
+            return 0
+        noted = [Transaction(name, number) for name, number in notes.items()]
+        properties = CommitProperties(app_transactions=noted)
+        where = f"date < '{before.isoformat()}'"
+        told = self._retried(lambda: self._fresh().delete(where, commit_properties=properties))
+        return int(told["num_deleted_rows"])
+
     def compact(self, today: date, fewest: int) -> tuple[int, int]:
         """Merge the small files of each day: of a day that is over all of them, of today from `fewest` on. Return how many
         files there were and are."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -32,6 +32,9 @@ from crewel.pipeline.schemas.table import BATCH
 
 _DAYS = {"minutes": "minute", "latency": "minute", "backlog": "minute", "capacity": "hour"}
 """The column whose day is the date of a row, where that is not `at`. The date itself is no column of the files."""
+
+_STAYING = frozenset({"fact_subscribed", "fact_unsubscribed"})
+_KEPT_FROM, _FORGOTTEN = "kept.from", "forgotten.facts"
 
 _TRIES = 50
 _PAUSE_S = 0.05
@@ -176,6 +179,34 @@ class Tables:
         # As few files as are good for what there is, of which each task writes its share.
         self._save(frame.select(*table.names).hint("rebalance", *table.partitions), table, folder)
         self._logs[table.name].replace(folder, days, notes)
+
+    def forget(self, before: date) -> int:
+        """Remove earlier days of bronze and silver; return how many rows those had. Subscriptions stay, because later messages
+        are compared with them, and gold stays."""
+        facts = self.read(RAW, until=before - timedelta(days=1)).where("key = 'facts'").count()
+        notes = {_KEPT_FROM: before.toordinal(), _FORGOTTEN: self.forgotten + facts}
+        gone = self._logs[RAW.name].forget(before, notes)
+        for table in TABLES.values():
+            if table.layer is Layer.SILVER and not table.is_derived and table.name not in _STAYING:
+                gone += self._logs[table.name].forget(before, {})
+        return gone
+
+    @property
+    def kept_from(self) -> date | None:
+        """The first day that was not removed on purpose; None if none ever was."""
+        ordinal = self.noted(RAW, _KEPT_FROM)
+        return None if ordinal is None else date.fromordinal(ordinal)
+
+    @property
+    def start(self) -> str | None:
+        """Where the entries of the first day begin that was not removed, as the source wants it; None for the oldest entry."""
+        day = self.kept_from
+        return None if day is None else day.isoformat()
+
+    @property
+    def forgotten(self) -> int:
+        """How many facts were removed on purpose."""
+        return self.noted(RAW, _FORGOTTEN) or 0
 
     def compact(self, table: Table, today: date, fewest: int) -> tuple[int, int]:
         """Merge small files of a table, while others may read and add. Return how many files there were and are."""

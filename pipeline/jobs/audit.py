@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from crewel.pipeline import store_snapshot
 from crewel.pipeline.connection import PATIENCE_S, Address
 from crewel.pipeline.jobs.batches import Progress, quiet
-from crewel.pipeline.jobs.inputs import Inputs, gather
+from crewel.pipeline.jobs.inputs import Inputs, gather, load
 from crewel.pipeline.lazy_mapping import LazyMapping
-from crewel.pipeline.schemas import FINDINGS, TABLES
+from crewel.pipeline.schemas import FINDINGS, RAW, TABLES
+from crewel.pipeline.source.arrow import LARGEST
 from crewel.pipeline.source.extents import Extents
-from crewel.pipeline.source.positions import Extent
+from crewel.pipeline.source.positions import EntryId, Extent
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import audit
+from crewel.pipeline.transformations import audit, dead_letters
 
 _AUDIT: Final = TABLES["audit"]
 _MOST_SHOWN: Final = 100
@@ -60,22 +63,21 @@ class Result:
     @property
     def is_clean(self) -> bool:
         """Whether all adds up, as far as it can be audited."""
-        return not any(self.counts[name] for name in ("lost", "twice", "surplus", "both"))
+        return not any(self.counts[name] for name in ("lost", "twice", "surplus", "both", "no letter"))
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job, while the server continues. Raises CrewelError."""
     tables = Tables(spark, options.directory)
-    extents = Extents(options.address, PATIENCE_S)
-    try:
-        before = extents.look(["facts"])["facts"]
-        progress("reading the records of the store")
-        snapshot = store_snapshot.take(options.address)
-        after = extents.look(["facts"])["facts"]
-    finally:
-        extents.close()
+    address = options.address
+    progress("reading the records of the store")
+    looked = _look(address, "facts", "dead")
+    before = looked["facts"]
+    snapshot = store_snapshot.take(address)
+    letters = _letters(spark, address) if looked["dead"].added else None
+    after = _look(address, "facts")["facts"]
     progress("reading the facts")
-    inputs = gather(spark, tables, options.address, ("facts",), {"facts": after})
+    inputs = gather(spark, tables, address, ("facts",), {"facts": after})
     try:
         # What the resident job has read meanwhile goes beyond the second look.
         def cut(name: str) -> DataFrame:
@@ -83,16 +85,30 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
 
         read = {name: partial(cut, name) for name in inputs.silver}
         silver = LazyMapping({**read, "intervals": partial(inputs.silver.__getitem__, "intervals")})
-        unread, unread_ms = unread_facts(inputs, after)
+        gone, set_back = _set_back(spark, inputs, address, after)
+        unread, unread_ms = unread_facts(inputs, after, gone)
+        since = _kept_since(inputs.sources.tables)
         progress("comparing pending deliveries with their ends")
-        found = audit.audit(silver, snapshot.frames(spark), before.newest, unread_ms)
+        found = audit.audit(silver, snapshot.frames(spark), before.newest, unread_ms, set_back, since)
+        if letters is not None:
+            found = found.unionByName(audit.without_letter(silver, letters, before.newest))
         tables.replace(_AUDIT, _within(found, options))
-        published = silver["fact_published"].where("channel != ''").select("log_id")
+        published = (
+            silver["fact_published"].where((f.col("channel") != "") & (f.col("log_id") >= since)).select("log_id")
+        )
         # What a group gets has its subscribers beside it, and is published too.
-        beside = silver["fact_addressed"].select("log_id").distinct().join(published, "log_id", "left_anti")
+        beside = (
+            silver["fact_addressed"]
+            .where(f.col("log_id") >= since)
+            .select("log_id")
+            .distinct()
+            .join(published, "log_id", "left_anti")
+        )
         messages = published.count() + beside.count()
     finally:
         inputs.forget()
+        if letters is not None:
+            letters.unpersist()
     rows = tables.read(_AUDIT)
     counts = {row["finding"]: row["count"] for row in rows.groupBy("finding").count().collect()}
     shown = rows.orderBy("finding", "log_id", "receiver").limit(_MOST_SHOWN).collect()
@@ -105,22 +121,78 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     )
 
 
-def unread_facts(inputs: Inputs, stream: Extent) -> tuple[int, int | None]:
-    """Return how many facts are missing, and when the last time ended of which facts are missing or could not be understood;
-    None if there are all.
+def _look(address: Address, *streams: str) -> Mapping[str, Extent]:
+    extents = Extents(address, PATIENCE_S)
+    try:
+        return extents.look(streams)
+    finally:
+        extents.close()
 
-    The stream tells how many facts there ever were. What it still has was read, so that what is missing is older.
+
+def _kept_since(tables: Tables) -> int:
+    """Return the first log id whose facts were not removed on purpose. A log id may be a little ahead of the clock."""
+    day = tables.kept_from
+    if day is None:
+        return 0
+    return round(datetime(day.year, day.month, day.day, 0, 1, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def _letters(spark: SparkSession, address: Address) -> DataFrame:
+    """Return the dead letters that are there now, kept: later some may have been redriven by facts that are not read."""
+    names = ("ms", "message_id", "receiver")
+    found = dead_letters.letters(load(spark, address, "dead")).select(*names).persist(StorageLevel.MEMORY_AND_DISK)
+    found.count()
+    return found
+
+
+def _set_back(spark: SparkSession, inputs: Inputs, address: Address, after: Extent) -> tuple[int, DataFrame | None]:
+    """Return how many facts the tables have and the store has lost, and the loss as a row of `fact_lost`, if no server told it.
+    Facts that were deleted one by one are none: what they said did happen."""
+    stored = inputs.sources.tables
+    if not stored.days(RAW):
+        return 0, None
+    now = _look(address, "facts")["facts"]
+    below = max(_before(now.oldest), now.deleted) if now.length else now.newest
+    facts = inputs.raw.where(f.col("key") == "facts")
+    is_there, is_beyond = ~_is_upto(below) & _is_upto(after.newest), ~_is_upto(now.newest)
+    number, beyond = facts.agg(f.count_if(is_there), f.count_if(is_beyond)).collect()[0]
+    if not beyond and number <= now.length - (now.added - after.added):
+        return 0, None
+    sure = stored.read(RAW).where((f.col("key") == "facts") & (is_there | is_beyond))
+    there = load(spark, address, "facts", start=str(below)).where(f.col("key") == "facts").select("id")
+    gone = sure.join(there, "id", "left_anti").select(f.col("id").alias("place"), "ms", "seq").localCheckpoint()
+    number = gone.count()
+    if not number:
+        return 0, None
+    untold = audit.holding(gone, "place", inputs.silver["fact_lost"])
+    return number, audit.set_back(untold, inputs.silver["fact_published"])
+
+
+def unread_facts(inputs: Inputs, stream: Extent, gone: int = 0) -> tuple[int, int | None]:
+    """Return how many facts are missing, and when the last time ended of which facts are missing or could not be understood;
+    None if there are all. `gone` says how many of those that are known the store has lost.
+
+    The stream tells how many facts there ever were. What it still has was read: what is missing is older, or was deleted on
+    its own.
     """
     facts = _until(inputs.raw.where(f.col("key") == "facts"), stream)
     corrupt = _until(inputs.silver["corrupt"].where(f.col("key") == "facts"), stream).agg(f.max("ms")).collect()[0][0]
-    missing = stream.added - facts.count()
-    ends = [stream.oldest.ms if stream.length else stream.newest.ms] if missing else []
+    missing = max(stream.added - (facts.count() - gone) - inputs.sources.tables.forgotten, 0)
+    ends = [stream.oldest.ms if stream.length else stream.newest.ms, stream.deleted.ms] if missing else []
     return missing, max([*ends, *([] if corrupt is None else [corrupt])], default=None)
 
 
 def _until(rows: DataFrame, extent: Extent) -> DataFrame:
-    ms, seq = extent.newest
-    return rows.where((f.col("ms") < ms) | ((f.col("ms") == ms) & (f.col("seq") <= seq)))
+    return rows.where(_is_upto(extent.newest))
+
+
+def _before(place: EntryId) -> EntryId:
+    return EntryId(place.ms, place.seq - 1) if place.seq else EntryId.before(place.ms)
+
+
+def _is_upto(place: EntryId) -> Column:
+    ms, seq = (min(half, LARGEST) for half in place)
+    return (f.col("ms") < ms) | ((f.col("ms") == ms) & (f.col("seq") <= seq))
 
 
 def _within(found: DataFrame, options: Options) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
@@ -78,7 +78,7 @@ def _fill(
         spark.read.format(NAME)
         .option("prefix", options.address.prefix)
         .option("partitions", options.partitions)
-        .option("start", _moment(options.since, "earliest"))
+        .option("start", _start(options.since, tables.kept_from))
         .option("end", _moment(options.until, "latest"))
         .load()
     )
@@ -90,6 +90,13 @@ def _fill(
     has = batches.found(raw)
     progress(f"read: {has.entries:,} entries")
     return has, batches.write(tables, raw, has, batch, progress).corrupt
+
+
+def _start(since: datetime | None, kept_from: date | None) -> str:
+    """Return where reading begins. Days that were removed on purpose do not come back."""
+    if kept_from is None or (since is not None and _utc(since).date() >= kept_from):
+        return _moment(since, "earliest")
+    return kept_from.isoformat()
 
 
 def _moment(moment: datetime | None, otherwise: str) -> str:

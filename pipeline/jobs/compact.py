@@ -7,7 +7,7 @@ The live job may continue meanwhile: Delta's log lets a merge and an addition bo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,8 @@ class Options:
     """Not needed: nothing is read from the store."""
     keep_hours: int = KEEP_HOURS
     """How long files stay that do not count any more, for those who read them still."""
+    keep_days: int = 0
+    """How many days of bronze and silver stay, today included; 0: all."""
 
 
 @dataclass(slots=True)
@@ -44,19 +46,28 @@ class Result:
     """Files that they were merged into."""
     removed: int = 0
     """Files that did not count any more, and are gone now."""
+    forgotten: int = 0
+    """Rows of days that are not kept any more."""
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Merge and remove files of all tables. Raises CrewelError."""
-    return tidy(Tables(spark, options.directory), progress, options.keep_hours)
+    return tidy(Tables(spark, options.directory), progress, options.keep_hours, keep_days=options.keep_days)
 
 
 def tidy(
-    tables: Tables, progress: Progress = quiet, keep_hours: int | None = None, today: date | None = None
+    tables: Tables,
+    progress: Progress = quiet,
+    keep_hours: int | None = None,
+    today: date | None = None,
+    keep_days: int = 0,
 ) -> Result:
-    """Merge small files of all tables, and remove those that have not counted for `keep_hours`; None: remove nothing."""
+    """Merge small files of all tables, and remove those that have not counted for `keep_hours`; None: remove nothing. Days of
+    bronze and silver before the last `keep_days` do not count any more; 0: all do."""
     result = Result()
     today = today or datetime.now(UTC).date()
+    if keep_days:
+        result.forgotten = tables.forget(today - timedelta(days=keep_days - 1))
     for table in (RAW, *MADE):
         before, after = tables.compact(table, today, FEWEST)
         if before:

@@ -58,7 +58,7 @@ def gather(
     until = _extents(address, streams) if until is None else until
     tables = tables.pinned()
     known = tables.read(RAW).where(f.col("key").isin(*streams))
-    fresh, has = _unknown(spark, address, known if tables.days(RAW) else None, until)
+    fresh, has = _unknown(spark, address, known if tables.days(RAW) else None, until, tables.start)
     # Who knows what there is none of spares Spark the search for it, in a dozen plans.
     present = _present(has)
     stored, new = tables.silver(), silver.tables(fresh)
@@ -70,7 +70,7 @@ def gather(
         {
             **{name: partial(whole, name) for name in new},
             "intervals": lambda: intervals(found["fact_subscribed"], found["fact_unsubscribed"]),
-            "letters": lambda: letters(_load(spark, address, "dead")),
+            "letters": lambda: letters(load(spark, address, "dead")),
         }
     )
     days = [row["date"] for row in fresh.select("date").distinct().collect()] if has.entries else []
@@ -89,7 +89,7 @@ def _extents(address: Address, streams: tuple[str, ...]) -> Mapping[str, Extent]
 
 
 def _unknown(
-    spark: SparkSession, address: Address, known: DataFrame | None, until: Mapping[str, Extent]
+    spark: SparkSession, address: Address, known: DataFrame | None, until: Mapping[str, Extent], start: str | None
 ) -> tuple[DataFrame, batches.Found]:
     """Return what is in the store and not in the tables, kept in memory, and how much it is.
 
@@ -97,10 +97,10 @@ def _unknown(
     store has. If they do not, a backfill of some time only has left a hole, and all is read and compared.
     """
     if known is None:
-        return _kept(_load(spark, address, *until, end=until))
+        return _kept(load(spark, address, *until, start=start, end=until))
     there = {row["key"]: row for row in known.groupBy("key").agg(*_overlap(until)).collect()}
     newer = [
-        _load(spark, address, key, start=there[key]["newest"] if key in there else None, end=until) for key in until
+        load(spark, address, key, start=there[key]["newest"] if key in there else start, end=until) for key in until
     ]
     fresh, has = _kept(reduce(DataFrame.unionByName, newer))
     if all(
@@ -108,7 +108,7 @@ def _unknown(
     ):
         return fresh, has
     fresh.unpersist()
-    return _kept(bronze.missing(_load(spark, address, *until, end=until), known))
+    return _kept(bronze.missing(load(spark, address, *until, start=start, end=until), known))
 
 
 def _kept(fresh: DataFrame) -> tuple[DataFrame, batches.Found]:
@@ -144,14 +144,14 @@ def _present(has: batches.Found) -> set[str]:
     }
 
 
-def _load(
+def load(
     spark: SparkSession,
     address: Address,
     *streams: str,
     start: str | None = None,
     end: Mapping[str, Extent] | None = None,
 ) -> DataFrame:
-    """Read streams from an entry on, exclusive, or from the oldest; to the newest, or as far as they went together."""
+    """Return entries of streams from one on, exclusive, or from the oldest; to the newest, or as far as they went together."""
     last = "latest" if end is None else str(max(end[stream].newest for stream in streams))
     reader = spark.read.format(NAME).option("prefix", address.prefix).option("streams", ",".join(streams))
     return reader.option("start", start or "earliest").option("end", last).load()

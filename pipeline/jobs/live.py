@@ -71,6 +71,8 @@ class Options:
     """Seconds between two times at which parts are put together and the other tables of gold written again; 0: never."""
     hold_limit_s: float = 600.0
     """Seconds for which a receiver may be on hold before an alert is raised; 0: none is."""
+    keep_days: int = 0
+    """How many days of bronze and silver stay, today included; 0: all."""
     fails_on_loss: bool = False
     """Whether it ends when entries were trimmed before it read them. Otherwise a row of bronze reports the gap."""
 
@@ -175,7 +177,12 @@ class _Job:
             self._kept_up = time.monotonic()
             try:
                 is_old = self._vacuumed is None or time.monotonic() - self._vacuumed >= _VACUUM_S
-                compact.tidy(self._tables, self._progress, keep_hours=KEEP_HOURS if is_old else None)
+                compact.tidy(
+                    self._tables,
+                    self._progress,
+                    keep_hours=KEEP_HOURS if is_old else None,
+                    keep_days=options.keep_days if is_old else 0,
+                )
                 self._vacuumed = time.monotonic() if is_old else self._vacuumed
                 gold.write(self._tables, self._progress)
             except (PySparkException, Py4JJavaError, DeltaError, CrewelError, OSError) as error:
@@ -193,7 +200,7 @@ class _Job:
         if begun is None:
             days = self._tables.days(RAW)
             newest = self._tables.read(RAW, since=days[-1]).agg(f.max("ms")).collect()[0][0] if days else None
-            begun = "earliest" if newest is None else str(newest)
+            begun = self._tables.start or "earliest" if newest is None else str(newest)
             self._tables.note_begin("live", VERSION, begun)
         return begun
 

@@ -12,6 +12,7 @@ FINDINGS: Final = {
     "twice": "It ended more than once for the same receiver.",
     "surplus": "It ended or waits for a receiver that it was not for.",
     "both": "It ended and still waits.",
+    "no letter": "It became a dead letter, which is neither there nor was redriven or discarded.",
     "rolled back": "The store lost what it had answered, as by a fail-over. Facts of the lost time no longer hold.",
     "unknown": "Facts of this period were trimmed before they were read: the result is unknown.",
 }

@@ -27,8 +27,8 @@ class Extents:
         keys = [self._key(stream) for stream in streams]
         told = patiently(lambda: run(self._connected(), "look", keys), self._patience_s)
         return {
-            stream: Extent(EntryId.parse(newest), added, length, EntryId.parse(oldest))
-            for stream, (newest, added, length, oldest) in zip(streams, told, strict=True)
+            stream: Extent(EntryId.parse(newest), added, length, EntryId.parse(oldest), EntryId.parse(deleted))
+            for stream, (newest, added, length, oldest, deleted) in zip(streams, told, strict=True)
         }
 
     def walk(self, stream: str, after: EntryId, until: EntryId, most: int | None = None) -> tuple[EntryId, int]:

@@ -69,6 +69,8 @@ class Extent:
     """How many are there."""
     oldest: EntryId
     """Id of the oldest one that is there; BEGIN if it is empty."""
+    deleted: EntryId = BEGIN
+    """The largest id that was deleted on its own, as no server does."""
 
     @property
     def trimmed(self) -> int:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from crewel.pipeline.lazy_mapping import LazyMapping
@@ -43,16 +43,24 @@ class Records:
 
 
 def audit(
-    silver: Mapping[str, DataFrame], records: Records, upto: tuple[int, int], unread_until_ms: int | None
+    silver: Mapping[str, DataFrame],
+    records: Records,
+    upto: tuple[int, int],
+    unread_until_ms: int | None,
+    set_back: DataFrame | None = None,
+    since: int = 0,
 ) -> DataFrame:
     """Return the table `audit`.
 
     `silver` has the facts of the second reading, `upto` is the place up to which the first one went, (ms, seq).
-    `unread_until_ms` is when the last gap in the facts ended; None if all were read.
+    `unread_until_ms` is when the last gap in the facts ended; None if all were read. `set_back` has the losses that no server
+    has told, and that show in the tables: see `set_back`. Messages with a log id before `since` are left out.
     """
     losses = silver["fact_lost"]
+    if set_back is not None:
+        losses = losses.unionByName(set_back.select(*losses.columns))
     silver = LazyMapping({name: partial(_holding, silver, name, losses) for name in silver})
-    found = ledger(silver, records, upto, unread_until_ms)
+    found = ledger(silver, records, upto, unread_until_ms).where(f.col("log_id") >= since)
     said = found.withColumn("finding", _finding(unread_until_ms)).where(f.col("finding").isNotNull())
     exact = said.where(f.col("finding") != "unknown").select(
         "finding",
@@ -93,8 +101,12 @@ def _holding(silver: Mapping[str, DataFrame], name: str, losses: DataFrame) -> D
     rows = silver[name]
     if name != "intervals" and not name.startswith("fact_"):
         return rows
-    place = f.split("subscribed" if name == "intervals" else "place", "-")
-    kept = f.split("kept", "-")
+    return holding(rows, "subscribed" if name == "intervals" else "place", losses)
+
+
+def holding(rows: DataFrame, name: str, losses: DataFrame) -> DataFrame:
+    """Return the rows whose place, in the column of this name, is not of a time that a loss has undone."""
+    place, kept = f.split(name, "-"), f.split("kept", "-")
     windows = losses.select(
         kept[0].cast("bigint").alias("kept_ms"),
         kept[1].cast("bigint").alias("kept_seq"),
@@ -103,6 +115,86 @@ def _holding(silver: Mapping[str, DataFrame], name: str, losses: DataFrame) -> D
     ms, seq = place[0].cast("bigint"), place[1].cast("bigint")
     is_after = (ms > f.col("kept_ms")) | ((ms == f.col("kept_ms")) & (seq > f.col("kept_seq")))
     return rows.join(f.broadcast(windows), is_after & (ms < f.col("until_ms")), "left_anti")
+
+
+def set_back(gone: DataFrame, published: DataFrame) -> DataFrame:
+    """Return what the store lost as a row like those of `fact_lost`, or none; from the facts that the tables have and the store
+    has lost, (place, ms, seq), and the table `fact_published`."""
+    first, last = f.min(f.struct("ms", "seq")), f.max(f.struct("ms", "seq"))
+    messages = published.join(gone.select("place"), "place", "left_semi").where(f.col("channel") != "")
+    bounds = messages.agg(
+        f.count("*").alias("messages"), f.min("log_id").alias("from_id"), f.max("log_id").alias("until_id")
+    )
+    is_first = f.col("first.seq") == 0
+    kept = f.when(is_first, f.concat_ws("-", f.col("first.ms") - 1, f.lit(2**62))).otherwise(
+        f.concat_ws("-", "first.ms", f.col("first.seq") - 1)
+    )
+    place = f.concat_ws("-", "first.ms", "first.seq")
+    none = f.array().cast("array<bigint>")
+    return (
+        gone.agg(first.alias("first"), last.alias("last"))
+        .where(f.col("first").isNotNull())
+        .crossJoin(bounds)
+        .select(
+            place.alias("place"),
+            f.col("first.ms").alias("ms"),
+            f.col("first.seq").alias("seq"),
+            f.timestamp_millis("first.ms").alias("at"),
+            f.to_date(f.timestamp_millis("first.ms")).alias("date"),
+            f.lit(None).cast("double").alias("bytes"),
+            f.lit("the store").alias("node"),
+            f.coalesce("from_id", f.col("first.ms") * 1000).alias("from_id"),
+            f.coalesce("until_id", f.col("last.ms") * 1000).alias("until_id"),
+            "messages",
+            kept.alias("kept"),
+            (f.col("last.ms") + 1).alias("met_ms"),
+            none.alias("firsts"),
+            none.alias("lasts"),
+        )
+        .select(TABLES["fact_lost"].names)
+    )
+
+
+def without_letter(silver: Mapping[str, DataFrame], letters: DataFrame, upto: tuple[int, int]) -> DataFrame:
+    """Return the rows of `audit` for dead letters that are gone without a fact.
+
+    `letters` has those that were there after the place `upto`, and facts are those of later. A letter and the fact of its death
+    have the same millisecond, as they are written in one step. Letters before the oldest one that is there may have been
+    removed by the bounds of the store.
+    """
+    oldest = letters.agg(f.coalesce(f.min("ms"), f.lit(-1)).alias("oldest"))
+    died = (
+        silver["fact_ended"]
+        .where(_is_before(upto) & (f.col("reason") == "dead"))
+        .crossJoin(f.broadcast(oldest))
+        .where(f.col("ms") > f.col("oldest"))
+        .select("ms", "log_id", "receiver", "code", "place")
+    )
+    there = letters.select(f.expr("try_cast(message_id AS BIGINT)").alias("log_id"), "receiver")
+    removed = silver["fact_redriven"].select("letter").unionByName(silver["fact_discarded"].select("letter")).distinct()
+    by_ms = (
+        removed.select(f.split_part("letter", f.lit("-"), f.lit(1)).cast("bigint").alias("ms"))
+        .groupBy("ms")
+        .agg(f.count("*").alias("removed"))
+    )
+    left = died.join(there, ["log_id", "receiver"], "left_anti").join(by_ms, "ms", "left")
+    # Which of those of one millisecond were discarded no fact tells: so many of them are accounted for.
+    number = f.row_number().over(Window.partitionBy("ms").orderBy("log_id", "receiver"))
+    return (
+        left.withColumn("number", number)
+        .where(f.col("number") > f.coalesce("removed", f.lit(0)))
+        .select(
+            f.lit("no letter").alias("finding"),
+            "log_id",
+            f.lit(None).cast("string").alias("channel"),
+            "receiver",
+            f.lit(None).cast("string").alias("pattern"),
+            f.array("place").alias("evidence"),
+            f.format_string(
+                "It became a dead letter of %s by %s, and there is no such letter", "receiver", "code"
+            ).alias("words"),
+        )
+    )
 
 
 def _rolled_back(losses: DataFrame) -> DataFrame:

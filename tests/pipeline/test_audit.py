@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs.audit import Options, run
 from crewel.pipeline.schemas import FINDINGS
-from crewel.pipeline.transformations.audit import Records, audit
+from crewel.pipeline.transformations.audit import Records, audit, set_back, without_letter
 from tests.admin.desk import SETS, Receiver, publish
 from tests.conftest import StartServer
-from tests.pipeline.frames import silver
+from tests.pipeline.frames import frame, silver, told
 
 JOE, ANN, QUEUE = "client/joe/1", "client/ann/1", "client/joe"
 Rows = list[dict[str, Any]]
@@ -46,7 +46,9 @@ class Ledger:
         self.cursors: list[tuple[str, int]] = [(JOE, 9_000_000), (ANN, 9_000_000)]
         self.subscriptions: list[tuple[str, str, int, int | None]] = []
 
-    def findings(self, gap_ms: int | None = None, **facts: Rows) -> list[tuple[Any, ...]]:
+    def findings(
+        self, gap_ms: int | None = None, loss: DataFrame | None = None, **facts: Rows
+    ) -> list[tuple[Any, ...]]:
         """Return (finding, log id, receiver, evidence) of all that is found."""
         make = self._spark.createDataFrame
         records = Records(
@@ -54,7 +56,7 @@ class Ledger:
             make(self.cursors, "session STRING, cursor BIGINT"),
             make(self.subscriptions, "session STRING, pattern STRING, from_id BIGINT, until_id BIGINT"),
         )
-        found = audit(silver(self._spark, **facts), records, UPTO, gap_ms).collect()
+        found = audit(silver(self._spark, **facts), records, UPTO, gap_ms, loss).collect()
         assert all(row["words"] for row in found)
         return sorted((row["finding"], row["log_id"], row["receiver"], row["evidence"]) for row in found)
 
@@ -168,6 +170,43 @@ def test_what_has_to_do_with_a_gap_is_unknown_and_never_lost(ledger: Ledger) -> 
     )
     # The record says that Ann is still subscribed; of Joe nobody knows.
     assert [each[:3] for each in found] == [("lost", 60_000, ANN), ("unknown", None, JOE), ("unknown", None, JOE)]
+
+
+def test_facts_that_the_store_has_lost_do_not_count_and_are_named(spark: SparkSession, ledger: Ledger) -> None:
+    published = [_published(20_000), _published(40_000), _published(41_000)]
+    gone = spark.createDataFrame([("40-0", 40, 0), ("41-0", 41, 0)], "place STRING, ms BIGINT, seq BIGINT")
+    loss = set_back(gone, frame(spark, "fact_published", published))
+    names = ("node", "from_id", "until_id", "messages", "met_ms")
+    assert told(loss, *names) == [("the store", 40_000, 41_000, 2, 42)]
+    assert told(set_back(gone.where("false"), frame(spark, "fact_published", published)), *names) == []
+    ledger.waiting = [(JOE, 20_000)]
+    found = ledger.findings(
+        None, loss, intervals=[_holds()], fact_published=published, fact_ended=[_ended(20_000, ms=41)]
+    )
+    assert found == [("rolled back", 40_000, "the store", ["40-0"])]
+
+
+def test_a_dead_letter_that_is_gone_without_a_fact_is_found(spark: SparkSession) -> None:
+    dead = [_ended(each, ms=each // 1000, reason="dead") for each in (9_000, 10_000, 20_000, 20_001, 30_000, 6_000_000)]
+    letters = [(10, "10000", JOE), (20, "20001", ANN), (30, "30000", JOE)]
+    tables = silver(
+        spark,
+        fact_ended=[
+            *dead,
+            _ended(40_000, ms=40, reason="dead"),
+            _ended(40_001, ms=40, reason="dead"),
+            _ended(50_000, ms=50),
+        ],
+        fact_discarded=[{"ms": 100, "letter": "40-0"}],
+        fact_redriven=[{"ms": 100, "letter": "20-1", "message_id": "20000", "log_id": 1, "session": JOE}],
+    )
+    there = spark.createDataFrame(letters, "ms BIGINT, message_id STRING, receiver STRING")
+    # Of the two of 20 one was redriven, of the two of 40 one discarded. That of 9 is older than all letters.
+    found = without_letter(tables, there, UPTO)
+    assert [(row[0], row[1] // 1000) for row in told(found, "finding", "log_id")] == [
+        ("no letter", 20),
+        ("no letter", 40),
+    ]
 
 
 def test_what_a_filter_excludes_has_ended_and_what_it_does_not_is_not_to_be_lost(ledger: Ledger) -> None:

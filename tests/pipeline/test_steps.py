@@ -27,4 +27,4 @@ def test_the_store_learns_a_script_again_that_it_has_forgotten(address: Address)
     with address.client() as client:
         for _ in range(2):
             client.script_flush()
-            assert run(client, "look", [address.keys.facts]) == [[b"0-0", 0, 0, b"0-0"]]
+            assert run(client, "look", [address.keys.facts]) == [[b"0-0", 0, 0, b"0-0", b"0-0"]]
