@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from math import inf
 
 import pytest
 from aiohttp import web
@@ -37,6 +38,8 @@ async def lane(settings: Settings) -> AsyncIterator[FastLane]:
     app = web.Application()
     broker = server.attach(app, settings)
     lane = FastLane(app[server.ENDPOINT], refuse)  # type: ignore[arg-type]
+    assert lane.sockets is not None
+    lane.sockets.arrivals.slice_s = inf  # a test makes many in one turn
     yield lane
     await lane.close(0)
     await broker.close()

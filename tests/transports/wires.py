@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, cast
 
 import orjson
@@ -118,6 +119,8 @@ class SocketClient(Client):
     offer = b""  # of extensions, as a header
 
     def open(self) -> Callable[[bytes], None]:
+        assert self.connection._lane.sockets is not None
+        self.connection._lane.sockets.arrivals.slice_s = inf  # tests make many in one turn
         self.connection.data_received(
             b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + self.offer + b"\r\n"

@@ -19,6 +19,9 @@ from websockets.typing import ExtensionName
 Parameters = tuple[bool, bool, int, int]
 """Those of permessage-deflate, as websockets has them."""
 
+WINDOW_BITS: Final = 12
+"""The window of compressed frames that go, 4 KiB: any larger one that a client has can read them."""
+
 _HEAD: Final = 6  # bytes of the shortest head of a frame, with its mask
 frames_log: Final = logging.getLogger(f"{__name__}.frames")
 frames_log.setLevel(logging.ERROR)  # websockets tells of each connection

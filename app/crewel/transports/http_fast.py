@@ -296,11 +296,8 @@ class FastConnection(asyncio.Protocol, Peer):
         except PayloadError:
             self._hand_over(data)
             return 0
-        self._needed = 0
-        self._is_busy = True
-        self.deadline = inf
-        self.browser = head.browser
-        self.mints_cookie = False
+        self._needed, self._is_busy, self.deadline = 0, True, inf
+        self.browser, self.mints_cookie = head.browser, False
         if self._request is not None:
             self._request = data[:end]
         lane.receive(self, elements)
@@ -336,6 +333,10 @@ class FastConnection(asyncio.Protocol, Peer):
         lane, transport = self._lane, self._transport
         assert lane.sockets is not None
         assert transport is not None
+        if lane.sockets.arrivals.put_off(self._rested):
+            self._keep(data)
+            self._rests_until, self.deadline = lane.loop.time(), inf
+            return
         upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, self._address(), self._scheme())
         date = b"" if self._has_upgraded else lane.date
         if upgrade is None or (socket := lane.sockets.answer(upgrade, transport, date)) is None:
@@ -370,8 +371,7 @@ class FastConnection(asyncio.Protocol, Peer):
         assert transport is not None
         lane.left(self)
         self._keep(b"")
-        self._needed, self._head, self._transport = 0, None, None
-        self.deadline = inf
+        self._needed, self._head, self._transport, self.deadline = 0, None, None, inf
         # Kept for the next time: a browser alternates between pages and Bayeux on one connection.
         if self._aiohttp is None:
             self._aiohttp = lane.make_connection()

@@ -21,6 +21,7 @@ from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S
 from crewel.transports.bodies import too_large
 from crewel.transports.connection import Connection
+from crewel.transports.frame_reader import WINDOW_BITS
 from crewel.transports.http_aiohttp import ParsedPeer
 from crewel.transports.text_frames import text_frame
 
@@ -41,7 +42,6 @@ _HEADERS = (
 _MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
 CLOSE_TIMEOUT_S = 2.0  # seconds that a peer has to answer our close
 _WORTH_DEFLATING = 256  # bytes
-WINDOW_BITS = 12  # a window of 4 KiB, which any larger one that a client has can read
 _MEMORY_LEVEL = 6
 _COMPRESSED = 0x40  # the bit of a frame's first byte (RFC 7692, 6)
 BINARY_REFUSED = 1003

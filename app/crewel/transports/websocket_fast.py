@@ -10,12 +10,10 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.frames import Frame, Opcode
-from websockets.http11 import Request
-from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 from websockets.utils import accept_key
 
@@ -24,37 +22,24 @@ from crewel.broker.inbound import when_answered
 from crewel.broker.session_queue.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S
+from crewel.transports.arrivals import Arrivals
 from crewel.transports.bodies import too_large
-from crewel.transports.frame_reader import FrameReader, Parameters, frames_log
+from crewel.transports.frame_reader import WINDOW_BITS, FrameReader, Parameters
 from crewel.transports.heads import Upgrade, headers_of
 from crewel.transports.text_frames import whole_deflated, whole_text
-from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_AWAY, LONGEST_REASON, WINDOW_BITS
+from crewel.transports.upgrades import Negotiated, negotiate
+from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_AWAY, LONGEST_REASON
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
 
-_SWITCHING: Final = 101
 _RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
-_OWN_LINES: Final = ("Date", "Sec-WebSocket-Accept")
 _KNOWN_KINDS: Final = 256
 _KNOWN_LENGTH: Final = 2048  # bytes; with the number, the bound of what foreign heads can make the server remember
 _LONGEST_INTERVAL_S: Final = 30.0
 _PORTION_S: Final = TURN_S / 5  # of frames that were sent without waiting: a flood comes on several sockets
+_FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
 _PIECE: Final = 4096  # bytes that are parsed at once: 680 frames at most
-
-
-class _Negotiated(NamedTuple):
-    """What a client's upgrade is answered with."""
-
-    lines: bytes
-    """The headers of the answer that are the same for all clients of its kind."""
-    deflate: Parameters | None
-    """The parameters of permessage-deflate, if it was agreed on."""
-
-
-def _parameters(deflate: PerMessageDeflate) -> Parameters:
-    takeovers = deflate.remote_no_context_takeover, deflate.local_no_context_takeover
-    return *takeovers, deflate.remote_max_window_bits, deflate.local_max_window_bits
 
 
 class FastSockets:
@@ -64,6 +49,7 @@ class FastSockets:
         settings = endpoint.settings
         self.endpoint = endpoint
         self.loop = endpoint.broker.loop
+        self.arrivals = Arrivals(self.loop)
         self.bayeux = settings.bayeux
         self._too_large = str(too_large(settings))
         wanted = settings.websocket.protocol
@@ -73,7 +59,7 @@ class FastSockets:
             server_no_context_takeover=True, client_no_context_takeover=True, server_max_window_bits=WINDOW_BITS
         )
         self._extensions = [deflate] if settings.websocket.compression else None
-        self._known: dict[bytes, _Negotiated] = {}
+        self._known: dict[bytes, Negotiated] = {}
         self._open: set[FastSocket] = set()
         self._idle_timeout = settings.websocket.idle_timeout_ms / 1000
         self._timer: asyncio.TimerHandle | None = None
@@ -95,22 +81,11 @@ class FastSockets:
             self._watch()
         return socket
 
-    def _negotiate(self, upgrade: Upgrade) -> _Negotiated | None:
+    def _negotiate(self, upgrade: Upgrade) -> Negotiated | None:
         """What is agreed on with clients that upgrade like this, which is asked of websockets once for all of them."""
-        protocol = ServerProtocol(extensions=self._extensions, subprotocols=self._protocols, logger=frames_log)
-        protocol.receive_data(upgrade.raw)
-        response = next(
-            (protocol.accept(event) for event in protocol.events_received() if isinstance(event, Request)), None
-        )
-        if response is None or response.status_code != _SWITCHING or not upgrade.key:
+        negotiated = negotiate(upgrade.raw, self._extensions, self._protocols) if upgrade.key else None
+        if negotiated is None:
             return None
-        deflate = next((each for each in protocol.extensions if isinstance(each, PerMessageDeflate)), None)
-        if deflate is not None and deflate.local_max_window_bits < WINDOW_BITS:
-            return None  # the peer cannot read the compressed frames that all receivers share
-        lines = "".join(
-            f"{name}: {value}\r\n" for name, value in response.headers.raw_items() if name not in _OWN_LINES
-        )
-        negotiated = _Negotiated(lines.encode(), None if deflate is None else _parameters(deflate))
         if len(upgrade.plain) <= _KNOWN_LENGTH:
             if len(self._known) >= _KNOWN_KINDS:
                 self._known.clear()  # what is in use is back after one upgrade
@@ -153,6 +128,7 @@ class FastSocket(asyncio.Protocol, Peer):
         "_closed",
         "_deflate",
         "_first_bytes",
+        "_first_frames",
         "_fragments",
         "_frame",
         "_has_parted",
@@ -202,6 +178,8 @@ class FastSocket(asyncio.Protocol, Peer):
         self._is_lost = False
         self._has_parted = False
         self._is_busy = False
+        self._first_frames = _FIRST_FRAMES
+        """How many of the next frames are those of a new client."""
         self._is_resting = False
         self._rest_s = 0.0
         self._closed: asyncio.Future[None] | None = None
@@ -301,6 +279,11 @@ class FastSocket(asyncio.Protocol, Peer):
         """Answer the frames in what came, and keep what has to wait."""
         if self._first_bytes is not None:
             self._first_bytes.append(data)
+        if self._first_frames and self._waiting is None and not self._is_resting:
+            self._is_resting = self._sockets.arrivals.put_off(self._rested)
+            if self._is_resting:
+                self._keep(data)
+                return
         if self._waiting is None and len(data) <= _PIECE:
             # `_is_free`, without a call.
             is_next = self._is_heard and self.is_writable and not (self._is_busy or self._is_resting)
@@ -318,10 +301,13 @@ class FastSocket(asyncio.Protocol, Peer):
                 return
             self._waiting = deque(frames)
         else:
-            if self._waiting is None:
-                self._waiting = deque()
-            self._waiting.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+            self._keep(data)
         self._go_on()
+
+    def _keep(self, data: bytes) -> None:
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
 
     def _parse(self, data: bytes) -> list[Frame]:
         protocol = self._reader()
@@ -350,7 +336,13 @@ class FastSocket(asyncio.Protocol, Peer):
         while waiting and (self._is_free or not (self._is_heard or self._is_resting)):
             item = waiting.popleft()
             if isinstance(item, bytes):
-                waiting.extendleft(reversed(self._parse(item)))
+                is_next = self._is_heard and self._protocol is None
+                payload = self._whole(item, self._sockets.bayeux.max_message_bytes) if is_next else None
+                if payload is None:
+                    waiting.extendleft(reversed(self._parse(item)))
+                else:
+                    self.is_heard_from = True
+                    self._answer(payload)
             elif self._is_heard:
                 self._take(item)
             if waiting and perf_counter() >= until and not self._is_resting:
@@ -391,6 +383,8 @@ class FastSocket(asyncio.Protocol, Peer):
             if error.fault.close_code:
                 self.shut(error.fault.close_code, str(error))
             return
+        if self._first_frames:
+            self._first_frames -= 1
         answering = endpoint.receive(self, elements)
         if answering is not None:
             self._is_busy = True

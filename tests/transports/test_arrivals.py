@@ -1,0 +1,166 @@
+"""New clients in turns: a storm of them keeps neither those that are there nor itself for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from crewel import server
+from crewel.event_loop import TURN_S
+from crewel.settings import Settings, load
+from crewel.transports.arrivals import Arrivals
+from crewel.transports.http_fast import FastConnection, FastLane
+from tests.transports.wires import SocketClient, Wire
+
+COST_S = TURN_S / 5
+
+
+class Clock:
+    """A clock that stands still unless someone is served."""
+
+    def __init__(self) -> None:
+        self.now = 1.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Served:
+    """Who was served, and in which turn of the loop."""
+
+    def __init__(self, arrivals: Arrivals, clock: Clock) -> None:
+        self.arrivals, self.clock = arrivals, clock
+        self.order: list[int] = []
+
+    def come(self, number: int) -> None:
+        if not self.arrivals.put_off(lambda: self.serve(number)):
+            self.serve(number)
+
+    def serve(self, number: int) -> None:
+        self.order.append(number)
+        self.clock.now += COST_S
+
+
+async def test_a_turn_serves_as_many_as_it_has_time_for_and_the_others_follow_in_their_order() -> None:
+    clock = Clock()
+    served = Served(Arrivals(asyncio.get_running_loop(), clock), clock)
+    for number in range(23):
+        served.come(number)
+    assert len(served.order) == 5
+    for turn in range(2, 5):
+        await asyncio.sleep(0)
+        assert len(served.order) == 5 * turn
+    served.come(23)
+    await asyncio.sleep(0)
+    assert served.order == list(range(24))
+
+
+async def test_those_that_come_one_after_another_are_served_at_once() -> None:
+    clock = Clock()
+    served = Served(Arrivals(asyncio.get_running_loop(), clock), clock)
+    for number in range(20):
+        served.come(number)
+        assert len(served.order) == number + 1
+        await asyncio.sleep(0)
+
+
+async def test_one_that_fails_does_not_keep_the_others() -> None:
+    clock, seen = Clock(), list[object]()
+    loop = asyncio.get_running_loop()
+    served = Served(Arrivals(loop, clock), clock)
+    loop.set_exception_handler(lambda _, context: seen.append(context["exception"]))
+    for number in range(6):
+        served.come(number)
+
+    def fail() -> None:
+        raise ValueError
+
+    assert served.arrivals.put_off(fail)
+    served.come(6)
+    for _ in range(4):
+        await asyncio.sleep(0)
+    loop.set_exception_handler(None)
+    assert served.order == list(range(7))
+    assert [type(each) for each in seen] == [ValueError]
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return load(None, ["bayeux.extensions=", "storage.enabled=false"])
+
+
+@pytest.fixture
+async def lane(settings: Settings) -> AsyncIterator[FastLane]:
+    app = web.Application()
+    broker = server.attach(app, settings)
+    lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
+    yield lane
+    await lane.close(0)
+    await broker.close()
+
+
+UPGRADE = (
+    b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+def make_full(lane: FastLane) -> None:
+    """Let this turn have served new clients for long enough."""
+    assert lane.sockets is not None
+    clock = Clock()
+    arrivals = lane.sockets.arrivals = Arrivals(lane.loop, clock)
+    assert not arrivals.put_off(lambda: None)
+    clock.now += 2 * TURN_S
+
+
+async def test_in_a_storm_a_client_that_is_there_goes_first(lane: FastLane) -> None:
+    old, new = SocketClient(lane, acknowledges=False), SocketClient(lane, acknowledges=False)
+    old.ask({"channel": "/meta/connect"})
+    old.receive(old.connect())
+    make_full(lane)
+    wire, connection = Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    connection.data_received(UPGRADE)
+    new.receive(new.request({"channel": "/meta/connect"}))
+    new.receive(new.request({"channel": "/room", "data": 1}))
+    assert not wire.written
+    assert not new.wire.written
+    assert old.ask({"channel": "/room", "data": 1})["channel"] == "/room"
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert wire.written[0].startswith(b"HTTP/1.1 101 ")
+    assert new.reply()["channel"] == "/room"
+    assert new.reply()["channel"] == "/meta/connect"
+
+
+async def test_a_client_that_leaves_before_its_turn_gets_nothing(lane: FastLane) -> None:
+    make_full(lane)
+    wire, connection = Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    connection.data_received(UPGRADE)
+    connection.connection_lost(None)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not wire.written
+    assert lane.sockets is not None
+    assert not lane.sockets._open
+
+
+async def test_what_came_before_a_socket_was_lost_is_carried_out_in_its_turn(lane: FastLane) -> None:
+    heard = SocketClient(lane, acknowledges=False)
+    heard.ask({"channel": "/meta/subscribe", "subscription": "/room"})
+    heard.ask({"channel": "/meta/connect"})
+    heard.receive(heard.connect())
+    heard.wire.written.clear()
+    client = SocketClient(lane, acknowledges=False)
+    make_full(lane)
+    client.receive(client.request({"channel": "/room", "data": "last words"}))
+    client.hang_up()
+    assert not heard.wire.written
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert b"last words" in b"".join(heard.wire.written)
