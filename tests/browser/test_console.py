@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,11 @@ from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.test_looks import CONTRASTS, LOOKS
 from tests.functional.wire import until
+from tests.house.source import ROOT
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
+
+pytestmark = pytest.mark.timeout(300)  # the longest takes 20 seconds, but much longer on a machine under load
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -331,6 +334,89 @@ def test_operator_walks_through_topics_and_enters_commands(browser: Browser, own
     page.goto(f"{own_mess.base}/admin/#/commands?command=client/joe/1/?qos")  # as people write it
     expect(prompt).to_have_value("client/joe/1/?qos")
     console.close()
+
+
+def _what_is_wrong(page: Page) -> None:
+    expect(page.get_by_role("heading", name="What is wrong: 2")).to_be_visible()
+
+
+def _why_nothing(page: Page) -> None:
+    page.get_by_role("link", name="client/joe/1 is on hold").click()
+    expect(page.locator("dd", has_text="by client/joe/1")).to_be_visible()
+    expect(page.locator("dt", has_text="Cause").locator("+ dd")).to_have_text("user.update.holdback: out of paper")
+
+
+def _which_message(page: Page) -> None:
+    page.get_by_role("link", name="Receivers").click()
+    page.get_by_role("link", name="client/joe/1").click()
+    held = page.locator("dt", has_text="Held message").locator("+ dd").inner_text()
+    expect(page.get_by_role("table", name="Queue").locator("tr", has_text=held)).to_contain_text('"order":4')
+
+
+def _did_it_arrive(page: Page) -> None:
+    page.get_by_role("link", name="Message").click()
+    page.get_by_role("searchbox").fill('"order":5')
+    page.keyboard.press("Enter")
+    page.get_by_role("table", name="Stored messages").get_by_role("link").click()
+    expect(page.locator("tbody tr", has_text="client/joe/1")).to_contain_text("waiting")
+
+
+def _why_dead(page: Page) -> None:
+    page.get_by_role("link", name="Dead letters").first.click()
+    page.get_by_role("button", name="user.update.illegalArgument").click()
+    expect(page.get_by_text("2 dead letters match.")).to_be_visible()
+    page.locator("td a").first.click()
+    expect(page.locator("dt", has_text="Reason").locator("+ dd")).to_have_text("no such dish")
+
+
+def _longest_backlog(page: Page) -> None:
+    page.get_by_role("link", name="Receivers").click()
+    page.get_by_label("Sorted by").select_option("waiting")
+    expect(page.locator("tbody tr").first).to_contain_text("client/joe/1")
+
+
+def _is_it_worse(page: Page) -> None:
+    for chart in ("Backlog", "Failures"):
+        expect(page.get_by_role("group", name=chart).get_by_role("img")).to_be_visible()
+
+
+def _from_where(page: Page) -> None:
+    page.get_by_role("link", name="Receivers").click()
+    page.get_by_role("textbox", name="Address").fill("127.0.0.1")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("tbody tr", has_text="client/joe/1")).to_contain_text("127.0.0.1")
+    page.get_by_role("textbox", name="Address").fill("10.1.2.3")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_text("No receiver matches.")).to_be_visible()
+
+
+ANSWERS: dict[str, Callable[[Page], None] | None] = {
+    "What is wrong now?": _what_is_wrong,
+    "Why does joe get nothing since 02:00?": _why_nothing,
+    "Which message stopped joe?": _which_message,
+    "Let joe continue without that message": None,
+    "Did order 17 reach the kitchen?": _did_it_arrive,
+    "Why did these messages die?": _why_dead,
+    "Send again what failed between two and three o'clock": None,
+    "Did the redrive help?": None,
+    "Who has the longest backlog?": _longest_backlog,
+    "Is it getting worse?": _is_it_worse,
+    "Who discarded that dead letter, and why?": None,
+    "Who is connected from 10.1.2.3, and with which client?": _from_where,
+}
+"""The questions of the manual, and the clicks from the overview that answer them. Those without change something, and are part
+of `test_operator_mends_what_is_wrong_and_a_viewer_cannot`."""
+
+
+def test_questions_of_the_manual_are_answered_by_its_clicks(console: Console) -> None:
+    manual = (ROOT / "docs" / "how-to" / "console.md").read_text("utf-8").partition("## Questions of an operator")[2]
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", manual.partition("\n## ")[0], re.MULTILINE)
+    assert rows[2:] == list(ANSWERS)
+    page = console.open().page
+    for clicks in filter(None, ANSWERS.values()):
+        page.get_by_role("link", name="Overview").click()
+        expect(page.get_by_role("link", name="client/joe/1 is on hold")).to_be_visible()
+        clicks(page)
 
 
 def follow_a_job(page: Page) -> None:
