@@ -28,6 +28,7 @@ SETS: Final = (
     "cluster.enabled=true",
     f"cluster.lease_ms={LEASE_S * 1000:.0f}",
     "bayeux.timeout_ms=1000",
+    "delivery.queue_max_entries=1000000",  # no queue overflows while its client is cut off: that would look like a loss
     f"storage.prefix={PREFIX}",
 )
 
