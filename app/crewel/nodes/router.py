@@ -83,6 +83,8 @@ class Router:
         """What `Inbound.receive` does, here or at another node, at once or later."""
         since = elapsed()
         place = self._place(elements, since)
+        if isinstance(place, Node) and peer.pushes and _speaks(peer) and not is_handshake(elements[0]):
+            place = Place.HERE  # the session of a socket is the only one that it may speak for
         if place is Place.HERE:
             if peer.relay is not None:
                 peer.relay.gone()  # a socket that spoke for another session before
@@ -263,6 +265,11 @@ class Router:
             reply["advice"] = advice.retry(_AGAIN_MS, self._runtime.settings.bayeux.timeout_ms)
             answers.append(encode_reply(reply, self._runtime.metrics))
         peer.send(answers)
+
+
+def _speaks(socket: Peer) -> bool:
+    """Whether this socket speaks for a session of this node that lives."""
+    return socket.session is not None and socket.session.is_live
 
 
 def _session_name(asked: dict[str, Any]) -> str:
