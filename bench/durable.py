@@ -28,6 +28,8 @@ from peers import BENCH
 from servers import METER, build_meter, raise_file_limit
 from waiting import Clients, store_sessions
 
+from crewel.settings.storage import Storage
+
 CORES = sorted(os.sched_getaffinity(0))
 BEGIN, END = "<!-- durable -->", "<!-- /durable -->"
 PERSISTENT = b',"ext":{"publish":{"persistent":true}}'
@@ -222,7 +224,7 @@ async def starting(rounds: int) -> Figure:
     """100,000 sessions with a subscription each lie in the store; from the start of the process to its ready line."""
     times = []
     with TemporaryDirectory() as directory:
-        await store_sessions(directory, 100_000)
+        await store_sessions(Storage(data_dir=directory), 100_000)
         for _ in range(rounds):
             begun = time.perf_counter()
             async with serving(directory, "bayeux.max_interval_ms=3600000"):

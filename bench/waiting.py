@@ -11,6 +11,7 @@ from typing import Self, cast
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage import leases, sessions
+from crewel.storage.leases import ALONE, Membership
 from crewel.storage.store import Store
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
@@ -133,7 +134,7 @@ class Clients:
     async def publish_all(self, publishers: list[Session], channel: bytes, more: bytes, seconds: float) -> int:
         """Let each publish, wait for the answer and publish again; how many were answered."""
         end = time.perf_counter() + seconds
-        bodies = [_publication(session, channel, more) for session in publishers]
+        bodies = [publication(session, channel, more) for session in publishers]
         publishing = (_publish_until(end, *each) for each in zip(publishers, bodies, strict=True))
         return sum(await asyncio.gather(*publishing))
 
@@ -143,7 +144,7 @@ class Clients:
         count = int(rate * seconds)
         for number in range(count):
             await asyncio.sleep(max(0, begun + number / rate - time.perf_counter()))
-            await _publish(publisher, _publication(publisher, channel, more))
+            await _publish(publisher, publication(publisher, channel, more))
         return count
 
     async def fan_out(self, publisher: Session, channel: bytes, more: bytes, rate: int, seconds: float) -> int:
@@ -159,7 +160,7 @@ class Clients:
         return count * len(self._receivers)
 
 
-def _publication(session: Session, channel: bytes, more: bytes) -> bytes:
+def publication(session: Session, channel: bytes, more: bytes) -> bytes:
     data = b'{"n":1,"text":"%b"}' % (b"x" * 40)
     return b'[{"channel":"%b","data":%b,"clientId":"%b","id":"3"%b}]' % (channel, data, session.id, more)
 
@@ -177,12 +178,14 @@ async def _publish_until(end: float, session: Session, body: bytes) -> int:
     return count
 
 
-async def store_sessions(directory: str, count: int) -> None:
-    """Put sessions into a store as an earlier server would have left them, each with one subscription."""
-    store = Store(Settings(storage=Storage(data_dir=directory)))
+async def store_sessions(storage: Storage, count: int, membership: Membership = ALONE, lease_ms: int = 0) -> None:
+    """Put sessions into a store as an earlier server would have left them, each with one subscription; or a node with this
+    membership, whose lease `end_lease` ends."""
+    store = Store(Settings(storage=storage))
     await store.open()
     keys, facts_max = store.keys, 1000
-    await store.run([leases.claim(keys, "earlier", "bench", leases.this_process("bench", has_directory=False), 0)])
+    process = leases.this_process("bench", has_directory=False)
+    await store.run([leases.claim(keys, "earlier", "bench", process, lease_ms, (), membership)])
     for start in range(0, count, 250):
         numbers = range(start, min(start + 250, count))
         login = [{"id": f"client{number:032}", "browser": f"browser{number:032}", "ack": True} for number in numbers]
@@ -193,4 +196,13 @@ async def store_sessions(directory: str, count: int) -> None:
             for number, name in zip(numbers, names, strict=True)
         ]
         await store.run(subscribes)
+    await store.close()
+
+
+async def end_lease(storage: Storage) -> None:
+    """End that lease."""
+    store = Store(Settings(storage=storage))
+    await store.open()
+    process = leases.this_process("bench", has_directory=False)
+    await store.run([leases.renew(store.keys, "earlier", process, 0)])
     await store.close()
