@@ -28,6 +28,7 @@ SETS: Final = (
     "cluster.enabled=true",
     f"cluster.lease_ms={LEASE_S * 1000:.0f}",
     "bayeux.timeout_ms=1000",
+    "bayeux.max_interval_ms=60000",  # a client whose node hangs comes back when its own limit has passed
     "delivery.queue_max_entries=1000000",  # no queue overflows while its client is cut off: that would look like a loss
     f"storage.prefix={PREFIX}",
 )

@@ -121,6 +121,9 @@ class Membership:
     async def forget_tags(self) -> None:
         """Forget the tags of former nodes whose sessions came here and have all ended. Raises StoreError."""
         broker, token = self._broker, self._broker.access.token
+        known = self.registry.members.nodes.values()
+        if broker.access.is_reloading or any(each.heir or not each.lives for each in known):
+            return  # this node may have tags already whose sessions are still on their way to it
         unused = {tag for tag, owner in self.registry.members.tags.items() if owner == token} - {tag_of(token)}
         if not unused:
             return
