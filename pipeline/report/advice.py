@@ -77,6 +77,8 @@ _AUDIT: Final = {
     "twice": "A message ended more than once. Nothing is lost; the facts are the evidence of a defect of the server.",
     "surplus": "A receiver got a message that was not for it. The facts are the evidence of a defect of the server.",
     "both": "A message ended and still waits: its receiver may get it once more. The facts are evidence of a defect.",
+    "no letter": "A dead letter is gone that no operator redrove or discarded: something other than Crewel removed it from the"
+    " store. The publisher can publish the message again.",
     "rolled back": "The store came back with less than it had answered: from a replica, a backup or a shortened file. The"
     " messages named in the fact `lost` are gone; the publisher can publish them again. `storage.replicas` and"
     " `min-replicas-to-write` prevent this.",
