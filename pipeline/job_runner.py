@@ -21,8 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crewel.errors import CrewelError, StoreUnavailable
-from crewel.pipeline.error_text import in_one_line
-from crewel.pipeline.output import lines, plain
+from crewel.pipeline.output import in_one_line, lines, plain
 
 Words = Callable[[str], None]
 

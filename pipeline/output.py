@@ -1,13 +1,21 @@
-"""How results are printed for people: a name and a value a line, and of long lists the first few."""
+"""How results and errors are printed for people: a name and a value a line, of long lists the first few, and of all that Spark
+says in an error the line that one of our workers raised."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 _MOST: Final = 20
 _WIDE: Final = 14
+_OURS: Final = re.compile(r"^(?:crewel|redis)\.[\w.]+: (.+)$", re.MULTILINE)
+_CLASS: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE:.*")
+_BRIDGE: Final = re.compile(r"\AAn error occurred while calling [^\n]*\n: (?:[\w.$]+: )?")
+"""What the bridge to Java puts before the words of an exception."""
+
+_LONGEST: Final = 500
 
 
 def lines(values: Mapping[str, Any]) -> Iterator[str]:
@@ -46,3 +54,13 @@ def plain(value: Any) -> str:
         case datetime():
             return f"{value:%Y-%m-%d %H:%M:%S}"
     return str(value)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return the words of an error for people."""
+    text = _BRIDGE.sub("", str(error))
+    ours = _OURS.findall(text)
+    if ours:
+        return str(ours[-1])[:_LONGEST]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (_CLASS.sub("", lines[0]) if lines else type(error).__name__)[:_LONGEST]

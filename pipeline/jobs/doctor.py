@@ -17,7 +17,7 @@ import redis
 
 from crewel.errors import CrewelError
 from crewel.pipeline.connection import Address, patiently
-from crewel.pipeline.error_text import in_one_line
+from crewel.pipeline.output import in_one_line
 from crewel.pipeline.spark_session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version
 
 _PACKAGES: Final = ("pyspark", "deltalake", "pyarrow", "pandas", "numpy")

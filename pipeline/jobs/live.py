@@ -28,10 +28,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from crewel.errors import CrewelError
 from crewel.pipeline.connection import Address
 from crewel.pipeline.delta import KEEP_HOURS, Batch
-from crewel.pipeline.error_text import in_one_line
 from crewel.pipeline.jobs import batches, compact, gold, holdback_watch
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.lock import writing
+from crewel.pipeline.output import in_one_line
 from crewel.pipeline.schemas import RAW, TABLES
 from crewel.pipeline.sink import Command, Sink
 from crewel.pipeline.source import NAME

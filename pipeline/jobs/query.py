@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crewel.errors import CrewelError
 from crewel.pipeline.connection import Address
-from crewel.pipeline.error_text import in_one_line
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import Inputs, gather
+from crewel.pipeline.output import in_one_line
 from crewel.pipeline.schemas import RAW, TABLES, Layer
 from crewel.pipeline.tables import Tables
 

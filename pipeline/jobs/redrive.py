@@ -21,8 +21,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everyone kn
 from crewel.errors import CrewelError, SettingsError
 from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient
 from crewel.pipeline.connection import Address
-from crewel.pipeline.error_text import in_one_line
 from crewel.pipeline.files import Files
+from crewel.pipeline.output import in_one_line
 from crewel.pipeline.transformations.dead_letters import letters
 
 _PORTION: Final = 500

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crewel.pipeline.connection import Address
-from crewel.pipeline.error_text import in_one_line
+from crewel.pipeline.output import in_one_line
 from tests.server_process import ROOT
 
 LIMIT_S = 100

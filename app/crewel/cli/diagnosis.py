@@ -18,8 +18,7 @@ from pathlib import Path
 
 import typer
 
-from crewel.cli.finding import Finding, State
-from crewel.cli.host_checks import of_access, of_memory
+from crewel.cli.host_checks import Finding, State, of_access, of_memory
 from crewel.errors import CrewelError, StoreError
 from crewel.security.tokens import token_file
 from crewel.settings import Settings

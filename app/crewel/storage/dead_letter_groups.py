@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from crewel.event_loop import Turns
 from crewel.storage import dead_letters
+from crewel.storage.dead_letter_matching import likeness_of, shape_of
 from crewel.storage.dead_letters import DeadLetterFilter
-from crewel.storage.likeness import likeness_of, shape_of
 from crewel.storage.store import Store
 
 KINDS: Final = ("code", "channel", "receiver")

@@ -19,9 +19,8 @@ from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.codec import reread
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
-from crewel.storage.dead_letter_match import beginning, fits
+from crewel.storage.dead_letter_matching import beginning, fits, likeness_of, shape_of
 from crewel.storage.keys import Keys
-from crewel.storage.likeness import likeness_of, shape_of
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 

@@ -1,4 +1,5 @@
-"""Which dead letters are alike: those whose data has the same shape, whatever its values."""
+"""How dead letters match what an operator asks for: by code, channel and receiver, as the indexes of the store have them, and
+by the shape of their data, whatever its values."""
 
 from __future__ import annotations
 
@@ -7,9 +8,31 @@ from typing import Any, Final
 
 import orjson
 
+from crewel.bayeux.channel import parse
+
 _MOST_CHARACTERS: Final = 300
 _MOST_DEPTH: Final = 8
 _EMPTY: Final = "nothing"
+
+
+def beginning(kind: str, text: str) -> tuple[str, str]:
+    """Return the value that is asked for, and what others that may be wanted begin with. Either may be empty: then there is no
+    one value, or all may be wanted."""
+    if not text:
+        return "", ""
+    if kind == "channel":
+        channel = parse(text)
+        name = channel.name if channel is not None else text
+        return ("", name.rstrip("*")) if channel is not None and channel.is_wildcard else (name, name)
+    return text, text + ("." if kind == "code" else "/")
+
+
+def fits(kind: str, text: str, value: str) -> bool:
+    """Whether a code, a receiver or a channel is what `text` asks for."""
+    if kind == "channel":
+        channel, asked = parse(value), parse(text)
+        return channel is not None and asked is not None and asked.name in channel.patterns
+    return value == text or value.startswith(beginning(kind, text)[1])
 
 
 def shape_of(body: bytes) -> str:
