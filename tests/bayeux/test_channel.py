@@ -186,7 +186,7 @@ class TestMatching:
         assert matches(pattern, "/ret/a1/3000001")
 
     @given(paths, paths)
-    def test_it_agrees_with_the_rule_in_words(self, pattern: str, name: str) -> None:
+    def test_matching_agrees_with_the_rule_in_words(self, pattern: str, name: str) -> None:
         channel, subscribed = parse(name), parse(pattern)
         if channel is None or subscribed is None:
             assert not matches(pattern, name)

@@ -151,7 +151,7 @@ class TestSubscriptions:
 
 
 class TestDelivered:
-    def test_it_is_what_was_published_less_the_publishers_own_affair(self) -> None:
+    def test_a_delivered_message_is_the_published_one_without_the_publishers_fields(self) -> None:
         published = message(id="1", clientId="secret", data={"n": 1}, ext={"a": 1}, timestamp="t", lazy=True, x=[2])
         assert delivered(published) == {
             "channel": "/foo",

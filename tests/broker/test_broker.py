@@ -35,7 +35,7 @@ class TestPublishAndDeliver:
         with pytest.raises(ValueError, match="not the name of a channel"):
             session.deliver(channel, 1)
 
-    def test_so_is_data_that_json_cannot_say_and_nobody_gets_it(self, world: World) -> None:
+    def test_data_that_json_cannot_say_is_refused_and_not_delivered(self, world: World) -> None:
         client = Client(world).joined("/a")
         with pytest.raises(TypeError):
             world.broker.publish("/a", object())
@@ -109,7 +109,7 @@ class TestSweeping:
 
 
 class TestMetrics:
-    def test_they_count_what_happens(self, world: World) -> None:
+    def test_metrics_count_what_happens(self, world: World) -> None:
         client, silent = Client(world).joined("/a"), Client(world)
         silent.handshake()
         client.connect()
@@ -140,7 +140,7 @@ class TestMetrics:
 
 
 class TestTheEnd:
-    def test_it_answers_what_is_held_and_ends_what_runs(self, make_world: MakeWorld) -> None:
+    def test_the_end_answers_what_is_held_and_ends_what_runs(self, make_world: MakeWorld) -> None:
         class Endless(OpenPolicy):
             def can_publish(self, *question: Any) -> Any:
                 return asyncio.get_running_loop().create_future()

@@ -70,7 +70,9 @@ class TestSubscribers:
         ),
         st.sampled_from(["/a", "/a/b", "/a/b/c", "/b", "/service/x", "/meta/x"]),
     )
-    def test_it_agrees_with_matching_each_subscription(self, script: list[tuple[int, str]], name: str) -> None:
+    def test_finding_subscribers_agrees_with_matching_each_subscription(
+        self, script: list[tuple[int, str]], name: str
+    ) -> None:
         world = World()
         try:
             channels = Channels()
@@ -84,7 +86,7 @@ class TestSubscribers:
 
 
 class TestLifetime:
-    def test_it_is_forgotten_after_three_idle_sweeps_in_a_row(
+    def test_a_channel_is_forgotten_after_three_idle_sweeps_in_a_row(
         self, channels: Channels, sessions: list[Session]
     ) -> None:
         channels.create("/a")
@@ -125,7 +127,7 @@ class TestRules:
             ("/chat/*", "/chat", False),
         ],
     )
-    def test_they_come_from_matching_patterns_and_not_from_parents(
+    def test_rules_come_from_matching_patterns_and_not_from_parents(
         self, channels: Channels, pattern: str, name: str, applies: bool
     ) -> None:
         assert not channels.is_lazy(channel(name))

@@ -26,7 +26,7 @@ def machine() -> Machine:
     return Machine()
 
 
-def test_it_is_the_machines_clock_as_long_as_that_is_not_set(machine: Machine) -> None:
+def test_the_clock_is_the_machines_as_long_as_that_is_not_set(machine: Machine) -> None:
     clock = machine.clock()
     for _ in range(100):
         machine.pass_by(7.3)
@@ -46,7 +46,7 @@ def test_a_clock_that_is_set_is_followed_slowly(machine: Machine, jump: float) -
     assert clock() == pytest.approx(machine.wall)
 
 
-def test_it_never_goes_back(machine: Machine) -> None:
+def test_the_clock_never_goes_back(machine: Machine) -> None:
     clock = machine.clock()
     told = [clock()]
     for jump in (-5.0, 5.0, -86_400.0, 0.0, -1.0):
@@ -79,7 +79,7 @@ def test_a_key_outlives_a_clock_that_is_set_ahead(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(("noted", "begins"), [(-10.0, 0.0), (3600.0, 3600.0), (86_400.0, 86_400.0), (86_401.0, 0.0)])
-def test_it_continues_from_what_the_store_noted_unless_that_is_a_day_ahead(
+def test_the_clock_continues_from_what_the_store_noted_unless_that_is_a_day_ahead(
     machine: Machine, noted: float, begins: float
 ) -> None:
     clock = machine.clock()

@@ -121,7 +121,7 @@ class TestLevels:
 
 
 class TestGroups:
-    def test_they_are_numbered_for_each_token(self, world: World) -> None:
+    def test_groups_are_numbered_for_each_token(self, world: World) -> None:
         events = gathering(world, "reliable")
         numbers = []
         for token in ("t", "t", "u"):
@@ -131,7 +131,7 @@ class TestGroups:
             numbers.append((made["token"], made["n"]))
         assert numbers == [("t", 1), ("t", 2), ("u", 1)]
 
-    def test_they_follow_one_another_without_a_gap_in_time(self, world: World) -> None:
+    def test_groups_follow_one_another_without_a_gap_in_time(self, world: World) -> None:
         events = gathering(world, "reliable")
         events.held(session(), HOLDBACK)
         first = group(events)

@@ -143,7 +143,7 @@ class TestAuthorizers:
         text = "create_denied" if kind == "subscribe" else "channel_create_denied"
         assert error == (None if reason is None else f"403:{reason}:{text}")
 
-    def test_they_are_told_what_is_asked_widest_first(self, make_world: MakeWorld) -> None:
+    def test_authorizers_are_asked_widest_first(self, make_world: MakeWorld) -> None:
         told: list[tuple[str, Operation, str]] = []
         service = Service("rules")
         for pattern in ("/a/b", "/a/*", "/**", "/a", "/b/**"):
@@ -164,7 +164,7 @@ class TestAuthorizers:
         service.authorizer("/**")(lambda *question: GRANT)
         assert attempt(make_world(services=[service]), "publish") == "403:denied_by_security_policy:publish_denied"
 
-    def test_they_stand_on_service_channels_too(self, make_world: MakeWorld) -> None:
+    def test_authorizers_decide_on_service_channels_too(self, make_world: MakeWorld) -> None:
         service = Service("rules")
         service.authorizer("/service/x")(lambda *question: Deny("closed"))
         client = Client(make_world(services=[service]))
@@ -202,7 +202,7 @@ class TestChannelsForOperators:
 
 class TestServicesOfTheServer:
     @pytest.mark.parametrize("name", ["/service/get", "/service/erase"])
-    def test_they_are_there_for_all_sessions_whose_token_holds(self, make_world: MakeWorld, name: str) -> None:
+    def test_services_are_there_for_all_sessions_whose_token_holds(self, make_world: MakeWorld, name: str) -> None:
         rules = Service("rules")
         rules.authorizer("/service/**")(lambda *question: Deny("closed"))
         client = Client(make_world(services=[policy(publish=False), rules]))

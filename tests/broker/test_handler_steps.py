@@ -44,7 +44,7 @@ async def test_a_failure_is_told_to_the_steps_that_asked() -> None:
     assert await complete(steps, waiting) == -1
 
 
-async def test_they_may_wait_more_than_once() -> None:
+async def test_steps_may_wait_more_than_once() -> None:
     def both() -> Steps[int]:
         one = yield from double(later(1))
         two = yield from double(later(2))

@@ -143,7 +143,7 @@ class TestBatches:
         assert held.is_held
         assert data_of(request.received) == [1, 2]
 
-    def test_nor_while_a_policy_thinks(self, make_world: MakeWorld) -> None:
+    def test_the_held_connect_is_not_woken_while_a_policy_decides(self, make_world: MakeWorld) -> None:
         """The flush that the first message asks for comes before the second one is through."""
         waiting: list[Any] = []
 

@@ -234,7 +234,7 @@ class TestConnect:
 
 
 class TestDisconnect:
-    def test_it_is_answered_and_the_session_is_gone(self, client: Client) -> None:
+    def test_a_disconnect_is_answered_and_the_session_is_gone(self, client: Client) -> None:
         client.joined("/a")
         session = client.session
         assert client.say("/meta/disconnect") == {"channel": "/meta/disconnect", "id": "4", "successful": True}
@@ -375,14 +375,14 @@ class TestSubscribe:
         assert reply_to(request, "s")["error"] == "403::subscribe_failed"
         assert world.broker.channels.count("/a") == 0
 
-    def test_it_is_accepted_before_the_first_connect(self, client: Client) -> None:
+    def test_a_subscribe_is_accepted_before_the_first_connect(self, client: Client) -> None:
         client.handshake()
         client.subscribe("/a")
         assert client.session.state is State.HANDSHAKEN
 
 
 class TestUnsubscribe:
-    def test_it_ends_the_subscription(self, client: Client) -> None:
+    def test_an_unsubscribe_ends_the_subscription(self, client: Client) -> None:
         client.joined("/a", "/b")
         reply = client.say("/meta/unsubscribe", subscription=["/a"])
         assert reply == {"channel": "/meta/unsubscribe", "id": "5", "successful": True, "subscription": ["/a"]}

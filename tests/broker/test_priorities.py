@@ -57,7 +57,7 @@ class TestQueues:
         store(stored, (5, "a"), (1, "b"), (9, "c"), (5, "d"), (9, "e"))
         assert data(joe.take()) == ["c", "e", "a", "d", "b"]
 
-    def test_and_after_a_restart(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_the_highest_comes_first_after_a_restart(self, stored: StoredWorld, joe: Receiver) -> None:
         store(stored, (5, "a"), (1, "b"), (9, "c"))
         stored.commit()
         stored.crash()
@@ -80,7 +80,7 @@ class TestSentAgain:
         store(stored, (9, "c"))
         assert data(joe.take()) == ["a", "b", "c"]
 
-    def test_nor_is_it_overtaken_by_what_comes_while_the_client_has_to_wait_for_it(
+    def test_what_is_sent_again_is_not_overtaken_while_the_client_has_to_wait(
         self, stored: StoredWorld, joe: Receiver
     ) -> None:
         store(stored, (5, "a"), (1, "b"))
@@ -111,7 +111,7 @@ class TestSentAgain:
         store(stored, (9, "c"), (7, "d"), (5, "e"))
         assert data(joe.take()) == ["b", "c", "d", "a", "e"]
 
-    def test_and_so_does_what_is_held_back(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_what_is_held_back_comes_again_in_its_place(self, stored: StoredWorld, joe: Receiver) -> None:
         store(stored, (5, "a"), (9, "b"))
         b, a = joe.take()
         joe.tell(failed(a, "user.update.holdback"))
@@ -173,7 +173,7 @@ class TestGivingWay:
 
 
 class TestOperators:
-    def test_they_see_and_take_out_what_goes_first(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_operators_see_and_take_out_what_goes_first(self, stored: StoredWorld, joe: Receiver) -> None:
         let_go(stored)
         store(stored, (5, "a"), (9, "b"), (1, "c"), (9, "d"))
         dispatchers = stored.broker.dispatchers

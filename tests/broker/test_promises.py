@@ -23,7 +23,7 @@ def test_a_function_that_comes_late_is_called_at_once() -> None:
     assert heard == [1]
 
 
-async def test_it_can_be_waited_for_before_and_after() -> None:
+async def test_a_promise_can_be_waited_for_before_and_after() -> None:
     promise = Promise[int]()
     waiting = asyncio.ensure_future(_result(promise))
     await asyncio.sleep(0)

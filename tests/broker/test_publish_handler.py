@@ -25,7 +25,7 @@ def app(make_world: MakeWorld) -> Callable[[Service], Client]:
 
 class TestPublish:
     @pytest.mark.parametrize("channel", ["/a", "/a/b/c", "/service/x", "/meta", "/service"])
-    def test_it_is_acknowledged_whether_or_not_anybody_hears_it(self, world: World, channel: str) -> None:
+    def test_a_publish_is_acknowledged_with_and_without_subscribers(self, world: World, channel: str) -> None:
         client = Client(world).joined()
         assert client.publish(channel, {"n": 1}) == {"channel": channel, "id": "3", "successful": True}
 
@@ -56,7 +56,7 @@ class TestPublish:
         client = Client(world).joined("/a")
         assert data_of(client.send(client.message("/a", data=1)).received[:1]) == [1]
 
-    def test_it_is_accepted_before_the_first_connect(self, world: World) -> None:
+    def test_a_publish_is_accepted_before_the_first_connect(self, world: World) -> None:
         client = Client(world)
         client.handshake()
         assert client.publish("/a", 1)["successful"]
@@ -105,7 +105,7 @@ class TestPublish:
 
 
 class TestListeners:
-    def test_they_are_called_widest_first_with_session_and_message(
+    def test_listeners_are_called_widest_first_with_session_and_message(
         self, service: Service, app: Callable[[Service], Client]
     ) -> None:
         calls: list[tuple[str, Any, Any]] = []

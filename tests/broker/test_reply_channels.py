@@ -70,7 +70,7 @@ class TestIds:
         assert client.session.reply_id == ""
         assert subscribe(client, "/ret//*")["error"] == "403::subscription_invalid"
 
-    def test_it_follows_a_take_over(self, world: World) -> None:
+    def test_a_reply_id_follows_a_take_over(self, world: World) -> None:
         client = Client(world)
         told = client.handshake(ext={"session": {"name": "joe/1"}})["ext"]["session"]
         assert subscribe(client, f"/ret/{told['replyId']}/*")["successful"]
@@ -79,7 +79,7 @@ class TestIds:
         assert (again["reconnected"], again["replyId"]) == (True, told["replyId"])
         assert newcomer.session.subscriptions == {f"/ret/{told['replyId']}/*"}
 
-    def test_it_follows_a_take_over_in_the_store_and_a_restart(self, make_stored: MakeStored) -> None:
+    def test_a_reply_id_follows_a_take_over_in_the_store_and_a_restart(self, make_stored: MakeStored) -> None:
         world = make_stored()
         joe = Receiver(world).started(name="joe/1", persistent=True)
         reply_id = joe.login["replyId"]
@@ -138,7 +138,7 @@ class TestSubscribing:
             assert not client.session.subscriptions
 
     @pytest.mark.parametrize("asked", [{}, {"group": "spies"}, {"history": {"numEntries": 5}}, {"since": {}}])
-    def test_nor_does_asking_for_more_help(self, world: World, asked: dict[str, Any]) -> None:
+    def test_asking_for_more_channels_does_not_help(self, world: World, asked: dict[str, Any]) -> None:
         _, owners = come(world)
         stranger, _ = come(world)
         for name in (f"/ret/{owners}/*", f"/ret/{owners}/3000001"):

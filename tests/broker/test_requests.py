@@ -70,7 +70,7 @@ class TestResponder:
         assert asking.ask("/power/two", 7) == {"data": 49}
         assert asking.ask("/power/two", 8, 2) == {"data": 64}
 
-    def test_it_is_told_who_asks_and_what_else_was_said(
+    def test_a_responder_gets_the_asker_and_the_rest_of_the_message(
         self, make_world: MakeWorld, service: Service, is_async: bool
     ) -> None:
         world = self.world(

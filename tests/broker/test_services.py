@@ -26,7 +26,9 @@ def service() -> Service:
 
 
 class TestSubscribers:
-    def test_they_hear_what_was_accepted_of_clients_and_server(self, service: Service, make_world: MakeWorld) -> None:
+    def test_subscribers_get_what_was_accepted_of_clients_and_server(
+        self, service: Service, make_world: MakeWorld
+    ) -> None:
         heard: list[tuple[str, Any]] = []
         service.subscription("/chat/**")(lambda message: heard.append((message.channel.name, message.data)))
         service.listener("/chat/no")(lambda session, message: False)
@@ -66,7 +68,7 @@ class TestSubscribers:
         assert data_of(client.send(client.message("/a", data=1)).received) == [1]
         assert "a service failed" in caplog.text
 
-    def test_they_hear_a_message_as_it_was_said(self, service: Service, make_world: MakeWorld) -> None:
+    def test_subscribers_get_a_message_as_it_was_published(self, service: Service, make_world: MakeWorld) -> None:
         """What an extension does to it on its way to the wire is not theirs."""
 
         class Stamp(Extension):
@@ -84,7 +86,7 @@ class TestSubscribers:
 
 
 class TestSessionEvents:
-    def test_they_come_after_the_grant_and_before_the_subscriptions_go(
+    def test_session_events_come_after_the_grant_and_before_the_subscriptions_go(
         self, service: Service, make_world: MakeWorld
     ) -> None:
         events: list[tuple[str, Any]] = []
@@ -139,7 +141,7 @@ class TestInstalling:
         with pytest.raises(ServiceError, match="already installed"):
             world.broker.install([service])
 
-    async def test_it_serves_in_two_servers_at_once_and_in_a_later_one(self) -> None:
+    async def test_a_service_serves_in_two_servers_at_once_and_in_a_later_one(self) -> None:
         service, settings = Service("echo"), Settings()
         service.remote_call("echo")(lambda session, data: data)
         first, second = Broker(settings), Broker(settings)

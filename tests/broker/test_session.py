@@ -58,7 +58,7 @@ def test_a_session_is_live_from_the_handshake_to_its_end(session: Session) -> No
     assert seen == [False, True, True, False]
 
 
-def test_it_never_shows_its_id(session: Session) -> None:
+def test_a_session_never_shows_its_id(session: Session) -> None:
     assert "secret" not in repr(session)
 
 

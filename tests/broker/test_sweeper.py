@@ -10,7 +10,7 @@ from crewel.event_loop import GRACE_S
 from tests.broker.world import Client, World
 
 
-def test_it_sweeps_in_time_and_goes_on_after_a_failure(
+def test_the_sweeper_sweeps_in_time_and_continues_after_a_failure(
     make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     world = make_world("bayeux.sweep_ms=200", "bayeux.max_interval_ms=1500")

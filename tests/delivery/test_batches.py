@@ -45,7 +45,7 @@ class TestHandingOver:
         assert numbers_of(batches.hand_over()) == [3, 4, 5]
         assert (batches.unacknowledged, batches.hand_over()) == ([], [])
 
-    def test_it_is_progress(self) -> None:
+    def test_handing_over_is_progress(self) -> None:
         batches = Batches()
         for _ in range(4):
             sent(batches, entries(1))
@@ -302,7 +302,7 @@ class TestTakingOut:
         batches.take_out(other, [])
         assert [each.position for each in batches.unacknowledged] == [11, 0]
 
-    def test_so_is_one_of_which_memory_has_the_place_only(self) -> None:
+    def test_a_stored_one_of_which_memory_has_the_place_only_is_the_same(self) -> None:
         batches = Batches()
         first, second = TestStored.queue(11, 12)
         sent(batches, [first, second])
@@ -345,7 +345,7 @@ class TestResendDelay:
         assert delays[1] == FIRST_RESEND_DELAY
         assert delays[-1] == MAX_RESEND_DELAY
 
-    def test_it_stays_bounded_for_ever(self) -> None:
+    def test_the_resend_delay_stays_bounded(self) -> None:
         batches = Batches()
         queue = entries(1)
         for _ in range(3000):

@@ -215,7 +215,7 @@ class TestLetters:
         assert (judgement.put_back, judgement.death, made.rejection, made.is_paused) == ([], None, None, False)
         assert (made.state, made.failures) == (ALIVE, 0)
 
-    def test_it_says_how_often_the_message_was_sent(self) -> None:
+    def test_a_letter_has_how_often_the_message_was_sent(self) -> None:
         made = dispatcher("1")
         made.send(entry("1"), 1.0)
         made.send(entry("1"), 2.0)
@@ -327,7 +327,7 @@ class TestRetries:
         assert ids(judge(made, ("1", GONE), ("2", GONE), ("3", GONE)).put_back) == ["1", "2", "3"]
         assert made.failures == 1
 
-    def test_so_do_reports_that_come_before_the_delay_is_over(self) -> None:
+    def test_reports_before_the_delay_has_ended_are_of_the_same_trouble(self) -> None:
         made = dispatcher("1", "2", "3")
         judge(made, ("1", GONE), now=10.0)
         assert ids(judge(made, ("2", GONE), now=69.9).put_back) == ["2"]
@@ -347,7 +347,7 @@ class TestRetries:
         assert ids(judgement.put_back) == ["1"]
         assert (made.state, made.is_paused) == (DEAD, False)
 
-    def test_they_may_be_without_end(self) -> None:
+    def test_retries_may_be_without_end(self) -> None:
         made = dispatcher("1", rules=replace(MESSAGE, retries=-1, delay=0.0))
         for _ in range(1000):
             assert judge(made, ("1", GONE)).death is None
@@ -381,7 +381,7 @@ class TestDeath:
         assert judge(made, ("1", AUTH), ("2", GONE)).death == (AUTH, "why")
 
     @pytest.mark.parametrize("event", [each for each in DispatcherEvent if each is not DispatcherEvent.REVIVED])
-    def test_it_is_final(self, event: DispatcherEvent) -> None:
+    def test_death_is_final(self, event: DispatcherEvent) -> None:
         made = dispatcher("1")
         judge(made, ("1", AUTH))
         made.move(event)
@@ -480,7 +480,7 @@ class TestAckWait:
         assert ids(judgement.put_back) == ["1"]
         assert list(made.open) == ["2"]
 
-    def test_it_counts_as_a_failure_of_the_client(self) -> None:
+    def test_a_missing_answer_counts_as_a_failure_of_the_client(self) -> None:
         made = dispatcher("1", "2", rules=self.RULES)
         judgement = overdue(made, 5.0)
         assert ids(judgement.put_back) == ["1", "2"]
@@ -509,7 +509,7 @@ class TestState:
     def test_before_the_first_connect_it_polls(self) -> None:
         assert Dispatcher(BATCH).state is POLLING
 
-    def test_it_is_alive_while_its_client_is_there(self) -> None:
+    def test_a_dispatcher_is_alive_while_its_client_is_there(self) -> None:
         made = Dispatcher(BATCH)
         seen = [made.observe(is_gone=is_gone) for is_gone in (False, True, True, False)]
         assert seen == [ALIVE, POLLING, POLLING, ALIVE]

@@ -347,7 +347,7 @@ class TestCommits:
 class TestArriving:
     """The store has put a message into the inbox: a redriven letter."""
 
-    def test_it_is_open_from_then_on(self) -> None:
+    def test_a_message_is_open_from_its_arrival_on(self) -> None:
         durable = session(4, 5)
         assert durable.arrived(LogId(7), PendingMessage(0, 30))
         assert durable.inbox == {7: PendingMessage(0, 30)}
@@ -361,14 +361,14 @@ class TestArriving:
         assert not durable.arrived(LogId(7), PendingMessage(0, 30))
         assert (len(durable), durable.size) == (1, 30)
 
-    def test_nor_does_it_come_back_before_the_store_knows_that_it_ended(self) -> None:
+    def test_an_ended_message_does_not_come_back_before_the_store_knows_its_end(self) -> None:
         durable = session()
         durable.arrived(LogId(7), PendingMessage(0, 30))
         durable.settle(LogId(7))
         assert not durable.arrived(LogId(7), PendingMessage(0, 30))
         assert len(durable) == 0
 
-    def test_they_lie_in_the_order_of_their_ids(self) -> None:
+    def test_arriving_messages_lie_in_the_order_of_their_ids(self) -> None:
         durable = session()
         for log_id in (9, 7, 8):
             durable.arrived(LogId(log_id), PendingMessage())
@@ -497,7 +497,7 @@ class TestExpiry:
         assert durable.expiry == 10
         assert [durable.expired(now) for now in (9, 10, 20, 99)] == [[], [4], [3, 4], [2, 3, 4]]
 
-    def test_it_is_known_when_to_look_again(self) -> None:
+    def test_the_time_of_the_next_expiry_is_known(self) -> None:
         durable = session()
         durable.take(LogId(2), PendingMessage(0, 10, "/a", 5, 20))
         durable.take(LogId(3), PendingMessage(0, 10, "/a", 5, 30))
@@ -514,6 +514,6 @@ class TestExpiry:
         assert (durable.in_order(), durable.evicted, durable.size) == ([1, 3], [1, 3], 20)
         assert durable.take_ended() == ([Disposition(JOE, EndReason.EXPIRED, (LogId(2), LogId(4)))], [])
 
-    def test_it_is_known_of_a_session_that_comes_back(self) -> None:
+    def test_the_next_expiry_of_a_session_that_comes_back_is_known(self) -> None:
         record = {LogId(1): PendingMessage(0, 1, "/a", 5, 30), LogId(2): PendingMessage()}
         assert adopted(open=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 5, 20)}).expiry == 20

@@ -52,7 +52,7 @@ def test_a_placeholder_is_no_more_than_a_place_in_the_log() -> None:
 
 
 class TestUpdated:
-    def test_it_tells_its_origin_and_what_is_this_receivers_own(self) -> None:
+    def test_an_update_has_its_origin_and_what_is_this_receivers_own(self) -> None:
         entry = Entry({"channel": "/a", "data": 1})
         entry.origin = Origin("7-0-ab", "7000000", "client/joe/1")
         assert orjson.loads(entry.updated("/*", 2, (0, 3))) == {
@@ -106,7 +106,7 @@ class TestShed:
         kept = entry.drop_body()
         assert (kept.position, kept.wire, kept.origin) == (17, b"", entry.origin)
 
-    def test_it_keeps_how_it_waits(self) -> None:
+    def test_an_evicted_entry_keeps_how_it_waits(self) -> None:
         kept = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', priority=9, expires=20, to="client/joe").drop_body()
         assert (kept.priority, kept.expires, kept.to) == (9, 20, "client/joe")
 

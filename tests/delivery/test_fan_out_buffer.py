@@ -221,7 +221,7 @@ class TestApplyInSteps:
             ann.name: [11, 12],
         }
 
-    def test_it_is_done_once_by_two_that_ask_for_it(self) -> None:
+    def test_pending_deliveries_are_applied_once_for_two_that_ask(self) -> None:
         """Or the second would take what the first has applied for settled by all."""
         joe, eve = session(a=3), session("client/eve/1", a=3)
         node = served(joe, eve)
@@ -244,7 +244,7 @@ class TestApplyInSteps:
 
 
 class TestFitting:
-    def test_it_books_only_if_in_doubt(self) -> None:
+    def test_a_fitting_batch_is_booked_only_if_in_doubt(self) -> None:
         joe = session(a=3)
         node = served(joe)
         take(node, subscriber_set(node, joe), 11, 12)
@@ -306,7 +306,7 @@ class TestAcknowledging:
             (joe.name, (12,)),
         ]
 
-    def test_it_may_lie_beside_the_log(self) -> None:
+    def test_an_acknowledged_message_may_lie_beside_the_log(self) -> None:
         joe = session(a=3)
         node = served(joe)
         joe.arrived(LogId(9), PendingMessage(0, 7))

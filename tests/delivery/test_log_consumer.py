@@ -214,7 +214,7 @@ class TestCommitting:
     def test_there_is_nothing_to_say_when_nothing_happened(self) -> None:
         assert Served(session(a=10)).commit() is None
 
-    def test_it_says_where_the_cursor_is_and_what_is_open(self) -> None:
+    def test_a_commit_has_the_cursor_and_what_is_open(self) -> None:
         durable = session(a=10)
         served = Served(durable)
         served.take(11)

@@ -42,7 +42,7 @@ def evicted(durable: DurableSession) -> list[int]:
     ],
     ids=["one priority", "lowest of its topic", "not of other topics", "not of what came later"],
 )
-def test_it_waits_behind_what_came_before_of_its_topic(
+def test_a_notice_waits_behind_what_came_before_of_its_topic(
     messages: list[tuple[int, PendingMessage]], after: list[int]
 ) -> None:
     durable = opened(*messages)
@@ -51,7 +51,7 @@ def test_it_waits_behind_what_came_before_of_its_topic(
     assert evicted(durable) == after
 
 
-def test_it_moves_behind_what_is_found_late() -> None:
+def test_a_notice_moves_behind_what_is_found_late() -> None:
     durable = opened((1, waiting()))
     durable.notice(LogId(9), "/a")
     durable.evict(LogId(9))
@@ -81,7 +81,7 @@ def test_a_second_one_of_its_topic_takes_its_place() -> None:
 
 
 @pytest.mark.parametrize("by", ["settle", "settle_all", "end_many"])
-def test_it_ends_without_a_fact(by: str) -> None:
+def test_a_notice_ends_without_a_fact(by: str) -> None:
     durable = opened()
     durable.notice(LogId(9), "/a")
     durable.evict(LogId(9))
@@ -146,7 +146,7 @@ def test_that_a_subscription_has_failed_is_a_failed_reply() -> None:
     assert orjson.loads(stored.updated())["ext"]["update"] == {"id": "9", "rcvTimestamp": "9000", "state": "FAILED"}
 
 
-def test_it_waits_behind_all_that_came_by_its_subscription() -> None:
+def test_a_notice_waits_behind_all_that_came_by_its_subscription() -> None:
     durable = opened((1, waiting(0, "/a/b")), (2, waiting(9, "/c")), (3, waiting(5, "/a/c")))
     durable.notice(LogId(9), "/a/*", why=WHY)
     durable.evict(LogId(9))

@@ -24,7 +24,7 @@ def told(queue: list[Entry]) -> list[tuple[int, Any]]:
 
 class TestRanks:
     @given(st.lists(st.tuples(PRIORITIES, PLACES), unique=True))
-    def test_they_sort_by_priority_and_then_by_age(self, waiting: list[tuple[int, LogId]]) -> None:
+    def test_ranks_sort_by_priority_and_then_by_age(self, waiting: list[tuple[int, LogId]]) -> None:
         ranks = sorted(rank_of(place, priority) for priority, place in waiting)
         assert [priority_of(each) for each in ranks] == sorted((priority for priority, _ in waiting), reverse=True)
         assert [place_of(each) for each in ranks] == [
@@ -63,7 +63,7 @@ class TestGivingWay:
             ((1, 9, 5, 5), 1, 2),
         ],
     )
-    def test_it_is_the_oldest_of_the_lowest_priority(
+    def test_the_oldest_of_the_lowest_priority_gives_way(
         self, priorities: tuple[int, ...], front: int, found: int | None
     ) -> None:
         assert least(entries(*priorities), front) == found

@@ -72,7 +72,7 @@ class TestPrefixes:
             ("communication.x", "user", False),
         ],
     )
-    def test_they_are_taken_by_whole_segments(self, code: str, prefix: str, *, is_so: bool) -> None:
+    def test_prefixes_are_taken_by_whole_segments(self, code: str, prefix: str, *, is_so: bool) -> None:
         assert is_below(code, prefix) is is_so
 
 

@@ -42,7 +42,7 @@ def test_each_state_says_what_it_means(state: DispatcherState) -> None:
 
 
 class TestHoldback:
-    def test_it_is_stored_as_operators_are_shown_it(self) -> None:
+    def test_holdback_is_stored_as_operators_are_shown_it(self) -> None:
         assert Holdback("client/joe/1", 1_700_000_000_000, "user.update.holdback", "17", "lunch").as_json() == {
             "active": False,
             "who": "client/joe/1",

@@ -80,7 +80,7 @@ class TestRejected:
         assert read_statuses([told]) == ([], [{**told, "reason": reason}])
 
     @pytest.mark.parametrize("told", [None, True, 5, "17", ["17"], [{"id": "17", "state": "OK"}]])
-    def test_so_is_what_is_no_object(self, told: Any) -> None:
+    def test_what_is_no_object_is_sent_back_with_what_is_wrong(self, told: Any) -> None:
         assert read_statuses([told]) == ([], [{"status": told, "reason": OBJECT}])
 
     @pytest.mark.parametrize("told", [None, True, 5, "OK", {}, {"id": "17", "state": "OK"}])

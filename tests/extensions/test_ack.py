@@ -35,7 +35,7 @@ def seen(request: Request) -> tuple[list[Any], int]:
 
 class TestHandshake:
     @pytest.mark.parametrize("asked", [True, "true"])
-    def test_it_is_answered_in_kind(self, world: World, asked: Any) -> None:
+    def test_the_ack_of_a_handshake_is_answered_in_kind(self, world: World, asked: Any) -> None:
         client = Client(world)
         assert client.handshake(ext={"ack": asked})["ext"] == {"ack": asked}
         assert client.session.connect_only
@@ -114,7 +114,7 @@ class TestBatches:
             request = client.send(client.message(channel, subscription="/a", data=2))
             assert [each["channel"] for each in request.received] == [channel]
 
-    def test_so_it_is_on_a_socket(self, world: World) -> None:
+    def test_only_connects_carry_messages_on_a_socket(self, world: World) -> None:
         socket = Socket()
         client = Client(world, socket).joined("/a", **ASK)
         client.send(client.message("/meta/connect", ext={"ack": 1}))
@@ -174,7 +174,7 @@ class TestBatches:
         client.world.advance(10)
         assert newer.is_held
 
-    def test_nor_does_one_that_acknowledges_nothing_hurry_it(self, client: Client) -> None:
+    def test_a_connect_that_acknowledges_nothing_does_not_hurry_a_resend(self, client: Client) -> None:
         client.world.broker.publish("/a", 1)
         for _ in range(2):
             seen(connect(client, 1))
@@ -232,7 +232,9 @@ class TestTheEnd:
 class TestAClientThatNeverAcknowledges:
     @pytest.mark.parametrize("ack", [0, 1, 999, None])
     @pytest.mark.parametrize("is_busy", [False, True])
-    def test_it_makes_at_most_15_connects_in_30_seconds(self, client: Client, ack: Any, is_busy: bool) -> None:
+    def test_a_client_that_never_acknowledges_makes_at_most_15_connects_in_30_seconds(
+        self, client: Client, ack: Any, is_busy: bool
+    ) -> None:
         world, start, connects = client.world, client.world.loop.time(), 2  # those of the fixture and the first below
         world.broker.publish("/a", 0)
         request = connect(client, ack)
@@ -248,7 +250,7 @@ class TestAClientThatNeverAcknowledges:
             connects += 1
         assert 3 <= connects <= 15
 
-    def test_it_gets_the_rest_at_once_when_it_acknowledges_again(self, client: Client) -> None:
+    def test_a_client_that_acknowledges_again_gets_the_rest_at_once(self, client: Client) -> None:
         client.world.broker.publish("/a", 1)
         batch = 1
         for _ in range(6):

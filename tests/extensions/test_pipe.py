@@ -156,7 +156,9 @@ class TestFailure:
         assert data_of(client.send(client.message("/a", data=1)).received) == [1]
         assert "an extension failed" in caplog.text
 
-    def test_so_does_a_part(self, make_world: MakeWorld, caplog: Any) -> None:
+    def test_a_part_of_an_extension_that_fails_is_logged_and_the_message_continues(
+        self, make_world: MakeWorld, caplog: Any
+    ) -> None:
         class Broken(SessionPart):
             def send(self, session: Any, entries: list[Entry]) -> list[Entry]:
                 raise RuntimeError("broken")

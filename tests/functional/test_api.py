@@ -168,7 +168,7 @@ def test_another_scheme_is_no_token(server: Server) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_it_is_a_post(server: Server, method: str) -> None:
+def test_another_method_than_post_is_refused(server: Server, method: str) -> None:
     connection = Connection(server)
     connection.request(method, PATH)
     assert connection.response().status == 405

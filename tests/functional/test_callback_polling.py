@@ -36,7 +36,7 @@ def call(client: Client, *messages: Message) -> list[Message]:
     return said(get(client.server, query, cookie=client.cookie))
 
 
-def test_it_is_off_by_default(shared: Serve) -> None:
+def test_callback_polling_is_off_by_default(shared: Serve) -> None:
     response = get(shared(), f"jsonp=cb&message={quote(json.dumps([HANDSHAKE]))}")
     assert response.status == 400
     assert response.body == b"Unknown Bayeux Transport"

@@ -151,7 +151,7 @@ class TestRow1:
         assert office.letters() == []
         assert office.login(1).take_all() == []
 
-    def test_it_is_put_back_in_its_place(self, office: Office) -> None:
+    def test_the_message_is_put_back_in_its_place(self, office: Office) -> None:
         """Before what was published later, for a session that ended with it open."""
         joe = office.login()
         for number in (1, 2):
@@ -162,7 +162,7 @@ class TestRow1:
         office.send(3, office.joe, queue=True)
         assert data(comes(office.login(2), 3)) == [1, 2, 3]
 
-    def test_it_is_put_back_once_when_all_sessions_have_ended(self, office: Office) -> None:
+    def test_the_message_is_put_back_once_when_all_sessions_have_ended(self, office: Office) -> None:
         first, second = office.login(1), office.login(2)
         office.send("hi", office.joe, queue=True)
         comes(first)
@@ -173,7 +173,7 @@ class TestRow1:
         until(lambda: office.queued() == 1)
         assert office.letters(1) == office.letters(2) == []
 
-    def test_it_is_not_put_back_if_another_session_has_settled_it(self, office: Office) -> None:
+    def test_the_message_is_not_put_back_if_another_session_has_settled_it(self, office: Office) -> None:
         first, second = office.login(1), office.login(2)
         office.send("hi", office.joe, queue=True)
         comes(first)
@@ -331,7 +331,7 @@ class TestSeveralDestinations:
         assert data(comes(joe)) == ["hi"]
         assert data(comes(Keeper(office.server).be(f"{to[3]}/1"))) == ["hi"]
 
-    def test_they_have_one_id(self, office: Office) -> None:
+    def test_messages_to_several_destinations_have_one_id(self, office: Office) -> None:
         sessions = [office.login(number) for number in (1, 2)]
         reply = office.ask("hi", *({"to": office.name(number)} for number in (1, 2)), persistent=True)
         message_id = reply["ext"]["publish"]["id"]

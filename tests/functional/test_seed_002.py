@@ -270,7 +270,7 @@ class TestTransitions:
 class TestMessages:
     """What the page says of the instances of messages."""
 
-    def test_they_are_distinguished_by_their_receive_timestamp(self, topic: Topic) -> None:
+    def test_messages_are_distinguished_by_their_receive_timestamp(self, topic: Topic) -> None:
         """The page: "MsgUnit instances are distinguished by the unique receive timestamp"."""
         reader = topic.reader()
         for _ in range(3):
@@ -278,7 +278,7 @@ class TestMessages:
         stamps = [int(each["ext"]["update"]["rcvTimestamp"]) for each in settle(reader, 3)]
         assert sorted(set(stamps)) == stamps
 
-    def test_they_build_the_history_of_the_topic(self, topic: Topic) -> None:
+    def test_messages_build_the_history_of_the_topic(self, topic: Topic) -> None:
         """The page: "the message instances build a history queue of a topic", which is queryable."""
         ids = [topic.publish(number, history=3) for number in range(5)]
         messages = topic.get()
@@ -293,7 +293,7 @@ class TestMessages:
         (delivered,) = settle(reader)
         assert delivered["id"] == topic.get()[0]["id"] == message_id
 
-    def test_it_is_gone_when_nobody_refers_to_it(self, topic: Topic) -> None:
+    def test_a_message_is_gone_when_nothing_refers_to_it(self, topic: Topic) -> None:
         """The page: "if no weak reference exists anymore the cache entry is destroyed"."""
         reader = topic.reader()
         for number in range(2):

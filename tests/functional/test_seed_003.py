@@ -175,7 +175,9 @@ class TestSyncPublish:
         await client.request(channel, data, timeout=10, ext=ext)
         assert (data, ext) == ({"value": [1]}, {"more": {"of": "this"}})
 
-    async def test_it_is_answered_to_other_transports(self, client: Client, server: Server, channel: str) -> None:
+    async def test_a_sync_publish_is_answered_to_other_transports(
+        self, client: Client, server: Server, channel: str
+    ) -> None:
         async with Client(server.url, transports=["websocket"]) as other:
             await other.reply(channel, lambda message: message.data + 1)
             assert (await client.request(channel, 1, timeout=10)).data == 2

@@ -41,7 +41,7 @@ def update(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])
-def test_they_come_by_priority_and_age_after_a_restart(serve: Serve, end: str) -> None:
+def test_waiting_messages_come_by_priority_and_age_after_a_restart(serve: Serve, end: str) -> None:
     server = serve(*SETTINGS)
     joe = Named(server).start("client/joe/1")
     joe.subscribe("/a")
@@ -59,7 +59,7 @@ def test_they_come_by_priority_and_age_after_a_restart(serve: Serve, end: str) -
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill", None])
-def test_they_go_when_their_life_is_over_though_nobody_comes(serve: Serve, end: str | None) -> None:
+def test_waiting_messages_go_when_their_life_has_ended_though_no_client_comes(serve: Serve, end: str | None) -> None:
     server = serve(*SETTINGS)
     joe = Named(server).start("client/joe/1")
     joe.subscribe("/a")

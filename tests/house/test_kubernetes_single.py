@@ -35,7 +35,7 @@ def test_its_settings_exist_and_serve_others_with_a_policy() -> None:
     assert {name.removeprefix("CREWEL_").replace("__", ".").lower() for name in variables} <= set(declared())
 
 
-def test_it_runs_the_image_as_the_image_is_made() -> None:
+def test_the_pod_runs_the_image_as_the_image_is_made() -> None:
     (user,) = set(re.findall(r"--uid (\d+)", DOCKERFILE))
     security = POD["securityContext"]
     assert {security[name] for name in ("runAsUser", "runAsGroup", "fsGroup")} == {int(user)}

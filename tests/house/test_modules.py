@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.house.source import ROOT, dotted, modules, shown, tree
+from tests.house.source import ROOT, dotted, modules, shown, tracked_files, tree
 
 WALL_LINES = 600
 LONG_LINES = 500
@@ -32,6 +33,15 @@ def test_no_module_is_longer_than_the_wall_and_a_long_one_has_a_reason() -> None
         if (count := line_count(file)) > WALL_LINES or (count > LONG_LINES and shown(file) not in LONG_FOR_A_REASON)
     }
     assert not too_long
+
+
+def test_the_name_of_each_test_has_a_subject() -> None:
+    """In a list of failures a name stands alone: what `it` is, or what `and` continues, is not to be seen there."""
+    begins = re.compile(r"test_(and|but|he|it|nor|or|she|so|they)_")
+    tests = (file for file in tracked_files() if file.suffix == ".py" and file.is_relative_to(ROOT / "tests"))
+    functions = ((file, name) for file in tests for name in re.findall(r"def (test_\w+)\(", file.read_text("utf-8")))
+    nameless = [f"{shown(file)}: {name}" for file, name in functions if begins.match(name)]
+    assert not nameless
 
 
 def test_no_reason_is_given_for_a_module_that_is_short() -> None:

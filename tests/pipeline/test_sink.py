@@ -43,7 +43,7 @@ def test_a_batch_without_commands_counts_as_done(streams: Streams) -> None:
         (("DEL", b"alerts"), "belongs to the server"),
     ],
 )
-def test_it_writes_its_own_keys_only(address: Address, command: tuple[str, ...], words: str) -> None:
+def test_a_sink_writes_its_own_keys_only(address: Address, command: tuple[str, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Sink(address, "live.1").write(0, [command])
 

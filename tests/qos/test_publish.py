@@ -102,7 +102,7 @@ class TestKept:
         assert DEFAULT.differing() == {}
         assert DEFAULT.kept() == b""
 
-    def test_nor_is_how_it_was_published_and_what_it_says_of_the_topic(self) -> None:
+    def test_how_it_was_published_and_the_topic_are_not_kept(self) -> None:
         said = PublishQos(
             persistent=True,
             force_update=False,

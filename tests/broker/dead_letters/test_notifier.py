@@ -71,7 +71,7 @@ class TestFollowers:
         world.settle()
         assert shown.ids[-1] == "3-0"
 
-    def test_they_are_read_a_hundred_at_a_time(self, world: World, store: Store) -> None:
+    def test_dead_letters_are_read_a_hundred_at_a_time(self, world: World, store: Store) -> None:
         shown = Shown()
         Follower("hook", world.broker.runtime, world.broker.access, shown).offer(
             [f"{number}-0" for number in range(250)]

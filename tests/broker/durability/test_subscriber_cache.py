@@ -91,7 +91,7 @@ class TestTogether:
         assert data(ann.take()) == [1, 2]
         assert joe.reconnect().is_held
 
-    def test_and_so_does_what_no_commit_has_seen(
+    def test_what_no_commit_has_seen_survives(
         self, stored: StoredWorld, make_stored: Callable[..., StoredWorld], joe: Receiver
     ) -> None:
         stored.commit()

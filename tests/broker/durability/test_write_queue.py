@@ -182,7 +182,7 @@ async def test_without_a_store_everybody_is_told_at_once_but_who_insists_waits(q
         assert await insisting == 0  # the store is back by then
 
 
-async def test_it_closes_when_all_is_answered(queue: Queue) -> None:
+async def test_the_queue_closes_when_all_is_answered(queue: Queue) -> None:
     queue.publish("one")
     queue.submit("two")
     async with asyncio.timeout(LIMIT_S):

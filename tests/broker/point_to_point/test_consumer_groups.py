@@ -165,7 +165,7 @@ class TestFailures:
         assert letters(world) == []
         assert ends(world) == {(message_id, "settled"): 1}
 
-    def test_and_when_one_ends(self, world: StoredWorld) -> None:
+    def test_another_member_has_it_when_one_ends(self, world: StoredWorld) -> None:
         message_id, first, second = self._given(world)
         come(first)
         first.say("/meta/disconnect")
@@ -173,7 +173,7 @@ class TestFailures:
         (message,) = come(second)
         assert (origin(message)["id"], origin(message)["redeliver"]) == (message_id, 1)
 
-    def test_and_when_its_status_does_not_come_in_time(self, world: StoredWorld) -> None:
+    def test_another_member_has_it_when_a_status_does_not_come_in_time(self, world: StoredWorld) -> None:
         message_id, first, second = self._given(world, ackWait=1000)
         come(first)
         world.advance(1.5)
@@ -223,7 +223,7 @@ class TestFailures:
         assert data(come(second)) == [4]
         assert letters(world) == []
 
-    def test_nor_that_others_could_have_who_come_later(self, world: StoredWorld) -> None:
+    def test_a_client_on_hold_keeps_nothing_that_later_members_could_have(self, world: StoredWorld) -> None:
         first = member(world, "joe/1")
         publish(world, 1, 2, 3)
         first.take(failed(come(first)[1], "user.update.holdback"))

@@ -56,7 +56,7 @@ def refused(reply: dict[str, Any]) -> str:
 
 
 class TestASession:
-    def test_it_has_the_message_and_no_other_session_has_it(self, world: World, clerk: Client) -> None:
+    def test_a_destination_has_the_message_and_no_other_session_has_it(self, world: World, clerk: Client) -> None:
         joe, other = login(world, "joe/1"), login(world, "joe/2")
         reply = send(clerk, "hi", "client/joe/1")
         assert reply["successful"]
@@ -119,7 +119,7 @@ class TestASubject:
         assert send(clerk, "hi", "client/joe")["successful"]
         assert [heard(each) for each in sessions] == [["hi"]] * 3
 
-    def test_but_those_that_take_none(self, world: World, clerk: Client) -> None:
+    def test_sessions_that_take_none_do_not_have_the_message(self, world: World, clerk: Client) -> None:
         closed, joe = login(world, "joe/1", ptp=False), login(world, "joe/2")
         assert send(clerk, "hi", "client/joe")["successful"]
         assert (heard(closed), heard(joe)) == ([], ["hi"])
@@ -209,7 +209,7 @@ class TestChannels:
         send(clerk, 2, "joe/1", channel="/news", subscribable=False)
         assert (heard(joe), heard(other)) == ([1, 2], [1])
 
-    def test_it_has_its_channel_and_what_its_publisher_adds(self, world: World, clerk: Client) -> None:
+    def test_a_message_has_its_channel_and_what_its_publisher_adds(self, world: World, clerk: Client) -> None:
         joe = login(world, "joe/1")
         clerk.say("/service/post", data=1, ext={"publish": {"destination": [{"to": "joe/1"}]}, "more": 2})
         world.settle()

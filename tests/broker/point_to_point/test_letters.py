@@ -73,7 +73,7 @@ def bystander(world: StoredWorld) -> Receiver:
 
 
 class TestTheLetter:
-    def test_it_has_the_destinations_and_whether_subscribers_heard_the_message(
+    def test_the_letter_has_the_destinations_and_whether_subscribers_heard_it(
         self, world: StoredWorld, clerk: Clerk, persistent: bool
     ) -> None:
         joe = login(world, "joe/1")
@@ -121,7 +121,7 @@ class TestToItsChannel:
     @pytest.mark.parametrize(
         "to", ["client/joe/1", "client/joe", one("client/joe")], ids=["session", "subject", "one of a subject"]
     )
-    def test_it_goes_to_its_destination_and_to_no_subscriber(
+    def test_a_redriven_letter_goes_to_its_destination_and_to_no_subscriber(
         self, world: StoredWorld, clerk: Clerk, bystander: Receiver, to: Any, persistent: bool
     ) -> None:
         joe = login(world, "joe/1")
@@ -188,7 +188,7 @@ class TestADump:
         assert data(come(joe)) == ["secret"]
         assert come(bystander) == []
 
-    def test_it_names_the_one_destination_that_the_letter_is_of(
+    def test_a_dump_names_the_one_destination_that_the_letter_is_of(
         self, world: StoredWorld, clerk: Clerk, tmp_path: Path
     ) -> None:
         joe = login(world, "joe/1")

@@ -70,7 +70,7 @@ class TestASubject:
         disconnects(joe)
         assert letters(world) == [("client/joe/1", DEAD, message_id)]
 
-    def test_it_goes_back_into_its_place(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_goes_back_into_its_place(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")
         for number in (1, 2):
             clerk.post(number, queue("joe"))
@@ -80,7 +80,7 @@ class TestASubject:
         clerk.post(0, queue("joe"), priority=9)
         assert data(come(login(world, "joe/2"))) == [0, 1, 2, 3]
 
-    def test_it_goes_back_once_when_the_last_session_has_ended(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_goes_back_once_when_the_last_session_has_ended(self, world: StoredWorld, clerk: Clerk) -> None:
         first, second = login(world, "joe/1"), login(world, "joe/2")
         message_id = clerk.post("hi", queue("joe"))
         assert ids(first.take()) == [message_id]
@@ -94,7 +94,9 @@ class TestASubject:
         settled(third, *come(third))
         assert ends(world) == {(message_id, "settled"): 1}
 
-    def test_it_does_not_go_back_if_another_session_has_settled_it(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_that_another_session_has_settled_does_not_go_back(
+        self, world: StoredWorld, clerk: Clerk
+    ) -> None:
         first, second = login(world, "joe/1"), login(world, "joe/2")
         clerk.post("hi", queue("joe"))
         settled(second, *second.take())
@@ -143,7 +145,9 @@ class TestASubject:
         assert ends(again) == {(message_id, "settled"): 1}
         again.close()
 
-    def test_it_goes_back_but_not_to_a_session_that_has_rejected_it(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_goes_back_but_not_to_a_session_that_has_rejected_it(
+        self, world: StoredWorld, clerk: Clerk
+    ) -> None:
         first, second = login(world, "joe/1"), login(world, "joe/2")
         message_id = clerk.post("hi", queue("joe"))
         first.take(*(failed(each, "user.update.error") for each in first.take()))
@@ -288,13 +292,13 @@ class TestOneOfASubject:
         disconnects(second)
         assert letters(world) == [("client/joe/1", "user.update.error", message_id)]
 
-    def test_it_waits_until_somebody_comes(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_waits_until_a_session_comes(self, world: StoredWorld, clerk: Clerk) -> None:
         message_id = clerk.post("hi", one("joe", waits=True))
         assert world.broker.destinations.waiting("joe") == 1
         first, second = login(world, "joe/1"), login(world, "joe/2")
         assert ids(come(first) + come(second)) == [message_id]
 
-    def test_it_waits_when_the_only_one_ends(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_waits_when_the_only_session_ends(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")
         message_id = clerk.post("hi", one("joe"))
         disconnects(joe)

@@ -31,14 +31,14 @@ class TestPersistent:
         assert world.inbox(joe.session) == []
         assert world.ended() == [("client/joe/1", "settled", int(message_id))]
 
-    def test_it_comes_at_once_if_the_client_waits(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_comes_at_once_if_the_client_waits(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")
         assert joe.take() == []
         held = joe.reconnect()
         clerk.post("hi", "joe/1", persistent=True)
         assert data(joe.heard(held)) == ["hi"]
 
-    def test_it_survives_the_server(self, make_stored: MakeStored, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_survives_the_server(self, make_stored: MakeStored, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")
         message_id = clerk.post("hi", "joe/1", persistent=True)
         world.crash()
@@ -50,14 +50,14 @@ class TestPersistent:
         settled(back, message)
         assert again.inbox(back.session) == []
 
-    def test_it_keeps_its_place_among_what_is_published(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_keeps_its_place_among_what_is_published(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1", "/news")
         store(world, "/news", 1)
         clerk.post(2, "joe/1", persistent=True)
         store(world, "/news", 3)
         assert data(joe.take()) == [1, 2, 3]
 
-    def test_and_so_it_does_for_one_who_is_away(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_message_for_a_client_that_is_away_keeps_its_place(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1", "/news")
         world.sweep_after(50.0)
         assert joe.session.is_absent

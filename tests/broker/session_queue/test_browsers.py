@@ -56,7 +56,7 @@ class TestCookie:
         assert world.post(client.message("/a", data=1), browser=first.browser).answer[0]["successful"]
         assert not world.post(client.message("/a", data=1), browser="other").answer[0]["successful"]
 
-    def test_or_by_the_cookie_of_its_upgrade(self, world: World) -> None:
+    def test_a_session_made_over_a_socket_is_bound_by_the_cookie_of_its_upgrade(self, world: World) -> None:
         client = Client(world, Socket("upgrade")).joined()
         assert not world.post(client.message("/a", data=1)).answer[0]["successful"]
         assert world.post(client.message("/a", data=1), browser="upgrade").answer[0]["successful"]

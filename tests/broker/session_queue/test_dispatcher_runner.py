@@ -66,7 +66,7 @@ class TestStatuses:
         assert reply["error"].startswith("400:data:")
         assert "user.illegalArgument" in reply["error"]
 
-    def test_so_is_no_data_at_all(self, joe: Receiver) -> None:
+    def test_a_report_without_data_is_refused_and_named(self, joe: Receiver) -> None:
         assert joe.say("/service/update")["error"].startswith("400:data:")
 
     @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ class TestSettling:
         assert data(joe.take()) == [4]
         assert len(stored.letters()) == 1
 
-    def test_so_does_what_is_not_stored(self, stored: StoredWorld) -> None:
+    def test_unstored_messages_that_are_not_settled_count_against_the_bounds(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", queue={"maxEntries": 2}, **MESSAGE)
         for number in (1, 2):
             stored.broker.publish("/a", number)
@@ -292,7 +292,9 @@ class TestHoldback:
         assert joe.heard(held) == []
 
     @pytest.mark.parametrize("end", ["close", "crash"])
-    def test_it_survives_a_restart(self, stored: StoredWorld, make_stored: MakeStored, joe: Receiver, end: str) -> None:
+    def test_holdback_survives_a_restart(
+        self, stored: StoredWorld, make_stored: MakeStored, joe: Receiver, end: str
+    ) -> None:
         store(stored, "/a", 1, 2)
         first, _ = joe.take()
         joe.take(failed(first, HELD, "lunch"))
@@ -310,7 +312,7 @@ class TestHoldback:
         joe.world = last = make_stored(prefix=stored.prefix)
         assert last.broker.dispatchers.holdback(joe.session) is None
 
-    def test_it_is_stored_as_operators_are_shown_it(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_holdback_is_stored_as_operators_are_shown_it(self, stored: StoredWorld, joe: Receiver) -> None:
         stored.wait(stored.broker.dispatchers.hold(joe.session, "admin", code="user.x", message_id="7", reason="r"))
         assert '"who":"admin"' in stored.record(joe.session)["d"]
         stored.wait(stored.broker.dispatchers.activate(joe.session))
@@ -602,7 +604,7 @@ class TestAckWait:
         assert ids[0] in [each.id for each in letters]
         assert stored.broker.dispatchers.waiting(joe.session) == 0
 
-    def test_it_stands_still_while_the_client_is_away(self, stored: StoredWorld) -> None:
+    def test_ack_wait_stands_still_while_the_client_is_away(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", ackWait=20000, **MESSAGE)
         store(stored, "/a", 1)
         joe.take()
@@ -641,7 +643,7 @@ class TestSink:
         assert world.broker.dispatchers.state(joe.session) is DEAD
         assert joe.take() == []
 
-    def test_it_survives_a_restart(self, make_stored: MakeStored) -> None:
+    def test_rejecting_all_survives_a_restart(self, make_stored: MakeStored) -> None:
         world = make_stored(self.SETS)
         joe = self.sink(world)
         world.commit()

@@ -78,7 +78,7 @@ class TestQueued:
         assert data_of(client.connect().answer) == ["old", "any"]
         assert world.broker.metrics.ended[EndReason.EXPIRED] == 0  # nobody was going to settle it
 
-    def test_and_so_does_one_with_a_socket_that_was_slow(self, world: World, *, sweeps: bool) -> None:
+    def test_a_client_with_a_slow_socket_gets_what_lives(self, world: World, *, sweeps: bool) -> None:
         client = Client(world, Socket()).joined("/a")
         life = Life(world)
         assert isinstance(client.socket, Socket)
@@ -116,7 +116,7 @@ class TestQueued:
         assert data(joe.take()) == ["any"]
         assert expired(stored) == [mortal]
 
-    def test_and_what_waits_for_one_that_is_held_back(
+    def test_what_waits_for_a_client_that_is_held_back_goes(
         self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
     ) -> None:
         dispatchers = stored.broker.dispatchers
@@ -142,7 +142,7 @@ class TestQueued:
         assert expired(stored) == [mortal]
         assert stored.letters() == []
 
-    def test_and_what_was_sent_and_never_acknowledged(
+    def test_what_was_sent_and_never_acknowledged_goes(
         self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
     ) -> None:
         life = Life(stored)
@@ -165,7 +165,7 @@ class TestSwept:
         assert "ext" not in joe.tell(ok(message))
         assert [reason for _, reason, _ in stored.ended()] == ["settled"]
 
-    def test_and_so_does_what_it_reports_of_it(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_what_a_client_reports_of_an_open_message_counts(self, stored: StoredWorld, joe: Receiver) -> None:
         life = Life(stored)
         store(stored, "a", **MORTAL)
         (message,) = joe.take()
@@ -196,9 +196,7 @@ class TestSwept:
         joe.tell(ok(message))
         assert [reason for _, reason, _ in stored.ended()] == ["settled"]
 
-    def test_it_goes_though_the_record_knows_of_a_shorter_life_than_the_message(
-        self, stored: StoredWorld, joe: Receiver
-    ) -> None:
+    def test_a_message_goes_though_the_record_has_a_shorter_life(self, stored: StoredWorld, joe: Receiver) -> None:
         """As of what came from a shared queue: its life counts from when its publisher came, not from its place in the log."""
         mortal = LogId(store(stored, "a", lifeTime=60_000, forceDestroy=True))
         durable = session(joe).durable
@@ -219,7 +217,9 @@ class TestSwept:
         stored.commit()
         assert stored.access.low >= mortal
 
-    def test_it_is_known_after_a_restart(self, stored: StoredWorld, make_stored: MakeStored, joe: Receiver) -> None:
+    def test_the_time_of_expiry_is_known_after_a_restart(
+        self, stored: StoredWorld, make_stored: MakeStored, joe: Receiver
+    ) -> None:
         mortal = store(stored, "a", **MORTAL)
         store(stored, "b", priority=9)
         stored.commit()
@@ -271,7 +271,7 @@ class TestEnds:
         assert [letter.code for letter in stored.letters()] == ["communication.noConnection.dead"]
         assert stored.broker.metrics.ended[EndReason.EXPIRED] == 4
 
-    def test_nor_when_an_operator_takes_all_out(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_an_expired_message_is_no_letter_when_an_operator_drains(self, stored: StoredWorld, joe: Receiver) -> None:
         let_go(stored)
         life = Life(stored)
         mortal = store(stored, "a", **MORTAL)
@@ -291,7 +291,7 @@ class TestEnds:
         assert expired(stored) == [mortal]
         assert stored.letters() == []
 
-    def test_and_so_does_what_arrives_when_it_is_over(self, stored: StoredWorld) -> None:
+    def test_what_has_expired_on_arrival_takes_no_room(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", name="joe/1", queue={"maxEntries": 1, "onOverflow": "deadMessage"})
         store(stored, "a")
         mortal = store(stored, "b", lifeTime=0, forceDestroy=True)

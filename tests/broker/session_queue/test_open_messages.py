@@ -50,7 +50,7 @@ class TestOrder:
         activate(stored, joe)
         assert data(joe.heard(request)) == [0, 1, 2, 3, 4]
 
-    def test_so_it_is_with_what_is_not_stored(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_unstored_messages_that_are_held_back_go_first(self, stored: StoredWorld, joe: Receiver) -> None:
         stored.broker.publish("/a", 0)
         (held,) = joe.take()
         for number in (1, 2, 3):
@@ -251,7 +251,7 @@ class TestLetters:
         assert stored.letters() == []
         assert stored.broker.metrics.dropped["noLetter"] == 1
 
-    def test_and_if_it_was_stored_it_ends_all_the_same(self, stored: StoredWorld) -> None:
+    def test_a_stored_message_at_a_full_queue_ends_too(self, stored: StoredWorld) -> None:
         stored.broker.admin.know("secret")
         joe = Receiver(stored).started("/__sys__x", token="secret", queue={"maxEntries": 1}, **MESSAGE)
         store(stored, "/__sys__x", 1, 2)
@@ -335,7 +335,7 @@ class TestRedriven:
         self.redrive(stored)
         assert data(joe.heard(request)) == [1]
 
-    def test_it_comes_after_what_is_older(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_a_redriven_message_comes_after_what_is_older(self, stored: StoredWorld, joe: Receiver) -> None:
         self.letter(stored, joe, "letter")
         hold(stored, joe)
         store(stored, "/a", 2, 3)
@@ -370,7 +370,9 @@ class TestRedriven:
         (letter,) = world.letters()
         assert letter.returns == 1
 
-    def test_it_survives_a_crash(self, stored: StoredWorld, make_stored: MakeStored, joe: Receiver) -> None:
+    def test_a_redriven_message_survives_a_crash(
+        self, stored: StoredWorld, make_stored: MakeStored, joe: Receiver
+    ) -> None:
         self.letter(stored, joe)
         hold(stored, joe)
         self.redrive(stored)

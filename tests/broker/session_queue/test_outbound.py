@@ -30,7 +30,7 @@ class TestHolding:
         client.world.advance(0.1)
         assert held.answer == [{"channel": "/meta/connect", "id": "4", "successful": True}]
 
-    def test_or_until_a_message_comes_and_all_of_one_turn_leave_together(self, client: Client) -> None:
+    def test_a_held_connect_ends_with_all_messages_of_one_turn(self, client: Client) -> None:
         held = client.connect()
         for number in (1, 2, 3):
             client.world.broker.publish("/a", number)
@@ -107,7 +107,7 @@ class TestHolding:
 
 
 class TestSecondConnect:
-    def test_it_takes_the_place_of_the_held_one_and_its_messages(self, client: Client) -> None:
+    def test_a_second_connect_takes_the_place_of_the_held_one_and_its_messages(self, client: Client) -> None:
         old = client.connect()
         new = client.connect()
         client.world.broker.publish("/a", 1)
@@ -116,7 +116,7 @@ class TestSecondConnect:
         assert data_of(new.answer) == [1]
         assert client.world.broker.outbound.held == 0
 
-    def test_so_it_does_even_if_it_is_not_held_itself(self, client: Client) -> None:
+    def test_a_second_connect_that_is_not_held_takes_the_place_too(self, client: Client) -> None:
         old = client.connect()
         assert not client.connect(advice={"timeout": 0}).is_held
         assert old.superseded == 1
@@ -147,7 +147,7 @@ class TestLostConnections:
         assert client.session.peer is None
         assert data_of(client.connect().answer) == [1]
 
-    def test_and_its_session_expires_unless_it_comes_back(self, client: Client) -> None:
+    def test_the_session_of_a_vanished_peer_expires_unless_it_comes_back(self, client: Client) -> None:
         client.world.broker.outbound.vanished(client.connect())
         client.world.sweep_after(9.9)
         assert client.is_known
@@ -209,7 +209,7 @@ class TestExpiry:
             client.publish("/b", 1)
         assert client.is_known
 
-    def test_and_never_shortens_a_deadline(self, client: Client) -> None:
+    def test_publishing_never_shortens_a_deadline(self, client: Client) -> None:
         client.connect(advice={"timeout": 0, "interval": 60000})
         deadline = client.session.expires_at
         client.publish("/b", 1)
@@ -327,7 +327,7 @@ class TestLazyMessages:
     def lazy(self, make_world: MakeWorld) -> Client:
         return Client(make_world("bayeux.lazy_channels=/a,/l/*")).joined("/a", "/b", "/l/1")
 
-    def test_they_wait_for_their_time(self, lazy: Client) -> None:
+    def test_lazy_messages_wait_for_their_time(self, lazy: Client) -> None:
         held = lazy.connect()
         lazy.world.broker.publish("/a", 1)
         lazy.world.advance(2)
@@ -337,14 +337,14 @@ class TestLazyMessages:
         lazy.world.advance(0.1)
         assert data_of(held.answer) == [1, 2]
 
-    def test_they_go_with_a_message_that_does_not_wait_in_their_order(self, lazy: Client) -> None:
+    def test_lazy_messages_go_in_order_with_one_that_does_not_wait(self, lazy: Client) -> None:
         held = lazy.connect()
         lazy.world.broker.publish("/a", 1)
         lazy.world.broker.publish("/b", 2)
         lazy.world.settle()
         assert data_of(held.answer) == [1, 2]
 
-    def test_they_go_with_any_other_reply(self, lazy: Client) -> None:
+    def test_lazy_messages_go_with_any_other_reply(self, lazy: Client) -> None:
         lazy.world.broker.publish("/a", 1)
         assert data_of(lazy.send(lazy.message("/x", data=0)).received) == [1]
 
@@ -436,7 +436,7 @@ class TestConnectOnly:
         only.world.broker.publish("/a", 1)
         assert data_of(only.send(only.message("/meta/disconnect")).received) == []
 
-    def test_so_it_does_on_a_socket(self, make_world: MakeWorld) -> None:
+    def test_a_disconnect_on_a_socket_discards_them(self, make_world: MakeWorld) -> None:
         world = make_world("bayeux.meta_connect_deliver_only=true")
         socket = Socket()
         client = Client(world, socket).joined("/a")
@@ -504,9 +504,7 @@ class TestSockets:
         world.advance(30)
         assert reply_to(socket, "c")["successful"]
 
-    def test_they_come_before_the_first_connect_from_the_first_frame_after_the_handshake_on(
-        self, world: World, socket: Socket
-    ) -> None:
+    def test_messages_come_from_the_first_frame_after_the_handshake_on(self, world: World, socket: Socket) -> None:
         client = Client(world, socket)
         client.handshake()
         client.subscribe("/a")
@@ -531,7 +529,7 @@ class TestSockets:
         client.send({"channel": "/a", "data": 1, "clientId": other.id, "id": "x"})
         assert reply_to(socket, "x")["error"] == "402::session_unknown"
 
-    def test_it_may_shake_hands_again_and_speaks_for_the_new_session(self, world: World, socket: Socket) -> None:
+    def test_a_socket_may_handshake_again_and_speaks_for_the_new_session(self, world: World, socket: Socket) -> None:
         client = Client(world, socket).joined("/a")
         before = client.session
         client.joined("/b")

@@ -51,13 +51,15 @@ class TestDoors:
         assert client.publish("/a", 2)["successful"]
 
     @pytest.mark.parametrize("ext", NO_OBJECTS)
-    def test_so_it_is_in_a_handshake(self, world: World, ext: Any) -> None:
+    def test_an_ext_that_is_no_object_is_refused_in_a_handshake(self, world: World, ext: Any) -> None:
         (reply,) = world.post({"channel": "/meta/handshake", "id": "1", "ext": ext}).answer
         assert reply["error"] == "400:ext:user.illegalArgument"
         assert "clientId" not in reply
 
     @pytest.mark.parametrize("ext", [each for each in NO_OBJECTS if each is not None])
-    def test_so_it_is_in_what_an_application_publishes(self, stored: StoredWorld, ext: Any) -> None:
+    def test_an_ext_that_is_no_object_is_refused_in_an_applications_publish(
+        self, stored: StoredWorld, ext: Any
+    ) -> None:
         broker, joe = stored.broker, login(stored, "joe/1", "/a")
         with pytest.raises(IllegalArgument, match="ext"):
             broker.publish("/a", 1, ext=ext)
@@ -133,7 +135,7 @@ class TestStored:
         assert [each["data"] for each in socket.received if "data" in each] == [1, 3]
         assert [each.code for each in world.letters()] == [CODE]
 
-    def test_it_stays_a_letter_over_another_restart(
+    def test_an_unsendable_message_stays_a_letter_over_another_restart(
         self, restarted: Callable[..., Restarted], make_stored: MakeStored
     ) -> None:
         world, (joe,), ids = restarted("joe/1")

@@ -95,7 +95,9 @@ def test_a_message_that_cannot_be_told_holds_up_nothing(stored: StoredWorld, joi
     assert stored.letters() == []
 
 
-def test_it_leaves_nothing_behind(stored: StoredWorld, joined: Callable[..., Client]) -> None:
+def test_a_message_that_cannot_be_sent_leaves_nothing_behind(
+    stored: StoredWorld, joined: Callable[..., Client]
+) -> None:
     client = joined("/a")
     assert client.session in stored.broker.dispatchers.updated
     client.send(client.message("/meta/disconnect"))

@@ -30,7 +30,7 @@ def test_the_newest_message_comes_first_unless_more_is_asked(world: StoredWorld,
         ({"newestFirst": False}, [3]),
     ],
 )
-def test_so_many_come_and_in_the_order_that_is_asked_for(
+def test_the_number_and_the_order_are_those_that_are_asked_for(
     world: StoredWorld, asking: Asking, history: Fields, expected: list[int]
 ) -> None:
     publish(world, "/h/a", 1, 2, 3)

@@ -82,7 +82,7 @@ def joe(stored: StoredWorld, pattern: str) -> Receiver:
 
 
 class TestTheNotice:
-    def test_it_comes_behind_the_message_that_was_not_judged(
+    def test_the_notice_comes_behind_the_message_that_was_not_judged(
         self, stored: StoredWorld, joe: Receiver, pattern: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         store(stored, "/a/b", [1], *CHEAP, HUGE, HUGE, [-4])
@@ -92,12 +92,16 @@ class TestTheNotice:
         assert caplog.text.count("a subscription of client/joe/1 to") == 1
         assert stored.letters() == []
 
-    def test_it_comes_last_for_one_who_is_away(self, stored: StoredWorld, joe: Receiver, pattern: str) -> None:
+    def test_the_notice_comes_last_for_a_client_that_is_away(
+        self, stored: StoredWorld, joe: Receiver, pattern: str
+    ) -> None:
         let_go(stored)
         store(stored, "/a/b", *CHEAP, HUGE, [-4])
         assert take_all(joe) == [-1, -2, -3, 30_000, pattern]
 
-    def test_it_comes_last_for_one_who_is_held_back(self, stored: StoredWorld, joe: Receiver, pattern: str) -> None:
+    def test_the_notice_comes_last_for_a_client_that_is_held_back(
+        self, stored: StoredWorld, joe: Receiver, pattern: str
+    ) -> None:
         store(stored, "/a/b", [-1])
         take(joe, failed(*take(joe), code="user.update.holdback"))
         store(stored, "/a/b", [-2], HUGE, [-3])
@@ -106,7 +110,7 @@ class TestTheNotice:
         stored.settle()
         assert take_all(joe) == [-1, -2, 30_000, pattern]
 
-    def test_it_comes_behind_messages_of_lower_priorities(
+    def test_the_notice_comes_behind_messages_of_lower_priorities(
         self, stored: StoredWorld, joe: Receiver, pattern: str
     ) -> None:
         let_go(stored)
@@ -117,7 +121,7 @@ class TestTheNotice:
         assert take_all(joe) == [-10, -6, 30_000, -1, pattern]
 
     @pytest.mark.parametrize("is_told", [True, False])
-    def test_it_is_there_after_a_crash(
+    def test_the_notice_is_there_after_a_crash(
         self, make_stored: MakeStored, stored: StoredWorld, joe: Receiver, pattern: str, is_told: bool
     ) -> None:
         store(stored, "/a/b", [-1], HUGE, [-2])
@@ -133,7 +137,7 @@ class TestTheNotice:
         assert not other.session.durable.failed
         assert not [field for field in world.record(other.session) if field.startswith("n:")]
 
-    def test_it_comes_again_to_the_next_client(self, stored: StoredWorld, joe: Receiver, pattern: str) -> None:
+    def test_the_notice_comes_again_to_the_next_client(self, stored: StoredWorld, joe: Receiver, pattern: str) -> None:
         store(stored, "/a/b", [-1], HUGE)
         assert story(take(joe)) == [-1, 30_000, pattern]
         other = Receiver(stored).taking_over(joe, name="joe/1")
@@ -208,7 +212,9 @@ class TestOtherSessions:
 
 
 class TestSubscribingAgain:
-    def test_it_is_refused_once_while_the_notice_waits(self, stored: StoredWorld, joe: Receiver, pattern: str) -> None:
+    def test_subscribing_again_is_refused_once_while_the_notice_waits(
+        self, stored: StoredWorld, joe: Receiver, pattern: str
+    ) -> None:
         let_go(stored)
         store(stored, "/a/b", [-1], HUGE)
         reply = joe.say("/meta/subscribe", subscription=pattern)
@@ -254,7 +260,9 @@ class TestSubscribingAgain:
         assert client.say("/meta/subscribe", subscription="/a")["successful"]
         assert story(client.connect(advice={"timeout": 0}).answer) == []
 
-    def test_it_is_refused_while_the_store_is_asked(self, stored: StoredWorld, joe: Receiver, pattern: str) -> None:
+    def test_subscribing_again_is_refused_while_the_store_is_asked(
+        self, stored: StoredWorld, joe: Receiver, pattern: str
+    ) -> None:
         store_only(stored, "/a/b", HUGE)
         assert joe.say("/meta/subscribe", subscription=pattern)["error"] == f"429:{pattern}:{CODE}"
         assert take_all(joe) == [30_000, pattern]

@@ -37,7 +37,7 @@ class TestFilters:
         came = client.socket.take() if client.socket else client.connect(advice={"timeout": 0}).answer
         assert data_of(came) == [{"n": 3}, {"n": 4}]
 
-    def test_and_to_one_that_acknowledges(self, world: StoredWorld) -> None:
+    def test_only_what_it_is_true_for_comes_to_one_that_acknowledges(self, world: StoredWorld) -> None:
         receiver = Receiver(world).started()
         ask(receiver, "/a", filter="data.n > `2`")
         publish(world, "/a", *({"n": n} for n in range(6)))
@@ -46,7 +46,7 @@ class TestFilters:
         reasons = [reason for _, reason, _ in world.ended()]
         assert sorted(reasons) == ["filtered", "filtered", "settled"]  # the stored ones: 0, 2 and 4
 
-    def test_it_sees_the_channel_the_sender_and_the_properties(self, world: StoredWorld) -> None:
+    def test_a_filter_sees_the_channel_the_sender_and_the_properties(self, world: StoredWorld) -> None:
         receiver = Receiver(world).started()
         expression = "channel == '/a/b' && sender == 'client/ann/1' && clientProperties.x == 'y'"
         ask(receiver, "/a/*", filter=expression)
@@ -329,7 +329,7 @@ class TestGroups:
         assert "s:/a/*" not in record
         assert record["p:/a/*"] == '[{"group":"cooks"}]'
 
-    def test_it_leaves_by_unsubscribing(self, world: StoredWorld) -> None:
+    def test_a_member_leaves_its_group_by_unsubscribing(self, world: StoredWorld) -> None:
         receiver = Receiver(world).started()
         ask(receiver, "/a", group="cooks")
         assert receiver.say("/meta/unsubscribe", subscription="/a")["successful"]
@@ -353,7 +353,7 @@ class TestGroups:
         assert ask(receiver, "/a", group="tailors", multiSubscribe=False)["successful"]
         assert world.broker.groups.of(receiver.session) == [("/a", "tailors")]
 
-    def test_nor_be_sent_the_past(self, world: StoredWorld) -> None:
+    def test_members_of_a_group_are_not_sent_the_past(self, world: StoredWorld) -> None:
         publish(world, "/h/a", 1)
         receiver = Receiver(world).started()
         assert ask(receiver, "/h/a", group="cooks")["ext"]["subscribe"] == {"position": {}}

@@ -44,7 +44,9 @@ def get(client: Client, data: Any) -> Fields:
         ({"numEntries": 0}, []),
     ],
 )
-def test_so_many_of_the_newest_messages(world: StoredWorld, asked: Fields, expected: list[int]) -> None:
+def test_as_many_of_the_newest_messages_as_are_asked_for(
+    world: StoredWorld, asked: Fields, expected: list[int]
+) -> None:
     publish(world, 1, 2, 3)
     answer = get(Client(world).joined(), {"channel": "/h/a", **asked})
     assert answer["successful"]

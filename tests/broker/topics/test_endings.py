@@ -45,7 +45,7 @@ class TestTime:
         assert state(world, "/a") is State.DEAD
         assert "/a" not in world.broker.topics.known
 
-    def test_it_is_told_how_long_that_will_be(self, world: World) -> None:
+    def test_the_time_until_a_topic_dies_is_known(self, world: World) -> None:
         publish(Client(world).joined(), "/a", destroyDelay=10_000)
         left = []
         for _ in range(4):
@@ -67,7 +67,7 @@ class TestTime:
         assert state(world, "/a") is State.DEAD
 
     @pytest.mark.parametrize(("delay_ms", "then"), [(0, State.DEAD), (-1, State.UNREFERENCED)])
-    def test_it_may_die_at_once_or_never(self, world: World, delay_ms: int, then: State) -> None:
+    def test_a_topic_may_die_at_once_or_never(self, world: World, delay_ms: int, then: State) -> None:
         publish(Client(world).joined(), "/a", destroyDelay=delay_ms)
         for _ in range(2):
             world.sweep_after(1)
@@ -147,7 +147,7 @@ class TestTime:
         assert topic.history_count == 1
         assert state(stored, "/a") is State.ALIVE
 
-    def test_it_does_not_die_when_it_is_published_to_at_the_last_moment(self, stored: StoredWorld) -> None:
+    def test_a_topic_that_is_published_to_at_the_last_moment_does_not_die(self, stored: StoredWorld) -> None:
         sender = Client(stored).joined()
         publish(sender, "/a", persistent=True, destroyDelay=0)
         stored.sweep_after(0.1)
@@ -166,7 +166,7 @@ class TestTime:
             stored.sweep_after(1)
         assert "could not be removed" not in caplog.text
 
-    def test_it_does_not_die_while_the_store_does_not_answer(
+    def test_a_topic_does_not_die_while_the_store_does_not_answer(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         publish(Client(stored).joined(), "/a", persistent=True, destroyDelay=0)
@@ -404,7 +404,7 @@ class TestErase:
         assert [each for each in asked if each[0] == "erase"] == [("erase", {}), ("erase", {"retries": True})]
         assert state(stored, "/a") is State.DEAD
 
-    def test_it_stays_erased_after_a_restart(self, make_stored: MakeStored) -> None:
+    def test_a_topic_stays_erased_after_a_restart(self, make_stored: MakeStored) -> None:
         world = make_stored()
         publish(Receiver(world).started(), "/a", 1, history={"maxEntries": 3})
         erase(world, "/a")

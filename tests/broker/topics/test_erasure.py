@@ -148,7 +148,7 @@ class TestTheNoticeComesLast:
         erase(stored, "/a/b")
         assert data(take_all(joe)) == [0, 1, None]
 
-    def test_it_counts_as_no_message(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_the_notice_counts_as_no_message(self, stored: StoredWorld, joe: Receiver) -> None:
         store(stored, "/a/b", 0)
         erase(stored, "/a/b")
         assert stored.broker.dispatchers.waiting(joe.session) == 1
@@ -156,14 +156,16 @@ class TestTheNoticeComesLast:
         assert not [field for field in stored.record(joe.session) if field.startswith("n:")]
         assert [log_id for *_, log_id in stored.ended()] == [int(origin(taken[0])["id"])]
 
-    def test_it_makes_no_letter_when_its_receiver_fails_for_good(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_the_notice_makes_no_letter_when_its_receiver_fails_for_good(
+        self, stored: StoredWorld, joe: Receiver
+    ) -> None:
         store(stored, "/a/b", 0)
         erase(stored, "/a/b")
         message, notice = joe.take()
         assert joe.take(ok(message), failed(notice, "user.update.error")) == []
         assert stored.letters() == []
 
-    def test_it_makes_no_letter_when_its_session_ends(self, stored: StoredWorld, joe: Receiver) -> None:
+    def test_the_notice_makes_no_letter_when_its_session_ends(self, stored: StoredWorld, joe: Receiver) -> None:
         let_go(stored)
         store(stored, "/a/b", 0)
         erase(stored, "/a/b")
@@ -244,7 +246,7 @@ class TestAfterARestart:
         world.crash()
         assert take_all(again(joe, make_stored(prefix=world.prefix))) == []
 
-    def test_it_is_softerased_until_what_waits_is_delivered(self, make_stored: MakeStored) -> None:
+    def test_a_topic_is_softerased_until_what_waits_is_delivered(self, make_stored: MakeStored) -> None:
         world = make_stored()
         joe = Receiver(world).started("/a/b", name="joe/1", settle="message", persistent=True)
         store(world, "/a/b", 0)

@@ -102,7 +102,7 @@ class TestConfiguration:
         assert topics.administered(channel("/a")).history_max == 3
         assert topics.administered(channel("/b")) is DEFAULT
 
-    def test_it_makes_a_topic_that_nobody_has_published_to(self, world: World) -> None:
+    def test_a_configuration_makes_a_topic_before_the_first_publish(self, world: World) -> None:
         client = Client(world).joined()
         publish(client, "/a", administrative=True, destroyDelay=9)
         assert state(world, "/a") is State.UNREFERENCED

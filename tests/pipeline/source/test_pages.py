@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[StoreProcess]:
     store.close()
 
 
-def test_it_reads_what_lies_between_two_ids(streams: Streams) -> None:
+def test_a_page_is_what_lies_between_two_ids(streams: Streams) -> None:
     streams.many("facts", 1000, per_ms=10)
     found = list(read(streams.address, Part("facts", EntryId(10, 5), EntryId(20, 5))))
     assert numbers(found) == list(range(95, 195))

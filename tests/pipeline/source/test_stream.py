@@ -103,7 +103,7 @@ def test_available_now_ends_with_what_was_there(streams: Streams) -> None:
     assert source.reportLatestOffset()["facts"]["count"] == 200
 
 
-def test_it_begins_where_it_is_told(streams: Streams) -> None:
+def test_a_stream_begins_at_the_given_place(streams: Streams) -> None:
     streams.many("facts", 100)
     assert len(everything(reader(streams.address, start="51"), ALL)[0]) == 50
     assert len(everything(reader(streams.address, start="50-1"), ALL)[0]) == 50
@@ -152,7 +152,7 @@ def test_what_was_trimmed_unread_is_an_error_with_figures(streams: Streams) -> N
         source.partitions(start, source.latestOffset(start, ALL))
 
 
-def test_or_a_row_that_tells_of_the_gap(streams: Streams) -> None:
+def test_what_was_trimmed_unread_is_a_row_about_the_gap(streams: Streams) -> None:
     source = reader(streams.address, failOnDataLoss=False)
     streams.many("facts", 100)
     start = source.latestOffset(source.initialOffset(), ALL)
