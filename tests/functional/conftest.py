@@ -7,6 +7,7 @@ sessions of its own.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.conftest import StartServer
 from tests.functional.cluster import nodes, pair
+from tests.functional.on_two_nodes import REASONS
 from tests.functional.wire import close_connections, figures, until
 from tests.server_process import Server, start
 
@@ -27,6 +29,16 @@ __all__ = ["nodes", "pair"]
 
 Serve = Callable[..., Server]
 _MAX_SHARED = 6
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On two nodes, let those tests fail that need not hold there."""
+    if os.environ.get("CREWEL_TEST_NODES") != "2":
+        return
+    for item in items:
+        reason = REASONS.get(f"{item.path.name}::{getattr(item, 'originalname', item.name)}")
+        if reason is not None:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
 
 
 @pytest.fixture(params=LANES, ids=lambda lane: ",".join(lane) or "default")

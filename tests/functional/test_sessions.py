@@ -47,8 +47,8 @@ class TestNames:
             "name": "", "reconnected": False, "queued": 0, "resume": "", "update": False, "durable": True, "replyId": "",
             "maxMessageBytes": 65536,
         }  # fmt: skip
-        assert re.fullmatch("[0-9a-f]{32}", login["resume"])
-        assert re.fullmatch("[0-9a-f]{32}", login["replyId"])
+        assert re.fullmatch("[0-9a-f]{32}(-[0-9a-f]{8})?", login["resume"])
+        assert re.fullmatch("[0-9a-f]{32}(-[0-9a-f]{8})?", login["replyId"])
 
     def test_every_form_of_a_name_is_that_name(self, server: Server, joe: str) -> None:
         first = Person(server).be(f"/node/elsewhere/client/{joe}/7")

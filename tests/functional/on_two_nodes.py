@@ -1,0 +1,30 @@
+"""Tests that need not hold on two nodes in the place of one server (CREWEL_TEST_NODES=2), each with its reason.
+
+On two nodes each connection reaches either one at random, so a test here may also pass. All others have to.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_ASYNCHRONOUS: Final = (
+    "a publish is answered when it is stored, or sent to the other node; what has reached the session's node by then is not"
+    " said"
+)
+_FIGURES: Final = "it counts what one server has, and two have two of it"
+_PORT: Final = "it compares the port of one connection with that of another one"
+_AT_ONCE: Final = (
+    "of logins that ask for one new name at the same moment at two nodes, the later ones are refused with 503, and their"
+    " clients shake hands again a second later"
+)
+
+REASONS: Final = {
+    "test_origins.py::test_the_own_origin_is_the_host_that_was_asked_for": _PORT,
+    "test_origins.py::test_listed_origins_may": _PORT,
+    "test_pages.py::test_the_version_is_said_everywhere_and_in_one_place": _FIGURES,
+    "test_seed_001.py::test_exactly_one_session_has_each_message": _ASYNCHRONOUS,
+    "test_sessions.py::test_of_many_who_begin_at_once_one_makes_the_session": _AT_ONCE,
+    "test_sessions.py::test_of_many_who_come_at_once_one_after_the_other_has_it": _ASYNCHRONOUS,
+    "test_sessions.py::test_what_was_not_acknowledged_goes_to_the_new_client": _ASYNCHRONOUS,
+}
+"""By module and function."""
