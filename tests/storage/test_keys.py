@@ -33,6 +33,7 @@ def all_names(keys: Keys) -> dict[str, str]:
             "queues",
             "alerts",
             "losses",
+            "copied",
             "audit",
             "jobs",
         )

@@ -372,6 +372,30 @@ async def test_a_step_that_a_replica_has_is_answered(
         await open_store(f"storage.url={replica.url}")
 
 
+async def test_what_another_connection_wrote_is_not_answered_before_a_replica_has_it(
+    start_store: StartStore, open_store: OpenStore
+) -> None:
+    """As a publish that is repeated on a new connection: it is found in the store, and WAIT would wait for nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    process = start_store(port=port, repl_diskless_sync_delay="0")
+    replica = start_store(replicaof=f"127.0.0.1 {port}")
+    with replica.client() as client:
+        await until(lambda: client.info("replication")["master_link_status"] == "up")
+    first = await open_store(f"storage.url={process.url}", "storage.replicas=1")
+    second = await open_store(f"storage.url={process.url}", "storage.replicas=1")
+    nothing: Step[int] = Step("trim_facts", (second.keys.facts,), (10**9,), int)
+    assert await second.run([nothing]) == [0]
+    replica.stop()
+    try:
+        (written,) = await first.run([count(first.keys.names)])
+        (found,) = await second.run([nothing])
+    finally:
+        replica.go_on()
+    assert type(written) is type(found) is StoreUncertain
+    assert await second.run([nothing]) == [0]
+
+
 # The start
 
 

@@ -248,9 +248,11 @@ class Writer:
     """Sends commands on one connection, in order, and hands out their answers. It needs no task: a write follows the answers
     to the one before it."""
 
-    def __init__(self, replicas: Callable[[], int], lost: Callable[[str], None]) -> None:
-        """`replicas` says how many must have a step; `lost` is called with the reason when the connection is gone."""
+    def __init__(self, replicas: Callable[[], int], mark: Callable[[], Command], lost: Callable[[str], None]) -> None:
+        """`replicas` says how many must have a step; `mark` is a command that writes (mark.lua); `lost` is called with the
+        reason when the connection is gone."""
         self._replicas = replicas
+        self._mark = mark
         self._lost = lost
         self._connection: Connection | None = None
         self._calls: deque[_Call] = deque()
@@ -316,7 +318,8 @@ class Writer:
             calls.append(call)
         needed = self._replicas() if any(is_copied for _, is_copied, _ in calls) else 0
         if needed:
-            commands.append(pack(("WAIT", needed, _REPLICAS_MS)))
+            # Not without the mark: steps that only found what another connection wrote are waited for as well.
+            commands += [pack(self._mark()), pack(("WAIT", needed, _REPLICAS_MS))]
         self._exchange(commands, partial(self._answered, calls, commands, needed))
 
     def _exchange(self, commands: Sequence[bytes], done: Done) -> None:
@@ -330,7 +333,8 @@ class Writer:
             unknown = [number for number, answer in enumerate(answers) if _has_code(answer, "NOSCRIPT")]
             if unknown:
                 if needed:
-                    unknown.append(len(commands) - 1)  # the replicas had nothing of these to wait for
+                    both = len(commands) - 2, len(commands) - 1  # the replicas had nothing of these to wait for
+                    unknown = [*(number for number in unknown if number not in both), *both]
                 self._repeat(unknown, commands, answers, partial(self._call_back, calls, needed))
                 return
         self._call_back(calls, needed, answers)
@@ -349,6 +353,8 @@ class Writer:
 
     def _call_back(self, calls: Sequence[_Call], needed: int, answers: list[Any]) -> None:
         copies = answers.pop() if needed else 0
+        if needed and isinstance(answers.pop(), Exception):
+            copies = 0  # the mark was refused, so nothing is known of the copies
         if hiredis.ReplyError in map(type, answers):
             elsewhere = next((answer for answer in answers if _has_code(answer, *_ELSEWHERE)), None)
             if elsewhere is not None:

@@ -24,6 +24,7 @@ class Keys:
         "alerts",
         "audit",
         "base",
+        "copied",
         "dead",
         "dropped",
         "epoch",
@@ -56,6 +57,7 @@ class Keys:
         self.format = self.base + "format"
         self.log = self.base + "log"
         self.last = self.base + "last"
+        self.copied = self.base + "copied"
         self.names = self.base + "names"
         self.epoch = self.base + "epoch"
         self.nodes = self.base + "nodes"

@@ -1,4 +1,4 @@
-"""What the store knows of the servers that share it, or that have had it: the second part of the table in `keys`."""
+"""What the store knows of the servers that share it or had it, and of its copies: the second part of the table in `keys`."""
 
 from typing import Final
 
@@ -90,6 +90,15 @@ NODE_KEYS: Final = (
         "claim, unclaim, inherit, adopt",
         "claim, login; logins, addressed messages",
         "The named sessions of that node that are not stored.",
+    ),
+    Key(
+        "copied",
+        "string",
+        "nothing",
+        _EVER,
+        "mark",
+        "nothing",
+        "Written before each `WAIT`, which waits for what its own connection has written.",
     ),
 )
 """The keys about servers."""

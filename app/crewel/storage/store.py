@@ -60,7 +60,8 @@ class Store:
         self._news = asyncio.Event()
         self._embedded = None if settings.storage.url else Embedded(settings.storage, self._news.set)
         self._space: Space | None = None
-        self._writer = Writer(lambda: self._storage.replicas, self._lose)
+        mark = Step("mark", (self.keys.copied,), (), bytes)
+        self._writer = Writer(lambda: self._storage.replicas, lambda: _command(mark), self._lose)
         self._pool: ConnectionPool | None = None
         self._last_client: tuple[str, int] | None = None
         self._history = ""  # of the store's writes: what it and its replicas have in common
