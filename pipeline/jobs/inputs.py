@@ -38,7 +38,7 @@ class Inputs:
     silver: Mapping[str, DataFrame]
     """All tables of silver by name."""
     sources: Sources
-    """The same in two: the tables at one moment, and what the store has beyond them."""
+    """The tables of silver in two parts: the tables at one moment, and what the store has beyond them."""
     _fresh: DataFrame
 
     def forget(self) -> None:

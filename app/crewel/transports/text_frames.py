@@ -45,7 +45,7 @@ def whole_text(data: bytes, most: int, first: int = _WHOLE_TEXT) -> bytes | None
 
 
 def whole_deflated(data: bytes, most: int) -> bytes | None:
-    """The same where permessage-deflate was agreed on: the frame may be compressed, and the payload is not."""
+    """The uncompressed payload of such a frame where permessage-deflate was agreed on: the frame may be compressed."""
     if data[0] != _WHOLE_DEFLATED:
         return whole_text(data, most)
     deflated = whole_text(data, most, _WHOLE_DEFLATED)
