@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -15,7 +16,6 @@ from playwright.sync_api import Browser, expect
 
 from tests.conftest import StartServer
 from tests.house.source import ROOT
-from tests.store_process import until
 
 GUIDE = (ROOT / "docs" / "how-to" / "page.md").read_text("utf-8")
 CREWEL, OTHER = "http://127.0.0.1:8080", "http://127.0.0.1:8000"
@@ -43,17 +43,20 @@ def directory(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def running(directory: Path, port: int, *command: str) -> Iterator[None]:
-    """Run a server in the directory until the block ends."""
-
-    def listens() -> bool:
-        assert process.poll() is None, "the server has ended"
-        with socket.socket() as client:
-            return client.connect_ex(("127.0.0.1", port)) == 0
-
-    with subprocess.Popen([sys.executable, *command], cwd=directory, stderr=subprocess.DEVNULL) as process:
+def running(directory: Path, *command: str) -> Iterator[None]:
+    """Run a server in the directory until the block ends; it prints a line when it listens."""
+    environ = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [sys.executable, *command],
+        cwd=directory,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
         try:
-            until(listens)
+            assert process.stdout is not None
+            assert " on " in process.stdout.readline(), "the server has ended"
             yield
         finally:
             process.terminate()
@@ -77,7 +80,7 @@ def test_the_page_is_served_with_crewel(browser: Browser, directory: Path) -> No
     program = block("python")
     assert "port=8080" in program
     (directory / "app.py").write_text(program.replace("port=8080", f"port={port}"))
-    with running(directory, port, "app.py"):
+    with running(directory, "app.py"):
         order_and_reject(browser, f"http://127.0.0.1:{port}/page/")
 
 
@@ -91,5 +94,5 @@ def test_the_page_is_served_by_another_server(browser: Browser, directory: Path,
         script = script.replace(f'"{path}"', f'"{base}{path}"')
     assert f'replace `import.meta.url` by `"{CREWEL}"`' in GUIDE
     (directory / "page" / "app.js").write_text(script.replace("import.meta.url", f'"{base}"'))
-    with running(directory, port, "-m", "http.server", str(port), "--bind", "127.0.0.1"):
+    with running(directory, "-m", "http.server", str(port), "--bind", "127.0.0.1"):
         order_and_reject(browser, f"http://127.0.0.1:{port}/page/")

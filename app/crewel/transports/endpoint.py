@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from crewel.transports.websocket_fast import FastSocket
 
 _UNKNOWN: Final = "Unknown Bayeux Transport"
+_NOT_OFFERED: Final = (
+    f"{_UNKNOWN}: callback-polling is not in bayeux.transports. Clients try it when their page may not use the others:"
+    " see http.allowed_origins"
+)
+"""For the last resort of a client whose requests were refused for their origin: it shows this error, and not the first one."""
 _PAGE: Final = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -119,7 +124,10 @@ class Endpoint:
                 return await http_aiohttp.answer_callback(self, request, client, function)
         if request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
             return _for_a_browser(self.settings)
-        return web.Response(status=400, text=_UNKNOWN)
+        wants_callback = request.method == "GET" and self.settings.bayeux.callback_parameter in request.query
+        return web.Response(
+            status=400, text=_NOT_OFFERED if wants_callback and "callback-polling" not in transports else _UNKNOWN
+        )
 
     def refused_payload(self, error: PayloadError) -> web.Response:
         """The answer to a request that is refused as a whole."""
