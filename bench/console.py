@@ -4,7 +4,7 @@
     .venv/bin/python bench/console.py receivers [SESSIONS]              elements, long tasks and heap in Chromium (100000)
     .venv/bin/python bench/console.py message [LETTERS] [SESSIONS]      the page of a message (1000000, 100000)
 
-Processor times are those of the server's process in /proc. A page asks for the overview every five seconds.
+Processor times are those of the server's process in /proc. The page follows the live feed: an overview every 5 s.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,28 +101,37 @@ def started(directory: str, sessions: int, *sets: str) -> Server:
     return server
 
 
-def measured(server: Server, seconds: float, *, is_open: bool) -> str:
-    """Return what the server takes in this time."""
-    before, began, slowest, after = processor_s(server.pid), time.monotonic(), 0.0, 0
-    while time.monotonic() - began < seconds:
-        if is_open:
-            since = time.monotonic()
-            told = asked(server, f"/overview?after={after}")
-            slowest = max(slowest, time.monotonic() - since)
-            after = int((told["samples"]["at"] or [after])[-1])
-        time.sleep(EVERY_S)
+@contextmanager
+def signed_in(server: Server, view: str) -> Iterator[Page]:
+    """Open a view of the operator's page in Chromium."""
+    with sync_playwright() as playwright:
+        path = next(path for path in CHROMIUM if Path(path).exists())
+        page = playwright.chromium.launch(executable_path=path, args=ARGUMENTS).new_page()
+        page.set_default_timeout(60_000)
+        page.goto(f"{server.base}/admin/#{view}")
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Sign in").click()
+        yield page
+
+
+def measured(server: Server, what: str, wait: Callable[[], object]) -> str:
+    """Return what the server takes while this waits."""
+    before, began = processor_s(server.pid), time.monotonic()
+    wait()
     took, used = time.monotonic() - began, processor_s(server.pid) - before
-    what = f"one page open (slowest answer {slowest * 1000:.0f} ms)" if is_open else "no page open"
     return f"{what}: {used:.2f} s of processor in {took:.0f} s, {used / took:.2%} of one core"
 
 
 def overview(sessions: int = 5000, seconds: int = 120) -> None:
-    """Measure the server while no page is open, and while one is."""
+    """Measure the server while no page is open, and while one is, which follows the live feed."""
     with tempfile.TemporaryDirectory() as directory:
         server = started(directory, sessions)
         time.sleep(EVERY_S)
-        for is_open in (False, True):
-            print(measured(server, seconds, is_open=is_open), flush=True)
+        print(measured(server, "no page open", lambda: time.sleep(seconds)), flush=True)
+        with signed_in(server, "/") as page:
+            page.locator("body[data-live=true]").wait_for()
+            page.wait_for_timeout(2 * EVERY_S * 1000)
+            print(measured(server, "one page open", lambda: page.wait_for_timeout(seconds * 1000)), flush=True)
         server.end_well()
 
 
@@ -128,13 +139,7 @@ def receivers(sessions: int = 100_000) -> None:
     """Measure the browser that shows the receivers, sorted, while they are scrolled and refreshed."""
     with tempfile.TemporaryDirectory() as directory:
         server = started(directory, sessions)
-        with sync_playwright() as playwright:
-            path = next(path for path in CHROMIUM if Path(path).exists())
-            page = playwright.chromium.launch(executable_path=path, args=ARGUMENTS).new_page()
-            page.set_default_timeout(60_000)
-            page.goto(f"{server.base}/admin/#/receivers")
-            page.get_by_label("Token").fill(TOKEN)
-            page.get_by_role("button", name="Sign in").click()
+        with signed_in(server, "/receivers") as page:
             page.locator("tbody tr").first.wait_for()
             page.evaluate(LONG_TASKS)
             for sort in ("name", "waiting"):
