@@ -243,10 +243,11 @@ class Store:
         return self._embedded.url
 
     async def _check(self) -> None:
-        said, client, found = await self._ask(("INFO",), ("CLIENT", "ID"), ("GET", self.keys.format))
+        said, client = await self._ask(("INFO",), ("CLIENT", "ID"))  # a store that reads its file answers these
         info = StoreInfo(said)
         if info.is_loading:
             raise Loading("the store reads its file")
+        (found,) = await self._ask(("GET", self.keys.format))
         check_server(info, self._storage)
         await self._forget_last_client(info, client)
         self._history = info.history
