@@ -10,13 +10,14 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from crewel.bayeux.message import Fields
+from crewel.client.arguments import check_function, check_kind, check_names
 from crewel.client.config import INHERITED, Config, Options
 from crewel.client.consumer import PREFETCH, RETRIES, Consumer, check_worker
 from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, failure_of, publish_refused
-from crewel.client.extension import Extension
+from crewel.client.extension import Extension, check_extension, checked
 from crewel.client.message import KEY_PROPERTY, UNSUBSCRIBE, Message, Reply, channel_name, ext_part, is_successful
 from crewel.client.outbox import Outbox
 from crewel.client.publish import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
@@ -35,6 +36,10 @@ OnMessage = Callable[[Message], Awaitable[None] | None]
 """What is called with each message of a subscription; it may be a coroutine function."""
 QUEUE_BOUND = 1000
 """How many messages of one subscription wait to be read, unless the application says otherwise."""
+
+
+_OWN: Final = ("extensions", "on_state", "outbox")
+_OF_A_WORKER: Final = ("resume_file", "resume_store", "prefetch", "attempts", "backoff", "ack_wait", "on_state")
 
 
 class Client:
@@ -62,9 +67,14 @@ class Client:
         outbox: Outbox | None = None,
         **options: Unpack[Options],
     ) -> None:
+        check_names("Client", options, (*Options.__annotations__, *_OWN))
+        if on_state is not None:
+            check_function("on_state", on_state)
+        if outbox is not None:
+            check_kind("outbox", outbox, 'an Outbox, such as Outbox("orders.outbox")', Outbox)
         given = in_seconds(options)
         config = Config(url, **given)
-        self._config, self._extensions = config, tuple(extensions)
+        self._config, self._extensions = config, checked(extensions)
         self._inherited = {name: value for name, value in given.items() if name in INHERITED}
         self._consumers: list[Consumer] = []
         self.outbox = outbox
@@ -126,11 +136,13 @@ class Client:
 
     def on_state(self, listener: OnState) -> Callable[[], None]:
         """Call `listener` with every `Transition` of the session. Returns a function that removes the listener."""
+        check_function("listener", listener)
         self._session.life.listeners.append(listener)
         return lambda: self._session.life.listeners.remove(listener)
 
     def add_extension(self, extension: Extension) -> None:
         """Append an extension. If it must see the handshake, add it before you enter the client."""
+        check_extension("extension", extension)
         self._session.connection.pipe.add(extension)
 
     def remove_extension(self, extension: Extension) -> None:
@@ -316,6 +328,8 @@ class Client:
             TransportError, NotConnectedError, DisconnectedError: the server was not reached, or did not reply.
             ValueError: the name is not a channel, or this client is subscribed to it with other options.
         """
+        if callback is not None:
+            check_function("callback", callback)
         subscription = self._subscription(channel, bound, overflow, self._release)
         interest = self._router.add(subscription, subscribe_ext(ext, **options))
         if self.state is not State.NEW:
@@ -356,9 +370,11 @@ class Client:
         message is neither acknowledged nor rejected within `ack_wait` seconds, the server counts this as a failure.
         `SubscribeOptions` lists further options: `filter`, `group`, `history`.
 
-        Raises ValueError for an invalid argument. The iteration raises the errors of entering a client and of `subscribe`.
+        Raises ValueError or TypeError for an invalid argument. The iteration raises the errors of entering a client and of
+        `subscribe`.
         """
-        check_worker(name, prefetch, attempts)
+        check_worker(name, prefetch, attempts, backoff)
+        check_names("consume", options, (*SubscribeOptions.__annotations__, *_OF_A_WORKER))
         if resume_file is None and resume_store is None:
             resume_file = default_file(self._config.url, name)
         own: Options = {
@@ -397,6 +413,8 @@ class Client:
         async def release(subscription: Subscription) -> None:
             self._router.remove_listener(subscription)
 
+        if callback is not None:
+            check_function("callback", callback)
         subscription = self._subscription(channel, bound, overflow, release)
         self._router.add_listener(subscription, is_last=unclaimed)
         if callback is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from ssl import SSLContext
@@ -13,8 +13,20 @@ from typing import Any, Final, TypedDict
 from yarl import URL
 
 from crewel.bayeux.message import Fields
+from crewel.client.arguments import (
+    check_fields,
+    check_function,
+    check_kind,
+    check_methods,
+    check_path,
+    check_text,
+    check_texts,
+    check_time,
+    check_whole,
+    items,
+)
 from crewel.client.resume import ResumeFile, ResumeStore
-from crewel.client.retry import BackoffRule
+from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.times import NO_LIMIT, in_milliseconds, milliseconds
 from crewel.qos.connect import CONNECT, DISPATCHER
 
@@ -28,6 +40,28 @@ RETRIES = {"retries": 5, "delay": 1000, "absence": False}
 GROWTH = {"factor": 2, "maxDelay": 60_000}
 """How its pauses grow, unless the application says how long they are."""
 
+_CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
+    "url": check_text,
+    "on_rejected": check_function,
+    "headers": check_texts,
+    "cookies": check_texts,
+    "handshake": check_fields,
+    "name": check_text,
+    "token": check_text,
+    "resume": check_text,
+    "resume_file": check_path,
+    "resume_store": lambda name, value: check_methods(name, value, _STORE, "load", "save"),
+    "session": check_fields,
+    "network_delay": check_time,
+    "open_timeout": check_time,
+    "name_timeout": check_time,
+    "close_timeout": check_time,
+    "backoff": check_backoff,
+    "ssl": lambda name, value: check_kind(name, value, "an ssl.SSLContext", SSLContext),
+    "max_bytes": check_whole,
+}
+"""What checks the types that would fail later, in the session's loop."""
+_STORE: Final = "an object with the coroutine functions load and save, such as ResumeCallbacks(load, save)"
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
@@ -146,8 +180,12 @@ class Config:
     """The login: `ext.session` of the handshake."""
 
     def __post_init__(self) -> None:
-        transports = tuple(self.transports)
-        unknown = [name for name in transports if name not in TRANSPORTS]
+        for each in fields(self):
+            # None is what some have by default.
+            if each.name in _CHECKS and (value := getattr(self, each.name)) is not each.default:
+                _CHECKS[each.name](each.name, value)
+        transports = items("transports", self.transports, 'a list such as ["websocket"]')
+        unknown = [str(name) for name in transports if name not in TRANSPORTS]
         if unknown or not transports:
             raise ValueError(f"transports are {', '.join(TRANSPORTS)}, not {', '.join(unknown) or 'none'}")
         if self.settle not in SETTLES:

@@ -17,9 +17,10 @@ from random import random
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from crewel.client.arguments import check_text
 from crewel.client.errors import failure_of
 from crewel.client.message import Handling, Message
-from crewel.client.retry import BackoffRule
+from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.subscription import SubscribeOptions, Subscription
 from crewel.qos.names import parse_name
 
@@ -338,8 +339,10 @@ class Consumer:
             self._room.set()
 
 
-def check_worker(name: str, prefetch: int, attempts: int) -> None:
-    """Raises ValueError, which names the argument that does not fit."""
+def check_worker(name: str, prefetch: int, attempts: int, backoff: BackoffRule) -> None:
+    """Raises ValueError or TypeError, which names the argument that does not fit."""
+    check_text("name", name)
+    check_backoff("backoff", backoff)
     parsed = parse_name(name)
     if parsed is None or not parsed.is_chosen:
         raise ValueError(f"name is that of a session, a subject and a number, such as worker/1, not {name!r}")

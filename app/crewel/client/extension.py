@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from crewel.bayeux.message import Fields
+from crewel.client.arguments import check_methods, items
 from crewel.client.message import CONNECT, HANDSHAKE, ext_part, is_queued, is_successful, with_ext
 
 log = logging.getLogger("crewel.client")
@@ -35,6 +36,19 @@ class Extension:
     def outgoing(self, message: Fields) -> Fields | None:
         """Sees one message before it is sent; a changed `id` is put back."""
         return message
+
+
+def check_extension(name: str, value: object, verb: str = "is") -> None:
+    """Raises TypeError for what cannot be an extension, such as the class of one."""
+    check_methods(name, value, "an object with the methods incoming and outgoing", "incoming", "outgoing", verb=verb)
+
+
+def checked(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
+    """The extensions of a client. Raises TypeError for what is none."""
+    given = items("extensions", extensions, "a list of extensions")
+    for each in given:
+        check_extension("extensions", each, "has")
+    return given
 
 
 class Pipe:

@@ -25,6 +25,7 @@ import orjson
 
 from crewel.bayeux.codec import encoded
 from crewel.bayeux.message import Fields
+from crewel.client.arguments import check_function, check_path
 from crewel.client.errors import (
     ClientError,
     MessageTooLargeError,
@@ -97,6 +98,10 @@ class Outbox:
         for name, value in (("max_messages", max_messages), ("max_bytes", max_bytes)):
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name} is a whole number from 1, not {value!r}")
+        if path is not None:
+            check_path("path", path)
+        if on_refused is not None:
+            check_function("on_refused", on_refused)
         self.path = None if path is None else Path(path)
         self.waiting = 0
         """How many publishes the server has not answered yet."""

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, Unpack
 from crewel.bayeux.answers import FAULT, UNTOLD, error_answer, error_of, failure, reply_channel
 from crewel.bayeux.channel import REPLIES
 from crewel.bayeux.message import Fields
+from crewel.client.arguments import check_function, check_whole
 from crewel.client.errors import (
     UNKNOWN_SESSION,
     AnswerTimeoutError,
@@ -215,6 +216,8 @@ class Responder:
     """Answers the requests of one subscription with what a function returns. Messages that are no requests are let pass."""
 
     def __init__(self, answer: OnRequest, publish: Callable[..., Awaitable[Any]], at_once: int) -> None:
+        check_function("callback", answer)
+        check_whole("at_once", at_once)
         if at_once < 1:
             raise ValueError("a responder works on 1 request at once, or more")
         self._answer = answer

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from yarl import URL
 
+from crewel.client.arguments import check_function
 from crewel.client.errors import ClientError
 from crewel.qos.connect import MAX_SECRET
 
@@ -53,6 +54,10 @@ class ResumeCallbacks:
 
     on_load: Callable[[], Awaitable[str | None] | str | None]
     on_save: Callable[[str], Awaitable[None] | None]
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            check_function(name, getattr(self, name))
 
     async def load(self) -> str | None:
         """What `on_load` returns."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from crewel.client.arguments import check_kind, check_number
 from crewel.client.errors import NameTaken
 
 _NAME_SLACK = 5.0
@@ -89,6 +90,8 @@ class BackoffRule:
     maximum: float = 30.0
 
     def __post_init__(self) -> None:
+        for name in self.__slots__:
+            check_number(name, getattr(self, name))
         if self.initial <= 0 or self.factor < 1 or self.maximum < self.initial:
             raise ValueError(f"not a back-off: {self}")
 
@@ -97,6 +100,11 @@ class BackoffRule:
         # The exponent is capped: 2.0**1100 is an OverflowError, not infinity.
         full = min(self.maximum, self.initial * self.factor ** min(failures, 64))
         return full * (0.5 + chance / 2)
+
+
+def check_backoff(name: str, value: object) -> None:
+    """Raises TypeError for anything but a rule: a number would not say how the pauses grow."""
+    check_kind(name, value, "a BackoffRule, such as BackoffRule(initial=0.2, factor=2, maximum=30)", BackoffRule)
 
 
 class Backoff:

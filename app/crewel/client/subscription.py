@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 from crewel.bayeux.message import Fields
+from crewel.client.arguments import check_fields, check_kind, check_names, check_whole
 from crewel.client.errors import INTERNAL_ERROR, SubscriptionEndedError, SubscriptionOverflowError
 from crewel.client.message import Handling, Message
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE
@@ -44,7 +45,10 @@ class SubscribeOptions(TypedDict, total=False):
 
 def subscribe_ext(ext: Fields | None, **options: Unpack[SubscribeOptions]) -> Fields | None:
     """The `ext` of a subscribe with these options; None if there is nothing to say. Raises TypeError for an option that
-    there is not."""
+    there is not, and for an `ext` that is not a dict."""
+    if ext is not None:
+        check_fields("ext", ext)
+    check_names("subscribe", options, SubscribeOptions.__annotations__)
     given: dict[str, Any] = dict(options)
     history = HISTORY.write({name: given.pop(name, None) for name in HISTORY.wire_names})
     asked: Fields = SUBSCRIBE.write(given)
@@ -139,6 +143,8 @@ class Subscription:
         release: Release,
         on_room: Callable[[], None],
     ) -> None:
+        check_whole("bound", bound)
+        check_kind("overflow", overflow, "a member of Overflow, such as Overflow.HOLD", Overflow)
         if bound < 1:
             raise ValueError("the bound of a queue is at least 1")
         self.channel = channel
