@@ -17,8 +17,8 @@ def test_refusals_are_summed_up_with_their_settings_once_a_minute(caplog: pytest
     summary.sweep(101.0)
     assert caplog.messages == [
         "refused within the last minute: 2 publishes with 403 (security.policy or an authorizer does not grant them);"
-        " 1 publishes with 500 (docs/reference/errors.md lists the codes); 7 operations by limits.publishes_per_s;"
-        " 3 requests as too_large (bayeux.max_message_bytes); 1 requests as malformed"
+        " 1 publish with 500 (docs/reference/errors.md lists the codes); 7 operations by limits.publishes_per_s;"
+        " 3 requests as too_large (bayeux.max_message_bytes); 1 request as malformed"
     ]
     metrics.refused_payloads["too_large"] += 4
     summary.sweep(100.9 + QUIET_S)

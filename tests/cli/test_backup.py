@@ -106,13 +106,13 @@ def test_a_round_trip_brings_everything_back_under_another_prefix_too(
     file = tmp_path / "a.backup"
     assert_done(
         run("backup", file, prefix),
-        f"{file}: 9 keys: 1 sessions, 1,099 messages, 0 dead letters",
+        f"{file}: 9 keys: 1 session, 1,099 messages, 0 dead letters",
         f"{file.stat().st_size:,} bytes",
     )
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["a.backup"]
     assert contents(client, prefix) == before
-    assert_done(run("restore", file, f"again-{prefix}"), "9 keys: 1 sessions", f"prefix 'again-{prefix}'")
+    assert_done(run("restore", file, f"again-{prefix}"), "9 keys: 1 session,", f"prefix 'again-{prefix}'")
     assert contents(client, f"again-{prefix}") == before
 
 
@@ -292,6 +292,15 @@ def test_no_store_is_no_backup(tmp_path: Path) -> None:
     ended = crewel("backup", "a.backup", directory=tmp_path)
     assert_refused(ended, f"{tmp_path / 'data'}: there is no store", "--set storage.data_dir=DIRECTORY")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_settings_file_elsewhere_does_not_move_the_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "crewel.toml").write_text("[http]\nport = 0\n")
+    here = tmp_path / "here"
+    here.mkdir()
+    ended = crewel("backup", "a.backup", "--config=../crewel.toml", directory=here)
+    assert_refused(ended, f"{here / 'data'}: there is no store", "storage.data_dir=./data is relative")
+    assert "--config" not in ended.err
 
 
 def test_a_prefix_under_which_nothing_is_kept_is_no_backup(prefix: str, tmp_path: Path) -> None:

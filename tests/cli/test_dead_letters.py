@@ -202,8 +202,8 @@ def test_progress_is_shown_on_a_terminal_only(post: Post, joe: Receiver) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("redrive",), "give ids, filters, or --all"),
-        (("discard",), "give ids, filters, or --all"),
+        (("redrive",), "give ids, a filter (--code, --receiver, --channel, --since), or --all"),
+        (("discard",), "give ids, a filter ("),
         (("redrive", "7"), "7 is not the id of a dead letter"),
         (("redrive", "1-0", "--code", "user"), "ids or filters"),
         (("redrive", "--all", "--rate", "0"), "--rate"),
@@ -229,7 +229,20 @@ def test_a_refusal_of_the_server_is_one_line(post: Post, tmp_path: Path) -> None
     assert_refused(post.run("dead-letters", "list", "--code", "a b"), "code: must be an error code")
     url = {"CREWEL_URL": post.server.url}
     assert_refused(crewel("dead-letters", "list", directory=tmp_path, environ=url | {"CREWEL_TOKEN": "x"}), "--token")
-    assert_refused(crewel("dead-letters", "list", "--url", "http://127.0.0.1:9", directory=tmp_path), "127.0.0.1:9")
+    assert_refused(
+        crewel("dead-letters", "list", "--url", "http://127.0.0.1:9", directory=tmp_path),
+        "http://127.0.0.1:9: connection refused\n",
+    )
+
+
+@pytest.mark.parametrize("command", [("redrive",), ("redrive", "--dry-run"), ("discard", "--yes")])
+def test_a_filter_that_matches_nothing_is_told(post: Post, command: tuple[str, ...]) -> None:
+    """A mistyped receiver does no harm, but is not silent."""
+    ended = post.run("dead-letters", *command, "--receiver", "nobody/1")
+    assert ended.status == 0
+    assert next(iter(json.loads(ended.out).values())) == 0
+    assert ended.err.startswith("crewel: no dead letter matches; ")
+    assert ended.err.count("\n") == 1
 
 
 def test_the_local_token_is_found(start_server: StartServer, tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def test_what_is_published_is_printed(server: Server, tmp_path: Path, subscribed
 @pytest.mark.parametrize("ack", ["--ack", "--no-ack"])
 def test_the_address_may_come_from_the_environment(server: Server, tmp_path: Path, subscribed: Any, ack: str) -> None:
     listening = subscribed("/env", "--count=2", ack)
-    ended = crewel("pub", "/env", "1", "--count=2", "--json", directory=tmp_path, environ={"CREWEL_URL": server.url})
+    environ = {"CREWEL_URL": server.url.removesuffix("/cometd")}
+    ended = crewel("pub", "/env", "1", "--count=2", "--json", directory=tmp_path, environ=environ)
     assert (ended.status, ended.err) == (0, "")
     assert [json.loads(line)["successful"] for line in ended.out.splitlines()] == [True, True]
     assert listening.end() == (0, "")
@@ -369,7 +370,7 @@ class TestWho:
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         pub = ("pub", "/p", "1", "--url", server.url)
-        assert_refused(crewel(*pub, directory=elsewhere), "accessDenied")
+        assert_refused(crewel(*pub, directory=elsewhere), "accessDenied", "--token or CREWEL_TOKEN gives a token")
         assert_refused(crewel(*pub, "--token", "wrong", directory=elsewhere), "accessDenied")
         (elsewhere / "data").symlink_to(tmp_path / "mine")
         assert crewel(*pub, directory=elsewhere).status == 0

@@ -13,6 +13,8 @@ from crewel.client.config import Config
         ("ws://127.0.0.1:1/cometd", "http://127.0.0.1:1/cometd"),
         ("wss://example.org/cometd?a=b", "https://example.org/cometd?a=b"),
         ("https://example.org/cometd", "https://example.org/cometd"),
+        ("http://example.org:8081", "http://example.org:8081/cometd"),
+        ("wss://example.org/?a=1", "https://example.org/cometd?a=1"),
     ],
 )
 def test_all_transports_share_one_http_address(given: str, url: str) -> None:

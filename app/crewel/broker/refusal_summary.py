@@ -36,6 +36,7 @@ _PAYLOADS: Final[Mapping[str, str]] = {
 _OMITTED: Final = frozenset(
     {"402", "429"}
 )  # the client begins a new session by itself; and what is counted by its limit
+_ONE: Final[Mapping[str, str]] = {"publishes": "publish", "operations": "operation", "requests": "request"}
 
 
 class RefusalSummary:
@@ -54,7 +55,7 @@ class RefusalSummary:
         grown = counts - self._said
         if grown:
             self._said, self._quiet_until = counts, now + QUIET_S
-            log.warning("refused within the last minute: %s", "; ".join(f"{n} {what}" for what, n in grown.items()))
+            log.warning("refused within the last minute: %s", "; ".join(_counted(n, what) for what, n in grown.items()))
 
     def _counts(self) -> Counter[str]:
         counts: Counter[str] = Counter()
@@ -69,3 +70,8 @@ class RefusalSummary:
             setting = _PAYLOADS.get(fault)
             counts[f"requests as {fault}" + (f" ({setting})" if setting else "")] = count
         return counts
+
+
+def _counted(number: int, what: str) -> str:
+    noun, _, rest = what.partition(" ")
+    return f"{number} {_ONE[noun] if number == 1 else noun} {rest}"

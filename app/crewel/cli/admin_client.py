@@ -71,6 +71,10 @@ class Admin:
                 if response.status >= 400:
                     raise CrewelError(await _refusal(response))
                 yield response
+        except aiohttp.ClientConnectorError as error:
+            from crewel.client.transports import reason_of
+
+            raise CrewelError(f"{self._base.removesuffix(API)}: {reason_of(error)}") from None
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             server, why = self._base.removesuffix(API), str(error) or type(error).__name__
             raise CrewelError(f"{server} does not answer as a Crewel server does: {why}") from None

@@ -114,13 +114,10 @@ def _forget_newest(storage: "Storage") -> None:
 
 def _check_source(storage: "Storage") -> None:
     """Refuse a directory without a store: opening it would make one, and save nothing."""
-    from crewel.storage.embedded import holds_store
+    from crewel.storage.embedded import holds_store, where_else
 
     if storage.url is None and not holds_store(Path(storage.data_dir)):
-        raise CrewelError(
-            f"{Path(storage.data_dir).absolute()}: there is no store: run this in the working directory of the server, or say"
-            " --config FILE or --set storage.data_dir=DIRECTORY"
-        )
+        raise CrewelError(f"{Path(storage.data_dir).absolute()}: there is no store: {where_else(storage.data_dir)}")
 
 
 def _check_target(file: Path) -> None:

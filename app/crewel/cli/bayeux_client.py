@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from crewel.errors import CrewelError
+
 if TYPE_CHECKING:
     from crewel.client import Client
 
@@ -28,7 +30,9 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Set a setting; may be repeated."),
 ]
-Url = Annotated[str, typer.Option(envvar="CREWEL_URL", help="The server's Bayeux address.")]
+Url = Annotated[
+    str, typer.Option(envvar="CREWEL_URL", help="The server's Bayeux address. Without a path: its /cometd.")
+]
 Transports = Annotated[
     list[str] | None,
     typer.Option(
@@ -175,6 +179,12 @@ def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:
         # `crewel sub … | head -3`: nothing reads any more. Python would flush to the broken pipe once more at its end.
         sys.stdout = None
         raise typer.Exit(0) from None
+    except CrewelError as error:
+        from crewel.client.errors import AccessDenied  # slow to import, and most commands do not fail
+
+        if isinstance(error, AccessDenied):
+            raise CrewelError(f"{error}; --token or CREWEL_TOKEN gives a token") from None
+        raise
     if came is not None:
         raise typer.Exit(0 if is_endless else 128 + came)
 

@@ -90,7 +90,9 @@ def _choose(ids: list[str] | None, asked: Mapping[str, Any], *, or_all: bool = F
                 raise typer.BadParameter(f"{dead_id} is not the id of a dead letter, such as 1795179106957-0")
         return _Choice(list(dict.fromkeys(ids)))
     if not query and not asked.get("everything") and not or_all:
-        raise typer.BadParameter("which? give ids, filters, or --all")
+        raise typer.BadParameter(
+            "which dead letters? give ids, a filter (--code, --receiver, --channel, --since), or --all"
+        )
     return _Choice(None, query)
 
 
@@ -270,6 +272,8 @@ async def _dry(admin: Admin, choice: _Choice) -> dict[str, Any]:
 
 async def _count(admin: Admin, choice: _Choice, what: str, as_json: bool | None) -> None:
     counted = await _dry(admin, choice)
+    if not counted["count"]:
+        print(f"crewel: no dead letter matches; none {what}", file=sys.stderr)
     output.print_answer({"count": counted["count"], "dryRun": True}, f"{_counted(counted['count'])} {what}", as_json)
 
 
@@ -297,6 +301,8 @@ async def _work_through(
         undone = len(errors)
     verb = "redriven" if what == "redrive" else "discarded"
     output.print_answer({verb: done, "undone": errors}, f"{_counted(done)} {verb}", as_json)
+    if not done and not undone:
+        print(f"crewel: no dead letter matches; nothing was {verb}", file=sys.stderr)
     if undone:
         codes = ", ".join(sorted({each["errorCode"] for each in errors}))
         raise CrewelError(f"{undone:,} stayed ({codes}); the first, {errors[0]['id']}: {errors[0]['message']}")

@@ -27,7 +27,7 @@ from crewel.settings.store_location import StoreKind, StoreLocation
 from crewel.settings.table import shown
 from crewel.storage.admin_connection import AdminConnection, admin_connection
 from crewel.storage.checks import FREE_DISK, StoreInfo, check_format, check_server
-from crewel.storage.embedded import holds_store, without_store
+from crewel.storage.embedded import holds_store, where_else, without_store
 from crewel.storage.losses import losses_of
 from crewel.storage.primary import ask_sentinels, newest_primary
 from crewel.storage.store_files import Damaged, StoreFiles, Tail, cut_off, moment
@@ -57,9 +57,7 @@ async def _of_store(settings: Settings) -> AsyncIterator[Finding]:
     try:
         async with admin_connection(storage) as connection:
             info = await connection.info()
-            where = shown(settings, "storage.url") or f"the server's own in {settings.storage.data_dir}"
-            note = " (no server has run here yet; this was a trial elsewhere)" if trial else ""
-            yield Finding("store", State.OK, f"{info.kind} {info.version}, {where}{note}")
+            yield _store(settings, info, is_there=trial is None)
             for finding in await _of_contents(connection, info):
                 yield finding
     except CrewelError as error:
@@ -69,9 +67,19 @@ async def _of_store(settings: Settings) -> AsyncIterator[Finding]:
             await asyncio.to_thread(shutil.rmtree, trial, ignore_errors=True)
 
 
+def _store(settings: Settings, info: StoreInfo, *, is_there: bool) -> Finding:
+    data_dir = settings.storage.data_dir
+    program, directory = f"{info.kind} {info.version}", Path(data_dir).absolute()
+    if not is_there:
+        found = f"there is no store in {directory}; {program} works, tried in a temporary directory"
+        return Finding("store", State.WARNING, found, f"if a server has run: {where_else(data_dir)}")
+    where = shown(settings, "storage.url") or f"the server's own in {directory}"
+    return Finding("store", State.OK, f"{program}, {where}")
+
+
 def _without_traces(storage: Storage) -> tuple[Storage, str | None]:
-    """Where no server has run yet, try its store in a directory that is removed after: to look must not make anything."""
-    if storage.url is not None or Path(storage.data_dir).exists():
+    """Where no store is, try one in a directory that is removed after: to look must not make anything."""
+    if storage.url is not None or holds_store(Path(storage.data_dir)):
         return storage, None
     trial = tempfile.mkdtemp(prefix="crewel-doctor-")
     return storage.model_copy(update={"data_dir": trial}), trial
@@ -234,7 +242,7 @@ def _descriptors() -> Finding:
 def _of_directory(storage: Storage) -> Iterator[Finding]:
     directory = Path(storage.data_dir)
     if not directory.exists():
-        yield Finding("data directory", State.OK, f"{directory} is made by the first start")
+        yield Finding("data directory", State.OK, f"{directory.absolute()} is made by the first start")
         return
     yield _rights("data directory", directory, 0o700)
     if storage.url is None:

@@ -62,6 +62,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
 }
 """What checks the types that would fail later, in the session's loop."""
 _STORE: Final = "an object with the coroutine functions load and save, such as ResumeCallbacks(load, save)"
+_USUAL_PATH = "/cometd"  # the default of `bayeux.path`
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
@@ -292,7 +293,10 @@ INHERITED: Final = frozenset(
 
 
 def _http(text: str) -> str:
+    """The address with http or https. One without a path is that of a server, which answers at its usual path."""
     url = URL(text)
     if url.scheme not in _SCHEMES or not url.host:
         raise ValueError(f"not an http or ws URL: {text}")
+    if url.path in ("", "/"):
+        url = url.with_path(_USUAL_PATH, keep_query=True)
     return str(url.with_scheme(_SCHEMES[url.scheme]))

@@ -71,11 +71,18 @@ class Transport(Protocol):
         """Let go of the connection. The transport can be opened again."""
 
 
-def _reason(error: Exception) -> str:
+_UNKNOWN_AUTHORITY = frozenset(
+    {18, 19, 20, 21}
+)  # of X509_V_ERR_…: OpenSSL does not know who has issued the certificate
+
+
+def reason_of(error: Exception) -> str:
     """What to show of a failed connection; the HTTP library's own words hide it behind the address."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         verified = error.certificate_error
-        return f"certificate verify failed: {getattr(verified, 'verify_message', '') or verified}"
+        is_unknown = getattr(verified, "verify_code", 0) in _UNKNOWN_AUTHORITY
+        hint = " (SSL_CERT_FILE names the file of an authority that is not public)" if is_unknown else ""
+        return f"certificate verify failed: {getattr(verified, 'verify_message', '') or verified}{hint}"
     if isinstance(error, aiohttp.ClientSSLError):
         # Its errno says nothing; its reason is such as WRONG_VERSION_NUMBER, from a server that does not speak TLS.
         return f"TLS failed: {getattr(error.os_error, 'reason', None) or error}"
@@ -88,7 +95,7 @@ def _reason(error: Exception) -> str:
 
 def _failed(url: str, error: Exception) -> TransportError:
     is_untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
-    return (UntrustedCertificateError if is_untrusted else TransportError)(f"{url}: {_reason(error)}")
+    return (UntrustedCertificateError if is_untrusted else TransportError)(f"{url}: {reason_of(error)}")
 
 
 def _encode(payload: list[Fields], limit: int | None) -> bytes:
@@ -244,7 +251,7 @@ class WebSocket:
         except TimeoutError as error:
             raise RequestTimeoutError(f"{self._wiring.url} did not read within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError, RuntimeError) as error:
-            raise TransportError(f"{self._wiring.url}: {_reason(error)}") from error
+            raise TransportError(f"{self._wiring.url}: {reason_of(error)}") from error
 
     async def close(self) -> None:
         """Close the socket and end its reader; requests that wait for a reply fail."""

@@ -74,8 +74,13 @@ class Contents:
 
     def __str__(self) -> str:
         return (
-            f"{self.keys:,} keys: {self.sessions:,} sessions, {self.messages:,} messages, {self.letters:,} dead letters"
+            f"{_counted(self.keys, 'key')}: {_counted(self.sessions, 'session')}, {_counted(self.messages, 'message')},"
+            f" {_counted(self.letters, 'dead letter')}"
         )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 class BackupError(StoreError):

@@ -73,6 +73,17 @@ def holds_store(directory: Path) -> bool:
     return (directory / _FORMAT_FILE).exists()
 
 
+def where_else(data_dir: str) -> str:
+    """What to try if there is no store in `storage.data_dir`, which belongs to the directory where a command runs, wherever
+    the file of the settings is."""
+    if Path(data_dir).is_absolute():
+        return "set storage.data_dir to the directory of the server"
+    return (
+        f"storage.data_dir={data_dir} is relative to the working directory, not to the settings file: run this where the"
+        " server runs, or say --set storage.data_dir=DIRECTORY"
+    )
+
+
 @contextmanager
 def without_store(directory: Path) -> Iterator[None]:
     """Keep any store from running in this directory for as long as this lasts. Raises SettingsError if one runs."""

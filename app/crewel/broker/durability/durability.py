@@ -178,7 +178,9 @@ class Durability:
             durable.place_notices()  # behind what was missed, too
         await self._topics.restore(topics)
         self._shared_queues.restore(queues)
-        log.info("the store has %d sessions; the log is read up to %d", len(records), last)
+        directory = self._access.store.directory
+        where = "" if directory is None else f" in {directory}"
+        log.info("the store%s has %d sessions; the log is read up to %d", where, len(records), last)
 
     async def _next_records(self) -> list[SessionRecord]:
         """Take over the next sessions of servers before this one, or of nodes that are dead."""
