@@ -323,7 +323,7 @@ function errorOf(message) {
 function copied(value, name = "data") {
     const fault = notEncodable(value, name);
     if (fault !== null) {
-        throw new TypeError(`${fault}, which JSON cannot say`);
+        throw new TypeError(`${fault}, which JSON cannot represent`);
     }
     return value === undefined ? null : JSON.parse(JSON.stringify(value));
 }

@@ -57,8 +57,8 @@ def test_what_json_can_say_has_no_fault(value: Any) -> None:
 
 
 def test_a_value_without_a_name_is_called_it() -> None:
-    assert not_encodable(NAN) == "it is NaN, which JSON cannot say"
-    assert not_encodable({"data": NAN}) == "data is NaN, which JSON cannot say"
+    assert not_encodable(NAN) == "it is NaN, which JSON cannot represent"
+    assert not_encodable({"data": NAN}) == "data is NaN, which JSON cannot represent"
 
 
 def test_the_deepest_nesting_is_no_fault() -> None:

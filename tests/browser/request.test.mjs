@@ -130,7 +130,7 @@ test("what JSON cannot say is refused with its place", async () => {
         [[1n], "data[0] is a BigInt"],
     ];
     for (const [data, fault] of faults) {
-        const refused = (error) => error instanceof TypeError && error.message === `${fault}, which JSON cannot say`;
+        const refused = (error) => error instanceof TypeError && error.message === `${fault}, which JSON cannot represent`;
         await assert.rejects(here.extension.request("/power", data), refused);
     }
     assert.equal(here.extension.pending, 0);

@@ -295,8 +295,8 @@ class TestWho:
     @pytest.mark.parametrize(
         ("data", "words"),
         [
-            ('{"price": [1, NaN]}', "data.price[1] is NaN, which JSON cannot say"),
-            ("1e999", "data is Infinity, which JSON cannot say"),
+            ('{"price": [1, NaN]}', "data.price[1] is NaN, which JSON cannot represent"),
+            ("1e999", "data is Infinity, which JSON cannot represent"),
             ("x" * 70_000, "bytes: the server takes requests of at most 65536 bytes (bayeux.max_message_bytes)"),
         ],
     )

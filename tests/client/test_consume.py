@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crewel.client import BackoffRule, Client, Consumer, Delivery, ResumeCallbacks, SupersededError
+from crewel.client import BackoffRule, Client, Consumer, Delivery, ResumeCallbacks, State, SupersededError, Transition
 from crewel.client.config import Config
 from tests.client.support import QUICK
 from tests.conftest import StartServer
@@ -280,6 +280,31 @@ async def test_a_worker_survives_its_server(start_server: StartServer, tmp_path:
     assert saved
 
 
+async def test_a_worker_that_is_cancelled_twice_closes_its_connections(desk: Desk, secret: Path) -> None:
+    async def work() -> None:
+        async with client:
+            async for _ in worker:
+                pass
+
+    def cancel_again(step: Transition) -> None:
+        if step.new is State.DISCONNECTING:
+            task.cancel()
+
+    client, connected = Client(desk.url), asyncio.Event()
+    worker = desk.worker(client, secret)
+    worker.client.on_state(cancel_again)
+    worker.client.on_state(lambda step: connected.set() if step.new is State.CONNECTED else None)
+    task = asyncio.create_task(work())
+    async with asyncio.timeout(LIMIT_S):
+        await connected.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert (worker.client.state, client.state) == (State.CLOSED, State.CLOSED)
+    assert worker.client._session.connection._http is None
+    assert client._session.connection._http is None
+
+
 async def test_the_younger_of_two_workers_with_one_secret_has_the_session(desk: Desk, secret: Path) -> None:
     async with Client(desk.url) as client, desk.worker(client, secret) as old:
         waiting = asyncio.create_task(anext(old))  # type: ignore[arg-type]
@@ -292,7 +317,7 @@ async def test_the_younger_of_two_workers_with_one_secret_has_the_session(desk: 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"name": "worker"}, "name is that of a session, a subject and a number, such as worker/1, not 'worker'"),
+        ({"name": "worker"}, "name must be a subject and a number, such as worker/1, not 'worker'"),
         ({"name": "worker/1", "prefetch": 0}, "prefetch is a whole number from 1, not 0"),
         ({"name": "worker/1", "attempts": True}, "attempts is a whole number from 1, not True"),
         ({"name": "worker/1", "ack_wait": "x"}, "ack_wait is a number of seconds, or -1 for no limit, not 'x'"),

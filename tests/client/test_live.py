@@ -186,9 +186,9 @@ async def test_nobody_publishes_to_wildcards_and_meta_channels(server: Server, c
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
-        ({"price": [1, 2, float("nan")]}, r"data\.price\[2\] is NaN, which JSON cannot say"),
-        (float("inf"), "data is Infinity, which JSON cannot say"),
-        ({"raw": b"12"}, r"data\.raw is 2 bytes, which JSON cannot say"),
+        ({"price": [1, 2, float("nan")]}, r"data\.price\[2\] is NaN, which JSON cannot represent"),
+        (float("inf"), "data is Infinity, which JSON cannot represent"),
+        ({"raw": b"12"}, r"data\.raw is 2 bytes, which JSON cannot represent"),
         ([2**64], r"data\[0\] is an integer of more than 64 bits"),
     ],
 )

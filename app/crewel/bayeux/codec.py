@@ -115,7 +115,7 @@ def encoded(value: Any, name: str) -> bytes:
 
 
 def not_encodable(value: Any, name: str = "") -> str | None:
-    """What JSON cannot say of the value, such as `data.price[2] is NaN, which JSON cannot say`; None: nothing."""
+    """What JSON cannot say of the value, such as `data.price[2] is NaN, which JSON cannot represent`; None: nothing."""
     level = [(name, value)]
     for _ in range(_MAX_DEPTH + 2):
         if not level:
@@ -123,7 +123,7 @@ def not_encodable(value: Any, name: str = "") -> str | None:
         for path, each in level:
             fault = _fault(each)
             if fault:
-                return f"{path or 'it'} is {fault}, which JSON cannot say"
+                return f"{path or 'it'} is {fault}, which JSON cannot represent"
         level = [child for path, each in level for child in _parts(path, each)]
     return f"{name or 'it'} is nested more than {_MAX_DEPTH} deep, or contains itself"
 

@@ -8,6 +8,7 @@ import logging
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -467,14 +468,13 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            for consumer in self._consumers:
-                await consumer.close()
+        async with AsyncExitStack() as closing:  # all of it, even if a cancellation interrupts one
+            closing.push_async_callback(self._cancel_callbacks)
+            closing.push_async_callback(self._session.close)
             if self.outbox is not None:
-                await self.outbox.close(self._config.close_timeout)
-            await self._session.close()
-        finally:
-            await self._cancel_callbacks()
+                closing.push_async_callback(self.outbox.close, self._config.close_timeout)
+            for consumer in reversed(self._consumers):
+                closing.push_async_callback(consumer.close)
 
     async def _cancel_callbacks(self) -> None:
         callbacks = self._callbacks - {asyncio.current_task()}

@@ -345,7 +345,7 @@ def check_worker(name: str, prefetch: int, attempts: int, backoff: BackoffRule) 
     check_backoff("backoff", backoff)
     parsed = parse_name(name)
     if parsed is None or not parsed.is_chosen:
-        raise ValueError(f"name is that of a session, a subject and a number, such as worker/1, not {name!r}")
+        raise ValueError(f"name must be a subject and a number, such as worker/1, not {name!r}")
     check_count("prefetch", prefetch)
     check_count("attempts", attempts)
 

@@ -121,13 +121,15 @@ class Session:
     async def _release(self) -> None:
         for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        if self.life.state is State.DISCONNECTING:
-            self.life.move(Event.DONE)
-        self._router.end(None)
-        self.connection.exchanges.fail(DisconnectedError("the client was closed"))
-        await self.connection.stop()
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            if self.life.state is State.DISCONNECTING:
+                self.life.move(Event.DONE)
+            self._router.end(None)
+            self.connection.exchanges.fail(DisconnectedError("the client was closed"))
+            await self.connection.stop()
 
     async def request(self, messages: list[Fields]) -> list[Fields]:
         """Send messages in one payload as soon as there is a session; their replies."""

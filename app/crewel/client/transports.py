@@ -180,7 +180,7 @@ class LongPolling:
         except TimeoutError as error:
             raise RequestTimeoutError(f"no answer from {self._wiring.url} within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _failed(self._wiring.url, error) from error
+            raise _failed(self._wiring.url, error) from None  # its text has the reason
         self._wiring.receive(_decode(answer), True)
 
     async def _exchange(self, body: bytes) -> bytes:
@@ -235,7 +235,7 @@ class WebSocket:
         except aiohttp.WSServerHandshakeError as error:
             raise UpgradeRefusedError(f"{url} answered {error.status} to the upgrade", error.status) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _failed(url, error) from error
+            raise _failed(url, error) from None
         self._socket = socket
         self._reader = asyncio.create_task(self._read(socket), name="crewel-client-websocket")
 

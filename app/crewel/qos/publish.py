@@ -131,8 +131,8 @@ def _priority(value: object) -> int:
         return PRIORITIES[value.upper()]
     try:
         return int(whole(0, 9)(value))
-    except ValueError as error:
-        raise ValueError(f"{error}, or one of {', '.join(PRIORITIES)}") from None
+    except ValueError:
+        raise ValueError(f"a whole number from 0 to 9, or one of {', '.join(PRIORITIES)}") from None
 
 
 def _address(value: object) -> Name:

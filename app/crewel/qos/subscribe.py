@@ -213,7 +213,7 @@ def read_subscribe_qos(given: object) -> SubscribeQos:
     for name in _NOT_IN_A_GROUP:
         if "group" in options and options.get(name):
             raise IllegalArgument(
-                SUBSCRIBE.wire_names[name], "must be left out where a group is named: its members share what comes"
+                SUBSCRIBE.wire_names[name], "is not possible in a group: its members share the messages"
             )
     choice = Choice(**{name: options.pop(name) for name in Choice.__slots__ if name in options})
     return SubscribeQos(choice, **options.pop("history", {}), **options)

@@ -113,7 +113,7 @@ def _unreachable(destination: Destination, queue: str, *, is_anybody: bool) -> R
         return Route(to, queue=queue)
     if is_anybody:
         return _denied(to)
-    return Route(to, code=_UNKNOWN, message=f"no session of {subject} is there, and the message is not to be queued")
+    return Route(to, code=_UNKNOWN, message=f"{to} has no session, and forceQueuing is not set")
 
 
 def _denied(to: str) -> Route:
