@@ -22,6 +22,7 @@ from crewel.broker.session_queue.exchange import Peer
 from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings, load
 from crewel.transports import websocket, websocket_fast
+from crewel.transports.text_frames import text_frame
 from tests.server_process import ROOT
 
 CASES = [f"{group}.*" for group in (1, 2, 3, 4, 5, 6, 7, 10)]
@@ -70,6 +71,7 @@ async def test_the_cases_of_the_autobahn_suite_pass(
     for module in (websocket, websocket_fast):
         monkeypatch.setattr(module, "decode", echoed)
     monkeypatch.setattr(websocket, "join", b",".join)
+    monkeypatch.setattr(websocket.Frames, "of", lambda _, parts: text_frame(b",".join(parts)))
     app = web.Application()
     server.attach(app, settings)
     app[server.ENDPOINT].receive = echo
