@@ -14,7 +14,7 @@ PARALLEL := --dist worksteal --numprocesses
 TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
 # Whole jobs of Spark take minutes each, and nodes of earlier versions need the history: `make faults` runs them.
 LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py \
-	tests/pipeline/test_retention.py tests/faults/test_pipeline_killed.py
+	tests/pipeline/test_retention.py tests/pipeline/test_gold.py tests/faults/test_pipeline_killed.py
 
 # The tests start hundreds of servers, and compiling the code again takes a sixth of each start.
 export PYTHONDONTWRITEBYTECODE :=
