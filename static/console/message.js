@@ -101,7 +101,7 @@ function receiver(name) {
     return /^client\/[^/]+\/.+/.test(name) ? h("a", {href: `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`}, name) : name;
 }
 
-/** "discarded by mary at …: nobody pays twelve", with a link to the job or to the audit. */
+/** "discarded by mary at …: unpaid", with a link to the job or to the audit. */
 export function discarded({letter, at, who, reason, job}, me) {
     const told = `discarded by ${who || "an operator"} at ${time(at)}${reason ? `: ${reason}` : ""}`;
     return [told, " ", job ? h("a", {href: `#/jobs/${job}`}, `Job ${job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${letter}`}, "in the audit")];

@@ -238,7 +238,7 @@ def test_a_refusal_of_the_server_is_one_line(post: Post, tmp_path: Path) -> None
 @pytest.mark.parametrize("command", [("redrive",), ("redrive", "--dry-run"), ("discard", "--yes")])
 def test_a_filter_that_matches_nothing_is_told(post: Post, command: tuple[str, ...]) -> None:
     """A mistyped receiver does no harm, but is not silent."""
-    ended = post.run("dead-letters", *command, "--receiver", "nobody/1")
+    ended = post.run("dead-letters", *command, "--receiver", "absent/1")
     assert ended.status == 0
     assert next(iter(json.loads(ended.out).values())) == 0
     assert ended.err.startswith("crewel: no dead letter matches; ")

@@ -344,7 +344,7 @@ class SocketGuest(RequestGuest):
         self._check_held()
 
     def _check_held(self) -> None:
-        """Tell if the connect is not held any more. What happens while a frame is processed is told with it."""
+        """Report that the connect is no longer held. A change during the processing of a frame is reported after that frame."""
         if self._held and not self._serves and not self._holds():
             self._settle(held=False)
 
