@@ -38,7 +38,9 @@ DECLARED = (
     ),
     Declared("crewel_connections", "gauge", "Open connections."),
     Declared(
-        "crewel_nodes", "gauge", "Servers alive on the store, this one included; 0 if it shares its store with none."
+        "crewel_nodes",
+        "gauge",
+        "Servers that share the store and are alive, including this one; 0 without cluster.enabled.",
     ),
     Declared("crewel_inherited_sessions_total", "counter", "Sessions taken over from nodes that died."),
     Declared(
@@ -101,11 +103,13 @@ DECLARED = (
     Declared(
         "crewel_store_losses_total",
         "counter",
-        "How often the store was found without messages that it had answered, as after a fail-over.",
+        "How often the server found that the store had lost messages that it had confirmed, as after a fail-over.",
     ),
-    Declared("crewel_lost_sessions_total", "counter", "Sessions that the store has lost, or subscriptions of them."),
     Declared(
-        "crewel_lost_messages_total", "counter", "Messages of this server that the store had answered and has lost."
+        "crewel_lost_sessions_total", "counter", "Sessions that the store has lost, or that have lost subscriptions."
+    ),
+    Declared(
+        "crewel_lost_messages_total", "counter", "Messages of this server that the store had confirmed and has lost."
     ),
     Declared(
         "crewel_publishes_delayed_total",

@@ -18,9 +18,9 @@ const KINDS = {redrive: ["dead letter", "redriven"], discard: ["dead letter", "d
 
 /** What can be done to a job: in which states, and what it means. */
 const STEERINGS = [
-    ["pause", "Pause", ["running"], "Pauses the job. What is done stays done."],
+    ["pause", "Pause", ["running"], "Pauses the job. Completed work is not undone."],
     ["resume", "Resume", ["paused"], "Lets the job continue."],
-    ["stop", "Stop", ["running", "paused"], "Stops the job for good. What is done stays done."],
+    ["stop", "Stop", ["running", "paused"], "Stops the job for good. Completed work is not undone."],
 ];
 
 function hrefOf(id) {

@@ -29,12 +29,10 @@ def _place(value: object) -> str:
 
 _FILTERS: Final = (
     text_field("who", "Only actions of this operator: a subject, or admin for the admin token."),
-    text_field("what", "Only what begins with this text: hold session, redrive."),
-    text_field(
-        "about", "Only what was done to this session, subject, channel or job, or to what is below it: client/joe."
-    ),
-    text_field("outcome", f"Only what ended so: {', '.join(Outcome)}.", one_of(*Outcome)),
-    text_field("since", f"Only what is not older: {EXPECTED}.", since),
+    text_field("what", "Only actions that begin with this text: hold session, redrive."),
+    text_field("about", "Only actions on this session, subject, channel or job, or below it: client/joe."),
+    text_field("outcome", f"Only actions with this outcome: {', '.join(Outcome)}.", one_of(*Outcome)),
+    text_field("since", f"Only actions from this time on: {EXPECTED}.", since),
     text_field("contains", "Only entries with this text anywhere."),
 )
 _ENTRY: Final = (
@@ -79,10 +77,10 @@ AUDIT_ROUTES: Final = (
     Route(
         "GET",
         "/audit",
-        "List the actions of operators, refused ones too, the newest first, a page at a time.",
+        "List the actions of operators, including refused ones, the newest first, a page at a time.",
         _list,
-        f"`entries`, a list; `next`, the cursor of the next page, empty if this is the last: a page may come back short, or"
-        f" empty, before it; `kept`: how many entries there are; `max`: how many there may be. An entry has {_ENTRY}.",
+        f"`entries`, a list; `next`, the cursor of the next page, empty if this is the last: earlier pages may be short or"
+        f" empty; `kept`: how many entries there are; `max`: how many there may be. An entry has {_ENTRY}.",
         query=(
             *_FILTERS,
             text_field("after", "`next` of the previous page.", _place),
@@ -94,7 +92,7 @@ AUDIT_ROUTES: Final = (
         "/audit/export",
         "Export the audit, the oldest first, as lines of JSON.",
         _export,
-        "An entry a line, as the list has them.",
+        "One entry per line, as in the list.",
         query=_FILTERS,
         media_type="application/x-ndjson",
     ),

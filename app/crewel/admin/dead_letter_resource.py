@@ -78,11 +78,11 @@ _FILTERS: Final = (
     text_field("code", "Only dead letters with this error code, or one below it.", _code),
     text_field("receiver", "Only those of this session (client/joe/1) or of this subject (client/joe).", _receiver),
     text_field("channel", "Only those of this channel or pattern.", _channel),
-    text_field("since", f"Only those that are not older: {EXPECTED}.", since),
+    text_field("since", f"Only those from this time on: {EXPECTED}.", since),
     text_field("until", "Only those up to this id.", _dead_id),
     text_field("contains", "Only those with this text in data, options, reason, sender or message id."),
-    text_field("like", "Only those whose data has this likeness, as the groups name it."),
-    text_field("after", "Continue after this id: the `next` of the answer before.", _dead_id),
+    text_field("like", "Only those whose data has this shape: `like` of a group."),
+    text_field("after", "Continue after this id: `next` of the previous answer.", _dead_id),
 )
 CHOICE: Final = (
     Field(
@@ -109,7 +109,7 @@ REDRIVE_FIELDS: Final = (
         "toChannel",
         "Publish them to their channels instead, addressed ones to their destinations.",
     ),
-    Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Dead letters a second at most."),
+    Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Maximum number of dead letters per second."),
 )
 """What a redrive takes more."""
 
@@ -308,10 +308,10 @@ def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:
 
 
 _WORK: Final = (
-    "`undone`: those that stayed, with `id`, `errorCode` and `message` (the first 1000), `undoneCount`: how many. A request"
-    " works for five seconds at most: `next` is empty if all is done; otherwise send the request again with `after`: `next`,"
-    " `until` as answered (of `ids`, those behind `next`), and not before `waitMs` milliseconds have passed. With `dryRun`"
-    " it answers `count` instead."
+    "`undone`: those that remain, with `id`, `errorCode` and `message` (the first 1000), `undoneCount`: how many. A request"
+    " takes five seconds at most. `next` is empty if all is done. Otherwise, wait for `waitMs` milliseconds and send the"
+    " request again with this `next` as `after` and this `until`; with `ids`, send those behind `next`. With `dryRun`, the"
+    " answer has `count` instead."
 )
 _LETTER: Final = (
     "`id` (the dead id), `message` (the message's), `channel`, `receiver`, `errorCode`, `reason`, `attempts`, `data`, `ext`,"
@@ -338,7 +338,7 @@ DEAD_LETTER_ROUTES: Final = (
         "/dead-letters/count",
         "Count the dead letters.",
         _count,
-        "`count`; `dropped`: how many were dropped since the store exists, because there were too many.",
+        "`count`; `dropped`: how many have been dropped since the store was created, because there were too many.",
         query=_FILTERS[:-1],
         about=About.MANY,
     ),
@@ -350,9 +350,7 @@ DEAD_LETTER_ROUTES: Final = (
         "`by`; `groups`, a list of `value` and `count`, the largest first, at most 1000; `values`: how many there are in all;"
         " `partial`: whether there are more than one request reads, so that larger ones may be missing. By likeness, the newest"
         " 20,000 dead letters are read, and a group also has `like`, for the filter, and `example`, the id of its newest.",
-        query=(
-            text_field("by", f"What they are grouped by: {', '.join((*KINDS, LIKENESS))}.", one_of(*KINDS, LIKENESS)),
-        ),
+        query=(text_field("by", f"Group them by this: {', '.join((*KINDS, LIKENESS))}.", one_of(*KINDS, LIKENESS)),),
         about=About.MANY,
     ),
     Route(
@@ -360,7 +358,7 @@ DEAD_LETTER_ROUTES: Final = (
         "/dead-letters/export",
         "Export all dead letters, the oldest first, as lines of JSON.",
         _export,
-        "A dead letter a line, as the list has them.",
+        "One dead letter per line, as in the list.",
         query=_FILTERS,
         media_type="application/x-ndjson",
         about=About.MANY,
@@ -371,7 +369,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Show one dead letter.",
         _show,
         _LETTER,
-        refusals={404: "There is no such dead letter, or no longer."},
+        refusals={404: "There is no such dead letter, or it has been removed."},
         about=About.MANY,
     ),
     Route(

@@ -205,27 +205,27 @@ def _steering(verb: str) -> Callable[[Ask], Awaitable[dict[str, Any]]]:
     return handle
 
 
-_UNKNOWN: Final = {404: "There is no such job, or no longer."}
+_UNKNOWN: Final = {404: "There is no such job, or it has been removed."}
 _JOB: Final = (
-    f"`id`, `what` ({', '.join(Work)}), `state` ({', '.join(JobState)}), `who` (began it), `reason`, `node` (runs it),"
-    " `began`, `changed`, `ended` (milliseconds since 1970, or null), `changedBy` (steered it), `choice` (the filters, or how"
-    " many), `toChannel`, `rate`, `total`, `done`, `undone`, `errors`, `error`"
+    f"`id`, `what` ({', '.join(Work)}), `state` ({', '.join(JobState)}), `who` (started it), `reason`, `node` (runs it),"
+    " `began`, `changed`, `ended` (milliseconds since 1970, or null), `changedBy` (last operator),"
+    " `choice` (the filters, or how many), `toChannel`, `rate`, `total`, `done`, `undone`, `errors`, `error`"
 )
 _MORE: Final = (
-    "`total`: how many there were when it began. `undone`: how many stayed, and `errors`: of the first 20 of them `id`,"
-    " `errorCode` and `message`. `error`: why it failed or waits."
+    "`total`: how many there were at its start. `undone`: how many remain, and `errors`: `id`, `errorCode` and `message` of"
+    " the first 20 of them. `error`: why it failed or waits."
 )
 _SUMMARIES: Final = {
-    "pause": "Pause a job: what is done stays done.",
+    "pause": "Pause a job: completed work is not undone.",
     "resume": "Resume a paused job. A discard needs the role destroy.",
-    "stop": "Stop a job for good: what is done stays done.",
+    "stop": "Stop a job for good: completed work is not undone.",
 }
 
 JOB_ROUTES: Final = (
     Route(
         "POST",
         "/jobs",
-        "Start a job, which the server carries out: a redrive or discard of dead letters, or a drain of receivers.",
+        "Start a job, which the server runs: a redrive or discard of dead letters, or a drain of receivers.",
         _begin,
         f"The job: {_JOB}. {_MORE}",
         body=(
@@ -264,14 +264,14 @@ JOB_ROUTES: Final = (
     Route(
         "GET",
         "/jobs/{job}/letters",
-        "List the dead letters that a job redrove or discarded, in the order in which it did, a page at a time.",
+        "List the dead letters that a job redrove or discarded, in that order, a page at a time.",
         _letters_of,
         "`letters`, a list, each with `letter`, `message`, `at`, `redrivenAs` (the new id of the message; empty if it was"
         " discarded) and `to` (its receiver; or the channel that it was redriven to). `next`, the cursor of the next page,"
-        " empty if this is the last: a page may come back short, or empty, before it, and it may have more than asked for.",
+        " empty if this is the last: earlier pages may be short or empty, and it may have more than asked for.",
         query=(
             text_field("after", "`next` of the previous page.", _place),
-            number_text("count", "About so many.", 1, MAX_PAGE, PAGE),
+            number_text("count", "Approximate number of dead letters.", 1, MAX_PAGE, PAGE),
         ),
         refusals=_UNKNOWN,
         about=About.MANY,

@@ -280,7 +280,7 @@ def _place(value: object) -> str:
 
 
 _CONTENT: Final = (
-    "`data`, `ext`, `qos` (what its publish asked for, also its `clientProperties`), `sender` and `to` (its"
+    "`data`, `ext`, `qos` (the options of its publish, also its `clientProperties`), `sender` and `to` (its"
     " destination)"
 )
 
@@ -290,22 +290,22 @@ MESSAGE_ROUTES: Final = (
         "/messages/{message}",
         "Show what happened to a stored message for each receiver.",
         _show,
-        f"`message`, `channel`, `publishedAt`; {_CONTENT}, null if the store has them no longer. `recorded`: whether its"
+        f"`message`, `channel`, `publishedAt`; {_CONTENT}, null if the store no longer has them. `recorded`: whether its"
         " publish is still among the facts. `partial`: whether there are more facts than one request reads. `redriveOf`,"
         " `redrivenAs`: other ids of it. `firstPublishedAt`: before it was redriven, or null. `receivers`, a list, with"
         " `receiver`, `state` (waiting, acknowledged, dead letter, or another reason of its end), `at` and `code`. Where they"
         " are known, also `attempts`, `why`, `letter`, `reason`, `redrivenAs`, `filters` (of its subscriptions) and"
         " `discarded`: `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not get it, each with `why`.",
-        refusals={404: "Nothing is recorded of the message, or no longer."},
+        refusals={404: "There is no record of the message, or it has been removed."},
         about=About.MANY,
     ),
     Route(
         "GET",
         "/messages",
-        "Search the stored messages that are still open, or were lately, the newest first.",
+        "Search the stored messages that are open, or were recently, the newest first.",
         _search,
         f"`messages`, a list, each with `message` (its id), `channel`, `publishedAt`, {_CONTENT}. `next`, the cursor of the"
-        " next page, empty if this is the last: a page may come back short, or empty, before it. Messages that were redriven to"
+        " next page, empty if this is the last: earlier pages may be short or empty. Messages that were redriven to"
         " a receiver, and those of subjects and groups, are not found.",
         query=(
             text_field("contains", "Only those with this text in data, options or sender."),
@@ -317,12 +317,12 @@ MESSAGE_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters/{id}/end",
-        "Show what happened to a dead letter that is no longer there.",
+        "Show what happened to a dead letter that has been removed.",
         _show_end,
-        "`end` (redriven, discarded, or kept: it is still there) and `message` (its id, if it is recorded). Of one that has"
-        " gone `at` and `job` (empty if it was not part of one). Of one that was redriven `redrivenAs`. Of one that was"
-        " discarded `who` and `reason`.",
-        refusals={404: "It is not recorded, or no longer; or the dead letter was dropped."},
+        "`end` (redriven, discarded, or kept: it is still there) and `message` (its id, if it is recorded). If it has been"
+        " removed, also `at` and `job` (empty if it was not part of one); if redriven, `redrivenAs`; if discarded, `who`"
+        " and `reason`.",
+        refusals={404: "There is no record of it, or the record has been removed; or the dead letter was dropped."},
         about=About.MANY,
     ),
 )

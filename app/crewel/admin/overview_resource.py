@@ -113,10 +113,10 @@ OVERVIEW_ROUTES: Final = (
     Route(
         "GET",
         "/overview",
-        "Show the last hour, the figures of now, and what is wrong.",
+        "Show the last hour, the current figures, and the problems that were found.",
         _overview,
         f"`samples`: by column ({', '.join(COLUMNS)}) a list, the oldest first; rates are per second, null is unknown."
-        " `sessions`, `store`: the figures of now. `findings`: what is wrong, each with `level` (bad, warn), `title`, `cause`,"
+        " `sessions`, `store`: the current figures. `findings`: what is wrong, each with `level` (bad, warn), `title`, `cause`,"
         " `advice`, `link` (a view of the page) and `count`.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
     ),

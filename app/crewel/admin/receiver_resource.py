@@ -212,13 +212,13 @@ RECEIVER_ROUTES: Final = (
             text_field("contains", "Only those whose name contains this text."),
             text_field(
                 "transport",
-                f"Only sessions that are connected so: {', '.join(_TRANSPORTS)}.",
+                f"Only sessions that are connected by this transport: {', '.join(_TRANSPORTS)}.",
                 one_of(*_TRANSPORTS),
             ),
-            text_field("address", "Only sessions whose client has an address that begins so."),
-            text_field("client", "Only sessions whose client calls itself so, or similar."),
+            text_field("address", "Only sessions whose client has an address that begins with this text."),
+            text_field("client", "Only sessions whose client has this text in its `User-Agent`."),
             text_field(
-                "sort", f"By what they are sorted: {', '.join(_ORDERS)}; numbers from the top.", one_of(*_ORDERS)
+                "sort", f"Sort them by this: {', '.join(_ORDERS)}; numbers in descending order.", one_of(*_ORDERS)
             ),
             *page_fields("receivers"),
         ),

@@ -35,8 +35,8 @@ REQUEST_ROUTES: Final = (
         "List the remote calls that are waiting for a service of this server, the longest first.",
         _list,
         "`requests`, a list of `channel`, `caller` (the name of the session, empty if it has none), `id` (of the message, or"
-        " null) and `since` (milliseconds since 1970); `count`: how many there are in all. Requests between clients are"
-        " answered by clients, and the server does not know which of them wait.",
+        " null) and `since` (milliseconds since 1970); `count`: how many there are in all. Clients answer the"
+        " requests between clients, so the server does not know which of those wait.",
         query=(
             text_field("channel", "Only those on channels that begin with this text."),
             text_field("caller", "Only those of sessions whose name begins with this text: client/joe."),

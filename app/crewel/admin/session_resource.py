@@ -416,7 +416,7 @@ SESSION_ROUTES: Final = (
             flag_text("active", "false: only those on hold; true: only the others."),
             text_field("contains", "Only those whose name contains this text."),
             text_field(
-                "sort", f"By what they are sorted: {', '.join(_ORDERS)}; numbers from the top.", one_of(*_ORDERS)
+                "sort", f"Sort them by this: {', '.join(_ORDERS)}; numbers in descending order.", one_of(*_ORDERS)
             ),
             *page_fields("sessions"),
         ),
@@ -434,7 +434,7 @@ SESSION_ROUTES: Final = (
     Route(
         "GET",
         f"{Level.SESSION.resource}/messages",
-        "Read the queue of a session; it stays as it is.",
+        "Read the queue of a session without changing it.",
         _messages,
         "`name`, `waiting`: how many there are, and `messages` as the session would get them.",
         query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),
@@ -444,22 +444,23 @@ SESSION_ROUTES: Final = (
     Route(
         "GET",
         f"{Level.SESSION.resource}/timeline",
-        "Show what happened to a session lately, the newest first; also to one that has ended.",
+        "Show the recent events of a session, the newest first, even if it has ended.",
         _timeline,
         "`name`; `since`: when this server got the session, or null if it has ended; `events`; `dropped`: how many earlier"
         " ones are gone. An event has `what` (opened, lost, back, failed, held, released, killed, died, closed), `since` and"
-        " `at` (when it happened first and last), `count` (how often in a row) and what belongs to it.",
-        query=(number_text("count", "Most events, of the newest.", 1, MAX_PAGE, PAGE),),
-        refusals={404: "There is no such session, and nothing is known of a former one."},
+        " `at` (when it happened first and last), `count` (how often in a row) and the fields of its kind.",
+        query=(number_text("count", "At most this many of the newest events.", 1, MAX_PAGE, PAGE),),
+        refusals={404: "There is no such session, and no record of a former one."},
         about=About.SESSION,
     ),
     Route(
         "GET",
         f"{Level.SESSION.resource}/trace",
-        "Show the messages of a session as they pass, as lines of JSON, without its secrets and what is masked.",
+        "Show the messages of a session as they pass, as lines of JSON, without secrets and masked fields.",
         _trace,
-        "A message a line: `at`, `way` (in: from the client; out: to it), `message`, and `lost` if the reader was too slow for"
-        " so many before it. Replies to publishes are not shown. Empty lines are sent while nothing passes.",
+        "One message per line: `at`, `way` (in: from the client; out: to it), `message`, and `lost`: how many messages before"
+        " it are missing because the reader was too slow. Replies to publishes are not shown. While there are no messages,"
+        " empty lines keep the connection open.",
         query=(number_text("seconds", "How long.", 1, _MOST_TRACE_S, _TRACE_S),),
         media_type="application/x-ndjson",
         refusals=_UNKNOWN,

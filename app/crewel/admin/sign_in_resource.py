@@ -138,11 +138,13 @@ SIGN_IN_ROUTES: Final = (
     Route(
         "POST",
         "/sign-in",
-        "Sign a page in with a token, or with the code of a link that works once. Sets a cookie.",
+        "Sign in a page with a token, or with the code of a link that works once. Sets a cookie.",
         _sign_in,
         _ME,
         body=(
-            text_field("token", "The admin token, or one whose claims make an operator.", text(MAX_SECRET)),
+            text_field(
+                "token", "The admin token, or a token whose claims make the page's user an operator.", text(MAX_SECRET)
+            ),
             text_field("code", "The code of a link that `crewel serve` or `crewel console` has printed."),
         ),
         is_public=True,
@@ -166,10 +168,10 @@ SIGN_IN_ROUTES: Final = (
         "/feed",
         "Get a token with which a page follows the live feed over Bayeux.",
         _feed,
-        "`token`, for `ext.session.token` of a handshake; `expires`: until when a handshake may show it; `path`: where; and"
-        " `channels`: `overview`, with the overview after each sample, and `notices`. A notice has `node`, `at`, `kind`"
-        " (`held`, `released`, `died`, `letters`, `job`) and what belongs to it. The session is the operator's as long"
-        " as the sign-in.",
+        "`token`, for `ext.session.token` of a handshake; `expires`: until when a handshake may use it; `path`: where Bayeux"
+        " is served; and `channels`: `overview`, with the overview after each sample, and `notices`. A notice has `node`,"
+        " `at`, `kind` (`held`, `released`, `died`, `letters`, `job`) and the fields of its kind. The session has the"
+        " operator's rights until the sign-in ends.",
         role=Role.VIEW,
     ),
     Route("GET", "/me", "Show who the operator is.", _me, _ME, about=About.MANY),

@@ -179,7 +179,7 @@ SUBJECT_ROUTES: Final = (
     Route(
         "GET",
         _MESSAGES,
-        "Read the messages that wait for a session of the subject; they stay.",
+        "Read the messages that wait for a session of the subject, without removing them.",
         _messages,
         "`name`, `queued`: how many there are, and `messages` as a session would get them.",
         query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),

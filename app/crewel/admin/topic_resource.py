@@ -344,7 +344,7 @@ TOPIC_ROUTES: Final = (
     Route(
         "GET",
         _HISTORY,
-        "Read messages of a topic's history; they stay.",
+        "Read messages of a topic's history without removing them.",
         _history,
         "`channel`, `epoch`, `entries`: how many there are, and `messages` as a subscriber would get them.",
         query=(

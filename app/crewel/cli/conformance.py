@@ -27,14 +27,14 @@ def conformance(
     expiry: Annotated[
         float | None, typer.Option(help="Check that the server ends a silent session within this many seconds.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a report for people to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a readable report to this file, as HTML.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 also if a SHOULD is not met.")] = False,
     list_checks: Annotated[bool, typer.Option("--list", help="List the checks and run none.")] = False,
 ) -> None:
     """Test whether a Bayeux server does what the specification says. Exits with 1 if a MUST is not met.
 
-    It publishes and subscribes below --root, and leaves nothing behind. Use it on servers that are yours.
+    It publishes and subscribes below --root, and leaves nothing behind. Use it only on your own servers.
     """
     from crewel.conformance import runner
     from crewel.conformance.table import CHECKS, TRANSPORTS, Level, Outcome

@@ -30,7 +30,9 @@ _NS = 1_000_000_000
 _Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of dead letters.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Count them only.")]
 _Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason, for the audit.")]
-_Detach = Annotated[bool, typer.Option("--detach", help="Begin the job and end; crewel jobs shows it. Not with ids.")]
+_Detach = Annotated[
+    bool, typer.Option("--detach", help="Start the job and exit; crewel jobs shows its progress. Not with ids.")
+]
 _FILTERS: Final[Mapping[str, Any]] = {
     "everything": Annotated[
         bool | None, typer.Option("--all", help="All dead letters, or all that match the filters.")

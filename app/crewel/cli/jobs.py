@@ -65,16 +65,16 @@ def _add(verb: str, past: str, meaning: str) -> None:
             output.print_answer(job, f"{job_id}: {past}, {job['done']:,} of {job['total']:,} done", as_json)
 
 
-_add("pause", "paused", "Pause jobs. What is done stays done.")
+_add("pause", "paused", "Pause jobs. Completed work is not undone.")
 _add("resume", "running", "Let paused jobs continue.")
-_add("stop", "stopped", "Stop jobs for good. What is done stays done.")
+_add("stop", "stopped", "Stop jobs for good. Completed work is not undone.")
 
 
 @command(app)
 async def follow(
     admin: Admin, job_id: Annotated[str, typer.Argument(metavar="ID", help="Id of a job.")], as_json: AsJson = None
 ) -> None:
-    """Show the progress of a job until it has ended. An interrupt ends the command, and not the job."""
+    """Show the progress of a job until it has ended. An interrupt ends the command, not the job."""
     job = await followed(admin, await admin.call("GET", f"/jobs/{job_id}"))
     output.print_answer(job, f"{job['state']}: {job['done']:,} done, {job['undone']:,} stayed", as_json)
 

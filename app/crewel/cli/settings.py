@@ -31,7 +31,7 @@ def settings(
 async def get(
     admin: Admin,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Only these: bayeux.timeout_ms.")
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Only these settings, such as bayeux.timeout_ms.")
     ] = None,
     as_json: AsJson = None,
 ) -> None:
@@ -46,7 +46,10 @@ async def get(
 @command(app, "set")
 async def change(
     admin: Admin,
-    values: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="bayeux.timeout_ms=20000")],
+    values: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=VALUE...", help="Settings with their values, such as bayeux.timeout_ms=20000."),
+    ],
     as_json: AsJson = None,
 ) -> None:
     """Change settings of a running server, all or none. They apply until it stops."""

@@ -37,7 +37,9 @@ SettleBy = Annotated[
     Literal["message", "batch"],
     typer.Option(help="Whether each printed message is acknowledged alone, or with its batch."),
 ]
-Oneway = Annotated[bool, typer.Option("--oneway", help="Deliver each message once, without acknowledgement: --no-ack.")]
+Oneway = Annotated[
+    bool, typer.Option("--oneway", help="Deliver each message once, without acknowledgement. Same as --no-ack.")
+]
 
 
 @bayeux_client.with_options(qos_options.OF_SUBSCRIPTION)

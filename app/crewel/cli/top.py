@@ -34,7 +34,7 @@ _TIMES: Final = ("p50", "p99")
 async def top(
     admin: Admin,
     once: Annotated[bool, typer.Option("--once", help="Print the overview once and end.")] = False,
-    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 5.0,
+    every: Annotated[float, typer.Option(min=1.0, help="Seconds between updates.")] = 5.0,
     as_json: AsJson = None,
 ) -> None:
     """Show the overview of the server until interrupted: rates, backlog, sessions, the store, and what is wrong."""

@@ -15,8 +15,8 @@ async def trace(
     seconds: Annotated[int, typer.Option(min=1, max=3600, help="How long.")] = 60,
     as_json: AsJson = None,
 ) -> None:
-    """Print the messages of a session as they pass, without its secrets and what is masked. It works while the session is
-    used, and changes nothing."""
+    """Print the messages of a session as they pass, without secrets and masked fields. The session can
+    be in use, and the command changes nothing."""
     import json
 
     from crewel.qos.names import parse_name

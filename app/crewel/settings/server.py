@@ -37,7 +37,7 @@ class Http(Group):
 
     host: str = setting(
         "127.0.0.1",
-        "Address to listen on. Anything but loopback needs security.allow_open.",
+        "Address to listen on. Other addresses than loopback need security.policy=jwt, or security.allow_open.",
         min_length=1,
         expected="a host name or an IP address",
     )

@@ -35,9 +35,10 @@ class Storage(Group):
     )
     durability: Literal["file", "managed"] = setting(
         "file",
-        "What makes the store keep what it has answered. file: its append-only file, and with Sentinel or a cluster its"
-        " replicas; the server checks both and refuses a store without them. managed: whatever the service does that runs"
-        " the store; the server checks nothing, and cannot say what a crash or a fail-over of the store loses.",
+        "How the store keeps the data that it has confirmed. file: in its append-only file, and with Sentinel or a cluster"
+        " also in its replicas; the server checks both and refuses a store without them. managed: by the means of the"
+        " service that runs the store; the server checks nothing, and cannot report what a crash or a fail-over of the"
+        " store loses.",
     )
     data_dir: FileName = setting(
         "./data",
@@ -188,7 +189,7 @@ class Delivery(Group):
     )
     letters_for_anonymous: bool = setting(
         False,
-        "Make dead letters of the queue of an anonymous session that ends, and of what its queue has no room for."
+        "Make dead letters of the queue of an anonymous session that ends, and of messages that its queue has no room for."
         " false: they are dropped and counted.",
         live=True,
     )
@@ -307,7 +308,7 @@ class Cluster(Group):
     listen: str = setting(
         "127.0.0.1:0",
         "Address and port where other nodes forward requests to this one; port 0: any free one. Nodes on several machines need"
-        " an address that the others reach. What is sent there is authenticated, not encrypted.",
+        " an address that the others reach. This traffic is authenticated, but not encrypted.",
         pattern=r"^\S*:\d{1,5}$",
         expected="an address and a port, as in 10.0.0.5:7080",
     )
@@ -319,7 +320,7 @@ class Cluster(Group):
     )
     hold_ms: Number = setting(
         10000,
-        "How long a request waits at most for a node that does not answer, or whose sessions are being taken over. Stock"
+        "Longest time that a request waits for a node that does not answer, or whose sessions are being taken over. Stock"
         " clients wait 10 s beyond the time of a connect.",
         ge=0,
         le=600000,

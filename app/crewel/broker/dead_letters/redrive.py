@@ -57,7 +57,7 @@ class Limits:
     """Dead letters at most."""
     seconds: float = 5.0
     rate: float | None = None
-    """Dead letters a second at most."""
+    """Maximum number of dead letters per second."""
     is_interrupted: Callable[[], bool] = lambda: False
     """Asked between dead letters: whether the call was given up."""
     job_id: str = ""
