@@ -11,6 +11,7 @@ import crewel
 from crewel import client
 from crewel.admin.rest import ROUTES
 from crewel.admin.route import API, document
+from crewel.cli.examples import EXAMPLES
 from crewel.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -84,6 +85,8 @@ def _command(words: tuple[str, ...], command: Any) -> str:
     rows = [(f"`{_argument(each)}`", "", _sentence(each.help)) for each in arguments if each.help]
     rows += [(_option(each), _default(each), _sentence(each.help)) for each in options]
     parts = [f"## `{' '.join(words)}`", f"```text\n{usage}\n```", " ".join((command.help or "").split())]
+    example = EXAMPLES.get(" ".join(words[1:]))
+    parts += [f"```console\n$ {example}\n```"] if example else []
     return "\n\n".join([*parts, *([table(("argument", "default", "meaning"), rows)] if rows else [])])
 
 

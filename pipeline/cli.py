@@ -140,7 +140,7 @@ def live(
 ) -> None:
     """Follow the streams: tables, minutes, alerts.
 
-    Ends with SIGINT or SIGTERM. It may be killed at any moment, and continues where it was.
+    Ends with SIGINT or SIGTERM. You can kill it at any moment; the next start continues where it was.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     options = {"hold_limit_s": held_for, "keep_days": keep_days, "fails_on_loss": fail_on_loss}
@@ -169,7 +169,7 @@ def backfill(
 @app.command()
 def report(
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", parser=_file, help="Write a self-contained page.")
+        Path | None, typer.Option(metavar="FILE", parser=_file, help="Write a self-contained HTML page.")
     ] = None,
     data: Annotated[Path | None, typer.Option(metavar="FILE", parser=_file, help="Write the same as JSON.")] = None,
     since: Since = None,
@@ -202,7 +202,7 @@ def audit(
 ) -> None:
     """Prove that nothing was lost.
 
-    Each pending delivery has ended or waits, once. Exits with 1 if the facts do not balance.
+    Each delivery has ended or is pending, exactly once. Exits with 1 if the facts do not balance.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     result = run_job("audit", common, **_span(since, until))
@@ -266,7 +266,7 @@ def query(
         str,
         typer.Argument(metavar="SQL", help='"SELECT code, count(*) FROM letters GROUP BY ALL": tables by their names.'),
     ],
-    limit: Annotated[int, typer.Option(min=1, metavar="ROWS", help="Print at most so many rows.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, metavar="ROWS", help="Print at most this many rows.")] = 1000,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
     no_store: Annotated[
         bool, typer.Option("--no-store", help="Query the tables alone, without what the store has beyond them.")
@@ -280,7 +280,7 @@ def query(
 ) -> None:
     """Query the tables with SQL.
 
-    All functions of Spark are there. `SHOW TABLES` lists the tables, `DESCRIBE fact_ended` the columns of one.
+    All functions of Spark are available. `SHOW TABLES` lists the tables, `DESCRIBE fact_ended` the columns of one.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     result = run_job("query", common, sql=sql, limit=limit, from_store=not no_store)
@@ -324,9 +324,9 @@ def doctor(
     config: Config = _CONFIG,
     as_json: Json = False,
 ) -> None:
-    """Look whether all is there that this needs.
+    """Check that everything the pipeline needs is there.
 
-    Ends with 1 if something is wrong.
+    Exits with 1 if something is missing or wrong.
     """
     from crewel.pipeline.jobs.doctor import Options, examine
 

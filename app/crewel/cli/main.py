@@ -17,6 +17,7 @@ from crewel.cli.backup import backup, restore
 from crewel.cli.conformance import conformance
 from crewel.cli.console import console
 from crewel.cli.doctor import doctor
+from crewel.cli.examples import add_examples
 from crewel.cli.message import message
 from crewel.cli.nodes import nodes
 from crewel.cli.pub import pub
@@ -31,6 +32,7 @@ from crewel.errors import CrewelError
 app = typer.Typer(
     name="crewel",
     help="A Bayeux server that does not lose messages.",
+    epilog="`crewel COMMAND --help` explains a command and shows an example.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -64,7 +66,12 @@ for _group in (
 def pipeline(context: typer.Context) -> None:
     """Analyse what happened: live, backfill, report, audit, query, redrive, compact, doctor."""
     # By name, so that nothing of the server imports the pipeline and its Spark.
-    import_module("crewel.pipeline.cli").run(context.args, bayeux_client.local_token)
+    jobs_of_spark = import_module("crewel.pipeline.cli")
+    add_examples(jobs_of_spark.app, ("pipeline",))
+    jobs_of_spark.run(context.args, bayeux_client.local_token)
+
+
+add_examples(app)
 
 
 def run() -> None:
