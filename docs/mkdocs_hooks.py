@@ -19,7 +19,7 @@ DOCS = ROOT / "docs"
 PROJECT = "project"
 SOURCE = "source"
 
-SEARCH = {"tutorial": 4, "how-to": 3, "reference": 2, "explanation": 2, "decisions": 0.5}
+SEARCH = {"tutorial": 4, "how-to": 3, "explanation": 2, "contributing": 0.5, "project": 0.1, "decisions": 0.1}
 """How much a word in a page of each directory counts in the search: most readers look for a guide, few for a reason."""
 
 _FENCE = re.compile(r"^( *)```.*?^\1``` *$", re.DOTALL | re.MULTILINE)
