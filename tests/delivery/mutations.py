@@ -182,8 +182,8 @@ class MovesWithoutWhoIsAhead(LogConsumer):
 
 class NeedsWhatIsOpenNow(LogConsumer):
     def _low_watermarks(self) -> Iterable[LogId]:
-        for durable in self._session_lows:
-            self._session_lows[durable] = durable.low or FAR
+        for durable in self._first_needed:
+            self._first_needed[durable] = durable.first_needed or FAR
         return super()._low_watermarks()
 
 
@@ -234,9 +234,9 @@ class CountsWhatHasGone(LogConsumer):
 
 
 class WithholdsWithoutOpening(DurableSession):
-    def changed(self, cursor: LogId, committed: LogId) -> Change | None:
+    def take_change(self, cursor: LogId, committed: LogId) -> Change | None:
         letters, self.dead_letters = self.dead_letters, None
-        change = super().changed(cursor, committed)
+        change = super().take_change(cursor, committed)
         self.dead_letters = letters
         return change
 
@@ -259,7 +259,7 @@ class ReleasesAhead(DurableSession):
 
 class NeedsNothingForLetters(DurableSession):
     @property
-    def low(self) -> LogId | None:
+    def first_needed(self) -> LogId | None:
         return next(iter(self.open), None)
 
 
@@ -321,13 +321,13 @@ class BelievesInSubscriptions(DurableSession):
 
 
 class PassesItsOwnCursor(DurableSession):
-    def changed(self, cursor: LogId, committed: LogId) -> Change | None:
-        return super().changed(max(cursor, self.floor), committed)
+    def take_change(self, cursor: LogId, committed: LogId) -> Change | None:
+        return super().take_change(max(cursor, self.floor), committed)
 
 
 class ForgetsIntervalsEarly(DurableSession):
-    def changed(self, cursor: LogId, committed: LogId) -> Change | None:
-        return super().changed(cursor, FAR)
+    def take_change(self, cursor: LogId, committed: LogId) -> Change | None:
+        return super().take_change(cursor, FAR)
 
 
 class EndsAhead(DurableSession):

@@ -142,7 +142,7 @@ class Receiver:
         for entry in self.dispatcher.acknowledge(told):
             self._ended(entry)
             if entry.position:
-                self.durable.settle(entry.position)
+                self.durable.end_message(entry.position)
 
     # Ends
 
@@ -157,7 +157,7 @@ class Receiver:
         self._take_out(entry)
         self._ended(entry)
         if entry.position:
-            self.durable.settle(entry.position, reason)
+            self.durable.end_message(entry.position, reason)
 
     def dead_letter(self, entry: Entry, code: str, reason: str, attempts: int) -> None:
         self._take_out(entry)
@@ -190,7 +190,7 @@ class Receiver:
         """The oldest so many end, and leave nothing behind."""
         for place in (places := self.stored()[:count]):
             self._forget(place)
-            self.durable.settle(place, EndReason.DROPPED)
+            self.durable.end_message(place, EndReason.DROPPED)
         for entry in self._transients()[: count - len(places)]:
             self.end(entry, EndReason.DROPPED)
 
@@ -200,7 +200,7 @@ class Receiver:
         if not resending and (least := self.durable.lowest_evicted()) is not None:
             place = place_of(least)
             self._forget(place)
-            self.durable.settle(place, EndReason.DROPPED)
+            self.durable.end_message(place, EndReason.DROPPED)
             return True
         if len(self.queue) <= resending:
             return False

@@ -137,7 +137,7 @@ class ReceivingServer(Server):
             receiver.dead_letter(entry, "resource.overflow.queue.entries", "the queue is full", 0)
         else:
             if entry.position:
-                durable.settle(entry.position, EndReason.DROPPED)
+                durable.end_message(entry.position, EndReason.DROPPED)
             if receiver.policy is OverflowPolicy.DISCONNECT and (durable.name, "") not in self.busy:
                 self.close(durable)
         self.serving.touch(durable)
@@ -236,4 +236,4 @@ class ReceivingServer(Server):
             if durable.is_named or durable.death is not None:
                 durable.dead_letter(PendingDeadLetter(durable.name, log_id, *(durable.death or DEAD_SESSION)))
             else:
-                durable.settle(log_id, EndReason.LAPSED)
+                durable.end_message(log_id, EndReason.LAPSED)

@@ -199,7 +199,7 @@ class Server:
                     PendingDeadLetter(durable.name, log_id, "communication.noConnection.dead", "the session has ended")
                 )
             else:
-                durable.settle(log_id, EndReason.LAPSED)
+                durable.end_message(log_id, EndReason.LAPSED)
 
     def _lost(self, durable: DurableSession) -> None:
         """Another server has this session."""
@@ -362,7 +362,7 @@ class Server:
             raise Broken(f"{ids} were loaded for {durable.name}, of {[*durable.open, *durable.inbox]}")
 
     def settle(self, durable: DurableSession, log_id: LogId) -> None:
-        if not durable.settle(log_id):
+        if not durable.end_message(log_id):
             raise Broken(f"{log_id} was open for {durable.name} and could not be settled")
         self._answered[durable.name].add(log_id)
         self.serving.touch(durable)
@@ -410,7 +410,7 @@ class Server:
         if commit is not None and node._withholding and not node.has_more:
             raise Broken("letters are withheld, and no commit follows at once")
         pending = sum(
-            len(each.dead_letters) + each.dead_letters.withheld for each in node.sessions.values() if each.dead_letters
+            each.dead_letters.due + each.dead_letters.withheld for each in node.sessions.values() if each.dead_letters
         )
         if node.fan_out.dead_letters.size != pending:
             raise Broken(f"{pending} letters are pending, and {node.fan_out.dead_letters.size} are counted")

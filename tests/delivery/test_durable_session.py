@@ -40,7 +40,7 @@ def letter(log_id: int, message: Transient | None = None) -> PendingDeadLetter:
 
 
 def change(durable: DurableSession, cursor: int = FAR, committed: int = 0) -> Change:
-    found = durable.changed(LogId(cursor), LogId(committed))
+    found = durable.take_change(LogId(cursor), LogId(committed))
     assert found is not None
     return found
 
@@ -95,7 +95,7 @@ class TestIntervals:
         durable.subscribed("/a", LogId(3))
         durable.unsubscribed("/a", LogId(3), LogId(6))
         assert durable.closing == [("/a", 3, 6)]
-        assert durable.changed(FAR, LogId(3)) is None
+        assert durable.take_change(FAR, LogId(3)) is None
 
     def test_an_interval_is_kept_once_though_the_store_tells_it_twice(self) -> None:
         durable = session(a=3)
@@ -128,26 +128,26 @@ class TestIntervals:
             open={LogId(4): PendingMessage()},
             inbox={LogId(5): PendingMessage()},
         )
-        durable.settle(LogId(4))
-        durable.settle(LogId(5))
+        durable.end_message(LogId(4))
+        durable.end_message(LogId(5))
         assert wanted(durable, "/a") == [3, 6, 7, 8, 9]
-        durable.changed(LogId(3), LogId(2))
+        durable.take_change(LogId(3), LogId(2))
         assert wanted(durable, "/a", among=range(4, 10)) == [6, 7, 8, 9]
 
 
 class TestMessages:
     def test_a_message_is_open_from_when_it_is_taken_until_it_ends(self) -> None:
         durable = session(4, 5)
-        assert (len(durable), durable.size, durable.low) == (2, 20, 4)
-        assert durable.settle(LogId(4))
-        assert (len(durable), durable.size, durable.low) == (1, 10, 5)
-        assert durable.settle(LogId(5))
-        assert (len(durable), durable.size, durable.low) == (0, 0, None)
+        assert (len(durable), durable.size, durable.first_needed) == (2, 20, 4)
+        assert durable.end_message(LogId(4))
+        assert (len(durable), durable.size, durable.first_needed) == (1, 10, 5)
+        assert durable.end_message(LogId(5))
+        assert (len(durable), durable.size, durable.first_needed) == (0, 0, None)
 
     def test_a_message_ends_once(self) -> None:
         durable = session(4)
-        assert durable.settle(LogId(4))
-        assert not durable.settle(LogId(4))
+        assert durable.end_message(LogId(4))
+        assert not durable.end_message(LogId(4))
         assert durable.take_ended() == ([Disposition(JOE, EndReason.SETTLED, (LogId(4),))], [])
 
     def test_those_that_are_open_are_settled_together(self) -> None:
@@ -157,7 +157,7 @@ class TestMessages:
         assert ([*durable.open], [*durable.inbox], durable.size) == ([6], [], 10)
         assert durable.take_ended() == ([Disposition(JOE, EndReason.SETTLED, (LogId(4), LogId(5)))], [])
         durable.settle_all([LogId(4)])
-        assert not durable.has_ended_above_cursor
+        assert not durable.has_uncommitted_ends
 
     def test_what_is_found_late_lies_in_the_order_of_the_log(self) -> None:
         durable = session(4, 7, 5)
@@ -166,30 +166,30 @@ class TestMessages:
     def test_the_log_is_not_needed_for_what_lies_in_the_inbox(self) -> None:
         durable = session(4, 5, 6)
         durable.spilled([LogId(5), LogId(4)])
-        assert durable.low == 6
+        assert durable.first_needed == 6
         assert [*durable.inbox] == [4, 5]
         assert (len(durable), durable.size) == (3, 30)
 
     def test_what_lies_in_the_inbox_can_be_settled(self) -> None:
         durable = session(4)
         durable.spilled([LogId(4)])
-        assert durable.settle(LogId(4))
+        assert durable.end_message(LogId(4))
         assert (len(durable), durable.size) == (0, 0)
 
     def test_what_settles_while_it_is_being_boxed_stays_settled(self) -> None:
         durable = session(4)
         change(durable)
-        durable.settle(LogId(4))
+        durable.end_message(LogId(4))
         durable.spilled([LogId(4)])
         assert len(durable) == 0
         assert change(durable).removed == (4,)
 
     def test_ends_are_told_by_their_reasons(self) -> None:
         durable = session(4, 5, 6)
-        durable.settle(LogId(4))
-        durable.settle(LogId(6), EndReason.DROPPED)
+        durable.end_message(LogId(4))
+        durable.end_message(LogId(6), EndReason.DROPPED)
         durable.note(LogId(7), EndReason.FILTERED)
-        durable.settle(LogId(5))
+        durable.end_message(LogId(5))
         ended, letters = durable.take_ended()
         assert {each.reason: each.ids for each in ended} == {
             EndReason.SETTLED: (4, 5),
@@ -230,7 +230,7 @@ class TestParking:
         durable = session(4, 5, 6)
         for log_id in (4, 5, 6):
             durable.evict(LogId(log_id))
-        durable.settle(LogId(4))
+        durable.end_message(LogId(4))
         durable.spilled([LogId(6)])
         assert loaded(durable, 2) == [5, 6]
 
@@ -253,7 +253,7 @@ class TestAdoption:
         assert [*durable.open] == [6, 9]
         assert durable.inbox == {7: PendingMessage(2, 3)}
         assert durable.evicted == [6, 7, 9]
-        assert (durable.size, durable.batch, durable.floor, durable.low) == (13, 2000, 3, 6)
+        assert (durable.size, durable.batch, durable.floor, durable.first_needed) == (13, 2000, 3, 6)
 
     def test_the_end_and_closed_intervals_come_along(self) -> None:
         durable = adopted(ending=LogId(5), closed=[("/a", LogId(1), LogId(5))], subscriptions={"/b": LogId(2)})
@@ -263,73 +263,73 @@ class TestAdoption:
 
     def test_nothing_has_changed_by_itself(self) -> None:
         durable = adopted(open={LogId(6): PendingMessage()}, inbox={LogId(7): PendingMessage()}, batch=1000)
-        assert durable.changed(FAR, LogId(0)) is None
+        assert durable.take_change(FAR, LogId(0)) is None
 
 
 class TestCommits:
     def test_the_store_hears_once_what_is_open_and_once_what_is_open_no_more(self) -> None:
         durable = session(4, 5)
         assert change(durable).opened == {4: PendingMessage(0, 10), 5: PendingMessage(0, 10)}
-        assert durable.changed(FAR, LogId(0)) is None
-        durable.settle(LogId(4))
+        assert durable.take_change(FAR, LogId(0)) is None
+        durable.end_message(LogId(4))
         assert change(durable) == Change(JOE, {}, (LogId(4),), NOTHING, (), in_step=False)
-        assert durable.changed(FAR, LogId(0)) is None
+        assert durable.take_change(FAR, LogId(0)) is None
 
     def test_what_was_taken_and_settled_between_two_commits_costs_nothing(self) -> None:
         durable = session(4)
-        durable.settle(LogId(4))
-        assert durable.changed(FAR, LogId(0)) is None
+        durable.end_message(LogId(4))
+        assert durable.take_change(FAR, LogId(0)) is None
 
     def test_what_moved_to_the_inbox_is_no_news(self) -> None:
         durable = session(4)
         change(durable)
         durable.spilled([LogId(4)])
-        assert durable.changed(FAR, LogId(0)) is None
-        durable.settle(LogId(4))
+        assert durable.take_change(FAR, LogId(0)) is None
+        durable.end_message(LogId(4))
         assert change(durable) == Change(JOE, {}, NOTHING, (LogId(4),), (), in_step=False)
 
     def test_an_interval_is_forgotten_when_the_cursor_in_the_store_has_passed_it(self) -> None:
         durable = session()
         durable.unsubscribed("/a", LogId(1), LogId(4))
         durable.unsubscribed("/b", LogId(1), LogId(6))
-        assert durable.changed(LogId(9), LogId(3)) is None
+        assert durable.take_change(LogId(9), LogId(3)) is None
         assert change(durable, cursor=9, committed=4).forgotten == (("/a", 1),)
         assert durable.closing == [("/b", 1, 6)]
 
     def test_its_own_cursor_is_forgotten_when_the_node_has_reached_it(self) -> None:
         durable = adopted(at=LogId(5))
-        assert durable.changed(LogId(4), LogId(0)) is None
+        assert durable.take_change(LogId(4), LogId(0)) is None
         assert durable.was_adopted
         assert change(durable, cursor=5).in_step
         assert not durable.was_adopted
-        assert durable.changed(LogId(6), LogId(5)) is None
+        assert durable.take_change(LogId(6), LogId(5)) is None
 
     def test_batch_numbers_are_reserved_once(self) -> None:
         durable = session()
         durable.reserved(1000)
-        assert durable.changed(FAR, LogId(0)) is None
+        assert durable.take_change(FAR, LogId(0)) is None
         durable.batch = 2000
         assert change(durable).batch == 2000
-        assert durable.changed(FAR, LogId(0)) is None
+        assert durable.take_change(FAR, LogId(0)) is None
 
     def test_no_end_beyond_the_cursor_is_told_for_a_successor_would_find_the_message_again(self) -> None:
         durable = session(4, 5, 6)
         change(durable, cursor=3)
         durable.spilled([LogId(6)])
         for log_id in (4, 5, 6):
-            durable.settle(LogId(log_id))
+            durable.end_message(LogId(log_id))
         assert change(durable, cursor=4).settled == (4,)
         assert durable.take_ended(durable.through(LogId(4))) == ([Disposition(JOE, EndReason.SETTLED, (LogId(4),))], [])
-        assert durable.has_ended_above_cursor
+        assert durable.has_uncommitted_ends
         assert change(durable, cursor=6) == Change(JOE, {}, (LogId(5),), (LogId(6),), (), in_step=False)
         assert durable.take_ended(LogId(6)) == ([Disposition(JOE, EndReason.SETTLED, (LogId(5), LogId(6)))], [])
-        assert not durable.has_ended_above_cursor
+        assert not durable.has_uncommitted_ends
 
     def test_letters_wait_with_their_ends(self) -> None:
         durable = session(4, 5, 6)
         for log_id in (4, 5):
             durable.dead_letter(letter(log_id))
-        durable.settle(LogId(6))
+        durable.end_message(LogId(6))
         assert durable.take_ended(LogId(4)) == ([Disposition(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
         assert durable.take_ended(LogId(4)) == ([], [])
         ended, letters = durable.take_ended()
@@ -338,8 +338,8 @@ class TestCommits:
 
     def test_up_to_its_own_cursor_an_adopted_session_tells_ends_at_once(self) -> None:
         durable = adopted(at=LogId(6), open={LogId(5): PendingMessage(), LogId(7): PendingMessage()})
-        durable.settle(LogId(5))
-        durable.settle(LogId(7))
+        durable.end_message(LogId(5))
+        durable.end_message(LogId(7))
         assert change(durable, cursor=2).settled == (5,)
         assert durable.through(LogId(2)) == 6
 
@@ -351,8 +351,8 @@ class TestArriving:
         durable = session(4, 5)
         assert durable.arrived(LogId(7), PendingMessage(0, 30))
         assert durable.inbox == {7: PendingMessage(0, 30)}
-        assert (len(durable), durable.size, durable.low) == (3, 50, 4)
-        assert durable.settle(LogId(7))
+        assert (len(durable), durable.size, durable.first_needed) == (3, 50, 4)
+        assert durable.end_message(LogId(7))
         assert durable.size == 20
 
     def test_a_second_time_it_is_known(self) -> None:
@@ -364,7 +364,7 @@ class TestArriving:
     def test_an_ended_message_does_not_come_back_before_the_store_knows_its_end(self) -> None:
         durable = session()
         durable.arrived(LogId(7), PendingMessage(0, 30))
-        durable.settle(LogId(7))
+        durable.end_message(LogId(7))
         assert not durable.arrived(LogId(7), PendingMessage(0, 30))
         assert len(durable) == 0
 
@@ -377,8 +377,8 @@ class TestArriving:
     def test_the_store_need_not_be_told_of_it_but_of_its_end(self) -> None:
         durable = session()
         durable.arrived(LogId(7), PendingMessage())
-        assert durable.changed(FAR, LogId(0)) is None
-        durable.settle(LogId(7))
+        assert durable.take_change(FAR, LogId(0)) is None
+        durable.end_message(LogId(7))
         assert change(durable).removed == (7,)
 
     def test_the_log_does_not_bring_it_once_more(self) -> None:
@@ -426,7 +426,7 @@ class TestGivingBack:
         durable.evict(LogId(4))
         durable.requeue(LogId(4))
         assert (durable.inbox, durable.evicted, durable.size) == ({}, [], 0)
-        assert durable.changed(FAR, LogId(0)) is None
+        assert durable.take_change(FAR, LogId(0)) is None
         assert durable.take_ended() == ([], [])
         assert durable.arrived(LogId(4), PendingMessage(1, 10, "/a", 9, source="client/joe"))
         durable.evict(LogId(4))
@@ -461,7 +461,7 @@ class TestPriorities:
         assert ids == [1, 2, 3, 4]
         durable.take(LogId(5), PendingMessage(0, 10, "/a", 7))
         durable.evict(LogId(5))
-        durable.settle(LogId(2))
+        durable.end_message(LogId(2))
         assert durable.load(ids) == [1]
         assert durable.first_evicted(2) == [5, 3]
 
@@ -501,9 +501,9 @@ class TestExpiry:
         durable = session()
         durable.take(LogId(2), PendingMessage(0, 10, "/a", 5, 20))
         durable.take(LogId(3), PendingMessage(0, 10, "/a", 5, 30))
-        durable.settle(LogId(2))
+        durable.end_message(LogId(2))
         assert (durable.expired(25), durable.expiry) == ([], 30)
-        durable.settle(LogId(3), EndReason.EXPIRED)
+        durable.end_message(LogId(3), EndReason.EXPIRED)
         assert (durable.expired(35), durable.expiry) == ([], 0)
 
     def test_what_has_gone_is_neither_open_nor_evicted(self) -> None:

@@ -94,8 +94,8 @@ class TakesWhatArrivesTwice(DurableSession):
 
 
 class BoxesNothing(DurableSession):
-    def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
-        return log_id in self.open and super().settle(log_id, reason)
+    def end_message(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
+        return log_id in self.open and super().end_message(log_id, reason)
 
 
 class LetsASinkKeep(ReceivingServer):

@@ -61,7 +61,7 @@ class TestTaking:
         node = served(joe, ann)
         take(node, subscriber_set(node, joe, ann), 11, 12)
         assert (list(joe.open), list(ann.open)) == ([11, 12], [11, 12])
-        assert (len(joe), joe.size, joe.low, node.cursor) == (2, 10, 11, 12)
+        assert (len(joe), joe.size, joe.first_needed, node.cursor) == (2, 10, 11, 12)
 
     def test_others_do_not_have_it(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
@@ -76,7 +76,7 @@ class TestTaking:
         all_of_them = subscriber_set(node, joe)
         for each in (11, 12, 13):
             take(node, all_of_them, each)
-            assert joe.settle(LogId(each))
+            assert joe.end_message(LogId(each))
         assert ended(node) == [Disposition(joe.name, EndReason.SETTLED, (LogId(11), LogId(12), LogId(13)))]
 
     def test_what_was_taken_before_is_not_taken(self) -> None:
@@ -145,7 +145,7 @@ class TestTakingInSteps:
         pending = node.subscribing(joe, ["/*"])
         for taken in node.take_in_steps(LogId(11), [*A, *B, "/*"], PendingMessage(0, 5), [joe, ann], 1):
             for durable in taken:
-                assert durable.settle(LogId(11))
+                assert durable.end_message(LogId(11))
         assert node.answered(pending, {"/*": (LogId(10), None)}) == []
         assert [len(joe), len(ann)] == [0, 0]
 
@@ -269,7 +269,7 @@ class TestAcknowledging:
         for each in (joe, ann):
             acknowledge(node, each, 11, 12)
         assert ended(node) == [Disposition(each.name, EndReason.SETTLED, (LogId(11), LogId(12))) for each in (joe, ann)]
-        assert (len(joe), joe.size, joe.low) == (0, 0, None)
+        assert (len(joe), joe.size, joe.first_needed) == (0, 0, None)
 
     @pytest.mark.parametrize("ids", [(12,), (11,), (12, 11), (11, 12, 13)])
     def test_nothing_else_is(self, ids: tuple[int, ...]) -> None:

@@ -56,7 +56,7 @@ class Served:
         return change
 
     def settle(self, durable: DurableSession, log_id: int) -> None:
-        assert durable.settle(LogId(log_id))
+        assert durable.end_message(LogId(log_id))
         self.node.touch(durable)
 
 
@@ -349,7 +349,7 @@ class TestEnding:
         served.take(11)
         assert served.committed().low == 10
         served.node.leave(durable)
-        durable.settle(LogId(11), EndReason.LAPSED)
+        durable.end_message(LogId(11), EndReason.LAPSED)
         served.take(12)
         assert served.committed() == Commit(2, LogId(12), LogId(10), (), (), ())
         served.node.drop(durable)

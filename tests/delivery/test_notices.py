@@ -80,19 +80,19 @@ def test_a_second_one_of_its_topic_takes_its_place() -> None:
     assert evicted(durable) == [1]
 
 
-@pytest.mark.parametrize("by", ["settle", "settle_all", "end_many"])
+@pytest.mark.parametrize("by", ["end_message", "settle_all", "end_messages"])
 def test_a_notice_ends_without_a_fact(by: str) -> None:
     durable = opened()
     durable.notice(LogId(9), "/a")
     durable.evict(LogId(9))
-    assert (len(durable), durable.size, durable.low) == (0, 0, None)
+    assert (len(durable), durable.size, durable.first_needed) == (0, 0, None)
     assert durable.find(LogId(9)) is not None
-    if by == "settle":
-        assert durable.settle(LogId(9))
+    if by == "end_message":
+        assert durable.end_message(LogId(9))
     elif by == "settle_all":
         durable.settle_all([LogId(9), LogId(10)])
     else:
-        durable.end_many([LogId(9)], EndReason.ERASED)
+        durable.end_messages([LogId(9)], EndReason.ERASED)
     assert durable.find(LogId(9)) is None
     assert durable.take_ended() == ([], [])
 
@@ -104,7 +104,7 @@ def test_a_commit_tells_once_that_it_is_settled() -> None:
     durable.notice(LogId(9), "/a")
     node.touch(durable)
     assert node.commit() is None
-    durable.settle(LogId(9))
+    durable.end_message(LogId(9))
     node.touch(durable)
     commit = node.commit()
     assert commit is not None
@@ -161,7 +161,7 @@ def test_why_a_subscription_failed_is_known_until_its_notice_is_settled() -> Non
     assert durable.failed == {"/a": WHY}
     durable.notice(LogId(10), "/b", why=WHY)
     assert durable.failed == {"/a": WHY, "/b": WHY}
-    durable.settle(LogId(9))
+    durable.end_message(LogId(9))
     node.touch(durable)
     node.commit()
     assert durable.failed == {"/b": WHY}

@@ -34,14 +34,14 @@ def test_each_is_taken_once_in_the_order_in_which_it_was_made() -> None:
 def test_what_is_beyond_the_cursor_stays() -> None:
     made = pending(4, 9, 5)
     assert ids(made.take(LogId(5))) == [4, 5]
-    assert (len(made), made.cost) == (1, 1)
+    assert (made.due, made.cost) == (1, 1)
     assert ids(made.take(LogId(9))) == [9]
 
 
 def test_withheld_ones_are_taken_only_up_to_what_they_may_cost() -> None:
     made = pending(4, 5, 6)
     made.withhold()
-    assert (len(made), made.withheld, made.cost) == (0, 3, 0)
+    assert (made.due, made.withheld, made.cost) == (0, 3, 0)
     assert made.take(FAR) == []
     assert ids(made.take(FAR, 2)) == [4, 5]
     assert (made.withheld, made.spent) == (1, 2)
@@ -53,7 +53,7 @@ def test_newer_ones_are_taken_beside_those_that_are_withheld() -> None:
     made = pending(4, 5)
     made.withhold()
     made.add(letter(6), PendingMessage())
-    assert len(made) == 1
+    assert made.due == 1
     assert ids(made.take(FAR)) == [6]
     assert ids(made.take(FAR, 10)) == [4, 5]
 
@@ -71,7 +71,7 @@ def test_all_are_taken_when_the_session_ends() -> None:
     made.withhold()
     made.add(letter(6), PendingMessage())
     assert ids(made.take(None)) == [4, 5, 6]
-    assert (made.withheld, len(made)) == (0, 0)
+    assert (made.withheld, made.due) == (0, 0)
 
 
 def test_a_long_body_costs_more() -> None:
@@ -129,15 +129,15 @@ def test_the_messages_of_withheld_ones_are_kept() -> None:
 
 
 def test_the_log_is_needed_from_the_lowest_message_on() -> None:
-    assert pending(7, 4, 9).low == 4
+    assert pending(7, 4, 9).first_needed == 4
     made = pending(4, 7, 6)
     made.withhold()
     made.take(FAR, 1)
-    assert made.low == 6
+    assert made.first_needed == 6
     made.add(letter(5), PendingMessage())
-    assert made.low == 5
+    assert made.first_needed == 5
     made.take(FAR)
-    assert made.low == 6
+    assert made.first_needed == 6
     made = PendingDeadLetters()
     made.add(letter(0, Transient("1-0-a", "1000000", "/a", b"{}")), PendingMessage(0, 2))
-    assert made.low == 0
+    assert made.first_needed is None

@@ -245,8 +245,7 @@ class Logins:
             session.bound_stored(bounds)
         else:
             max_bytes = asked.max_bytes or self._runtime.settings.bayeux.max_queue_bytes
-            ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
-            session.bound(asked.max_entries or 0, max_bytes, ends_when_full=ends_when_full)
+            session.bound(asked.max_entries or 0, max_bytes, ends_when_full=asked.ends_unstored)
         self._dispatchers.configure(session, qos)
 
     # A session that is taken over

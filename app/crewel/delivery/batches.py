@@ -118,7 +118,7 @@ class Batches:
         return [each for each in queue if each not in gone]
 
     def lift(self) -> None:
-        """What goes out again belongs to no batch any more: to have got it with the last one says nothing of it."""
+        """Take what goes out again out of its batches: a client that has got the last of these may lack it."""
         if self.must_resend:
             self._open.clear()
             self.must_resend = False
@@ -129,7 +129,7 @@ class Batches:
         return [entry for entries in self._open.values() for entry in entries]
 
     def beyond(self, batch: int) -> list[Entry]:
-        """The entries that a client cannot have got, which has got this batch last."""
+        """The entries of later batches. A client that got this batch last cannot have got them."""
         return [entry for number, entries in self._open.items() if number > batch for entry in entries]
 
     @property

@@ -235,12 +235,12 @@ class DurableSession(PendingDeliveries):
 
     def expire(self, ids: Iterable[LogId]) -> None:
         """These messages have gone out of all queues; those that are not open are left alone."""
-        self.end_many(ids, EndReason.EXPIRED)
+        self.end_messages(ids, EndReason.EXPIRED)
 
-    def end_many(self, ids: Iterable[LogId], reason: EndReason) -> None:
+    def end_messages(self, ids: Iterable[LogId], reason: EndReason) -> None:
         """These messages have ended in this way, evicted or not; those that are not open are left alone."""
         for log_id in ids:
-            self.settle(log_id, reason)
+            self.end_message(log_id, reason)
         self.evicted = [rank for rank in self.evicted if self.find(place_of(rank)) is not None]
 
     def _rank(self, log_id: LogId) -> int:
@@ -265,9 +265,9 @@ class DurableSession(PendingDeliveries):
         del self.evicted[:position]
         return taken
 
-    def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
-        """The message has ended; False if it was not open, and then nothing happens. The end of a
-        notice is not recorded."""
+    def end_message(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
+        """The message has ended in this way. True if it was open, or was a notice that waited, whose end is not recorded;
+        else nothing happens."""
         waiting = self._pop(log_id)
         if waiting is None:
             return self.notices.pop(log_id, None) is not None
@@ -394,18 +394,17 @@ class DurableSession(PendingDeliveries):
     # Commits
 
     @property
-    def low(self) -> LogId | None:
-        """Everything before this id is needed no more in the log by this session; None if nothing is needed."""
+    def first_needed(self) -> LogId | None:
+        """The first entry that this session needs in the log; None if it needs none. All before it may be trimmed."""
         first = next(iter(self.open), None)
-        if self.dead_letters is not None and self.dead_letters.low:
-            return self.dead_letters.low if first is None else min(first, self.dead_letters.low)
-        return first
+        letters = None if self.dead_letters is None else self.dead_letters.first_needed
+        return min((each for each in (first, letters) if each is not None), default=None)
 
     @property
     def news(self) -> int:
         """About how many messages the next commit opens; those that are only looked at count for a part."""
         stored = len(self._stored) + len(self._stored_inbox)
-        letters = 0 if self.dead_letters is None else len(self.dead_letters) + self.dead_letters.withheld // _LOOKED_AT
+        letters = 0 if self.dead_letters is None else self.dead_letters.due + self.dead_letters.withheld // _LOOKED_AT
         return max(0, len(self.applied) + len(self.applied_inbox) - stored) + letters
 
     @property
@@ -413,12 +412,13 @@ class DurableSession(PendingDeliveries):
         """Whether dead letters are stored later than with the next commit."""
         return self.dead_letters is not None and self.dead_letters.withheld > 0
 
-    def changed(self, cursor: LogId, committed: LogId) -> Change | None:
-        """The change for the store, if any, when the node's cursor will be `cursor`; `committed` is the one that
-        the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
+    def take_change(self, cursor: LogId, committed: LogId) -> Change | None:
+        """Return what the store has to learn, None if nothing, when the node's cursor will be `cursor`; `committed` is the one
+        that the store has. From now on the session counts it as stored, for a commit is repeated until it is applied: a second
+        call returns None."""
         self.apply_pending()
-        has_more = self.applied or self._stored or self._stored_inbox or self.closing or self.was_adopted
-        if not (has_more or self._stored_notices or self.dead_letters) and self.batch == self._stored_batch:
+        has_any = self.applied or self._stored or self._stored_inbox or self.closing or self.was_adopted
+        if not (has_any or self._stored_notices or self.dead_letters) and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
         in_step = self.was_adopted and cursor >= self.floor
         opened, settled, removed = self._open_changes(self.through(cursor))
@@ -447,7 +447,7 @@ class DurableSession(PendingDeliveries):
         return max(cursor, self.floor)
 
     def _open_changes(self, through: LogId) -> tuple[dict[LogId, PendingMessage], tuple[LogId, ...], tuple[LogId, ...]]:
-        """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are no news: a session
+        """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are not told: a session
         that is taken over counts everything open as sent."""
         stored, open_now, inbox = self._stored, self.open, self.inbox
         kept: dict[LogId, PendingMessage] = {}
@@ -467,7 +467,7 @@ class DurableSession(PendingDeliveries):
         self, through: LogId | None = None, most: int = 0
     ) -> tuple[list[Disposition], list[PendingDeadLetter]]:
         """How messages ended since this was asked last, and the dead letters: of messages up to `through`, with some that
-        were withheld, at a cost of `most` (`PendingDeadLetters.take`); or (None) of all. To be asked before `changed`."""
+        were withheld, at a cost of `most` (`PendingDeadLetters.take`); or (None) of all. It goes before `take_change`."""
         self.apply_pending()
         told, self._ended = self._ended, {}
         if through is not None and told and self._newest > through:
@@ -484,9 +484,9 @@ class DurableSession(PendingDeliveries):
         return ended, letters
 
     @property
-    def has_ended_above_cursor(self) -> bool:
+    def has_uncommitted_ends(self) -> bool:
         """Whether something has ended that the store does not know yet, less the dead letters that are withheld."""
-        return bool(self._ended or (self.dead_letters is not None and len(self.dead_letters)))
+        return bool(self._ended or (self.dead_letters is not None and self.dead_letters.due))
 
 
 def _sent(waiting: PendingMessage, known: dict[PendingMessage, PendingMessage]) -> PendingMessage:

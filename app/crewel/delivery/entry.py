@@ -26,11 +26,11 @@ class Entry:
     __slots__ = (
         "begun",
         "channel",
-        "ends",
         "expires",
         "fan_out_record",
         "is_oneway",
         "lazy",
+        "life_ends_ms",
         "origin",
         "position",
         "priority",
@@ -72,7 +72,7 @@ class Entry:
         """Whom it is addressed to, if it is point-to-point."""
         self.is_oneway = False
         """Whether no answer to it is expected: it is sent once, and has ended before."""
-        self.ends = 0
+        self.life_ends_ms = 0
         """When its life ends, milliseconds since 1970, for receivers that get its remaining time; 0: never, or no receiver
         got it yet."""
 
@@ -101,7 +101,7 @@ class Entry:
         entry.begun = b""
         entry.weight = None
         entry.priority, entry.expires, entry.to = priority, expires, to
-        entry.is_oneway, entry.ends = False, 0
+        entry.is_oneway, entry.life_ends_ms = False, 0
         return entry
 
     @classmethod
@@ -112,13 +112,13 @@ class Entry:
         return entry
 
     @classmethod
-    def read_back(cls, logged: Logged, ends: int = 0) -> Entry:
+    def read_back(cls, logged: Logged, known_expiry: int = 0) -> Entry:
         """A stored message as it was read from the log or an inbox. What an operator has sent again goes out of no queue by
-        itself. `ends`: when it goes out of all queues, if that is known from elsewhere."""
+        itself. `known_expiry`: when it goes out of all queues, microseconds since 1970, if that is known from elsewhere."""
         priority, expires = _kept(logged.qos, logged.id) if logged.qos else (NORMAL, 0)
         if logged.redrive_of:
             expires = 0
-        expires = ends or expires
+        expires = known_expiry or expires
         return cls.logged(
             logged.channel,
             logged.id,
@@ -147,7 +147,7 @@ class Entry:
         entry.position, entry.fan_out_record = position, None
         entry.origin, entry.begun, entry.weight = None, b"", None
         entry.priority, entry.expires, entry.to = NORMAL, 0, ""
-        entry.is_oneway, entry.ends = False, 0
+        entry.is_oneway, entry.life_ends_ms = False, 0
         return entry
 
     def oneway(self) -> Entry:
@@ -190,12 +190,13 @@ class Entry:
         if not self.begun:
             assert self.origin is not None
             self.begun = shared(self.wire, self.origin, here, now_ms)
-            self.ends = counts_down_to(self.origin)
+            self.life_ends_ms = counts_down_to(self.origin)
         if self.to:
             subscription = POINT_TO_POINT
-        if not subscription and not redeliver and queue is None and not self.ends:
+        if not subscription and not redeliver and queue is None and not self.life_ends_ms:
             return self.begun + b"}}}"
-        return own(self.begun, subscription, redeliver, queue, max(self.ends - now_ms, 0) if self.ends else None)
+        remaining_ms = max(self.life_ends_ms - now_ms, 0) if self.life_ends_ms else None
+        return own(self.begun, subscription, redeliver, queue, remaining_ms)
 
     def updated_copy(self, subscription: str, now_ms: int, here: str = "") -> Entry:
         """A copy for a receiver that gets the origin and sends no status; the arguments are those of `updated`."""

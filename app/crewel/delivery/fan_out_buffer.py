@@ -63,7 +63,7 @@ class FanOutRecord:
 
 
 NO_RECIPIENTS: Final = FanOutRecord(0, LogId(0), PendingMessage(), SubscriberSet(()))
-"""Stands for all messages without a recipient."""
+"""The record of every message that no session receives."""
 
 
 class FanOutBuffer:

@@ -37,9 +37,9 @@ from crewel.delivery.records import (
 MAX_CHANGES: Final = 500
 """Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
 _MAX_OPENED: Final = 2000
-"""Messages that one commit opens, if it can be divided: about as long."""
+"""Messages that one commit opens, if it can be divided: they take about the time of that many sessions."""
 _MAX_APPLIED: Final = 10_000
-"""Pending deliveries that one step applies: about as long."""
+"""Pending deliveries that one step applies: they take about the time of that many sessions."""
 
 _Found = tuple[list[Change], list[Disposition], list[PendingDeadLetter]]
 """What a commit says of some sessions."""
@@ -74,7 +74,7 @@ class LogConsumer(PendingSubscriptions):
         self._discarded: list[Settled] = []  # of sessions that did not apply it: for the commit that moves the cursor
         self._dirty: dict[DurableSession, None] = {}
         # Sessions with something open, and their `low` when they were looked at last.
-        self._session_lows: dict[DurableSession, LogId] = {}
+        self._first_needed: dict[DurableSession, LogId] = {}
         self._lagging: dict[DurableSession, None] = {}  # adopted sessions whose own cursor the store still has
         # Sessions whose end is on its way to the store, and what it needs.
         self._leaving: dict[DurableSession, LogId] = {}
@@ -91,8 +91,8 @@ class LogConsumer(PendingSubscriptions):
         if durable.was_adopted:
             self._lagging[durable] = None
             self._low_watermark = min(self._low_watermark, durable.floor)
-        if durable.low is not None:
-            self._low_watermark = min(self._low_watermark, LogId(durable.low - 1))
+        if durable.first_needed is not None:
+            self._low_watermark = min(self._low_watermark, LogId(durable.first_needed - 1))
         if durable.closing or durable.ending is not None:
             self.closing[durable] = None
         self.touch(durable)
@@ -108,7 +108,7 @@ class LogConsumer(PendingSubscriptions):
         self._pending.pop(durable, None)
         groups = (
             self._dirty,
-            self._session_lows,
+            self._first_needed,
             self.closing,
             self._lagging,
             self._uncommitted,
@@ -121,7 +121,7 @@ class LogConsumer(PendingSubscriptions):
     def leave(self, durable: DurableSession) -> None:
         """The store is about to be asked to end this session: nothing of it is committed any more. What is open for it keeps
         the log until `drop` tells that the store has answered, for the dead letters are copied from there."""
-        lows = [low for low in (durable.low, self._session_lows.get(durable)) if low is not None]
+        lows = [low for low in (durable.first_needed, self._first_needed.get(durable)) if low is not None]
         self.drop(durable)
         if lows:
             self._leaving[durable] = LogId(min(lows) - 1)
@@ -449,7 +449,7 @@ class LogConsumer(PendingSubscriptions):
             how, dead = durable.take_ended(durable.through(cursor), released)
             ended += how
             letters += dead
-            change = durable.changed(cursor, self._committed)
+            change = durable.take_change(cursor, self._committed)
             if change is not None:
                 changes.append(change)
             self._regroup(durable)
@@ -457,16 +457,16 @@ class LogConsumer(PendingSubscriptions):
 
     def _regroup(self, durable: DurableSession) -> None:
         durable.needs_touch = bool(durable.applied or durable.applied_inbox)
-        low = durable.low
+        low = durable.first_needed
         if low is not None:
-            self._session_lows[durable] = low
-        elif durable in self._session_lows:
-            del self._session_lows[durable]
+            self._first_needed[durable] = low
+        elif durable in self._first_needed:
+            del self._first_needed[durable]
         if self._lagging and not durable.was_adopted:
             self._lagging.pop(durable, None)
         if self.closing and not durable.closing and durable.ending is None:
             self.closing.pop(durable, None)
-        if durable.has_ended_above_cursor:
+        if durable.has_uncommitted_ends:
             self._uncommitted[durable] = None
         elif self._uncommitted:
             self._uncommitted.pop(durable, None)
@@ -478,8 +478,8 @@ class LogConsumer(PendingSubscriptions):
     def _low_watermarks(self) -> Iterable[LogId]:
         """The places in the log that sessions still need, each less one."""
         # As they were looked at: what has ended since then is open for the store until a later commit says otherwise.
-        if self._session_lows:
-            yield LogId(min(self._session_lows.values()) - 1)
+        if self._first_needed:
+            yield LogId(min(self._first_needed.values()) - 1)
         for durable in self._lagging:
             yield durable.floor
         yield from self._leaving.values()

@@ -48,7 +48,7 @@ class PendingDeadLetters:
     """The dead letters of one session in the order in which they were made: first those that are withheld, then those that
     the next commit stores."""
 
-    __slots__ = ("_backlog", "_letters", "_messages", "_withheld", "cost", "low", "spent")
+    __slots__ = ("_backlog", "_letters", "_messages", "_withheld", "cost", "first_needed", "spent")
 
     def __init__(self, backlog: DeadLetterBacklog | None = None) -> None:
         """`backlog` counts them, as long as they are here."""
@@ -60,14 +60,15 @@ class PendingDeadLetters:
         """What it costs the store to write those that are stored next: one for each, and more for a long body."""
         self.spent = 0
         """What those took of `most` that `take` has returned last."""
-        self.low = LogId(0)
-        """None of these dead letters needs anything before this id in the log; 0: none needs anything."""
+        self.first_needed: LogId | None = None
+        """The first entry of the log that these dead letters are copied from; None if they need nothing there."""
 
     def __bool__(self) -> bool:
         return bool(self._letters)
 
-    def __len__(self) -> int:
-        """How many of them are stored next."""
+    @property
+    def due(self) -> int:
+        """How many of them the next commit stores."""
         return len(self._letters) - self._withheld
 
     @property
@@ -92,8 +93,8 @@ class PendingDeadLetters:
         self._backlog.add(waiting.channel, _cost(waiting))
 
     def _append(self, letter: PendingDeadLetter, waiting: PendingMessage) -> None:
-        if letter.message is None and not 0 < self.low <= letter.id:
-            self.low = letter.id
+        if letter.message is None and (self.first_needed is None or letter.id < self.first_needed):
+            self.first_needed = letter.id
         self.cost += _cost(waiting)
         self._letters.append(letter)
         self._messages.append(waiting)
@@ -131,7 +132,7 @@ class PendingDeadLetters:
         self._withheld -= count
         self.cost = 0
         # In a steady flood some are always withheld: the log must be trimmed up to the first of them all the same.
-        self.low = LogId(min((each.id for each in self._letters if each.message is None), default=0))
+        self.first_needed = min((each.id for each in self._letters if each.message is None), default=None)
         for letter, waiting in zip(letters, messages, strict=True):
             if letter.id <= through:
                 taken.append(letter)

@@ -192,7 +192,7 @@ class Change:
 
     name: SessionName
     opened: dict[LogId, PendingMessage]
-    """Open in the log: new, or with other attempts."""
+    """Open in the log since the last commit. Attempts alone are not told again."""
     settled: tuple[LogId, ...]
     """In the record, and open no more."""
     removed: tuple[LogId, ...]

@@ -35,6 +35,13 @@ class OverflowPolicy(Explained):
     DISCONNECT = "disconnect", "The session ends."
 
 
+_ENDS_UNSTORED: Final = {
+    OverflowPolicy.DEAD_MESSAGE: False,
+    OverflowPolicy.DROP_OLDEST: False,
+    OverflowPolicy.DISCONNECT: True,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The bounds of one session's queue; what was sent and is not acknowledged counts."""
@@ -68,6 +75,12 @@ class QueueQos:
     max_entries: int | None = None
     max_bytes: int | None = None
     policy: OverflowPolicy | None = None
+
+    @property
+    def ends_unstored(self) -> bool:
+        """Whether a session without a store ends when its queue is full; else it drops the oldest message. Its login is refused
+        with a policy that needs a store."""
+        return self.policy is not None and _ENDS_UNSTORED[self.policy]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +133,7 @@ def _name(value: object) -> Name:
 
 _MOST_ENTRIES: Final = Option("maxEntries", "max_entries", whole(1), "Maximum number of messages")
 _MOST_BYTES: Final = Option("maxBytes", "max_bytes", whole(1), "Maximum number of bytes")
+_POLICIES: Final = " or ".join(f"`{policy.value}`" for policy in OverflowPolicy)
 BURST: Final = Options(_MOST_ENTRIES, _MOST_BYTES)
 """The options of a login's `burst`."""
 QUEUE: Final = Options(
@@ -217,7 +231,7 @@ CONNECT: Final = Options(
         QUEUE.part(QueueQos),
         '`{"maxEntries", "maxBytes", "onOverflow"}`: limits of the queue; `maxEntries` up to `bayeux.max_queue_messages`,'
         " `maxBytes` up to `limits.max_queued_bytes_per_session`."
-        " `onOverflow`: `deadMessage`, `dropOldest` or `disconnect`. `maxBytes` and `deadMessage` need a session that is"
+        f" `onOverflow`: {_POLICIES}. `maxBytes` and `deadMessage` need a session that is"
         " stored",
     ),
 )

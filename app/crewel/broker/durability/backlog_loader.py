@@ -143,7 +143,7 @@ class BacklogLoader:
                     # Its end is as it was counted when it was taken.
                     entry = Entry.read_back(logged, 0 if waiting is None else waiting.expires)
                     self._outbound.enqueue(session, entry)
-            elif durable.settle(log_id, EndReason.DROPPED):
+            elif durable.end_message(log_id, EndReason.DROPPED):
                 log.error("a message that is queued for a client is no longer in the store")
         self._access.node.touch(durable)
 
@@ -160,7 +160,7 @@ class BacklogLoader:
         self._access.node.touch(durable)
         notice = durable.notices[place]
         if session.rejects_all:
-            durable.settle(place)
+            durable.end_message(place)
         elif session.is_absent or session.is_paused or durable.has_evicted_before(place, notice.priority):
             durable.evict(place)
             self.load_if_waiting(session)

@@ -363,15 +363,15 @@ class LogAppender:
         if match is MatchResult.YES:
             self._deliver(durable, entry, excluded)
         elif match is MatchResult.NO or durable.name == excluded:
-            durable.settle(entry.position, EndReason.FILTERED)
+            durable.end_message(entry.position, EndReason.FILTERED)
         else:
-            durable.settle(entry.position)
+            durable.end_message(entry.position)
             self._outbound.enqueue(session, entry.oneway())
 
     def _deliver(self, durable: DurableSession, entry: Entry, excluded: str) -> None:
         session: Session | None = durable.holder
         if durable.name == excluded:
-            durable.settle(entry.position, EndReason.FILTERED)
+            durable.end_message(entry.position, EndReason.FILTERED)
         elif session is None:
             return  # it is ending
         elif not self._overflow.has_room(session, durable, entry):

@@ -221,7 +221,7 @@ class SubscriptionStore:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
                 durable.dead_letter(PendingDeadLetter(durable.name, log_id, *death, waiting.attempts))
             elif log_id not in returning:
-                durable.settle(log_id, EndReason.LAPSED)
+                durable.end_message(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
         for each in ended:
             self._runtime.metrics.ended[each.reason] += len(each.less(returning).ids)

@@ -99,7 +99,7 @@ class OpenMessages:
         """The message has ended in this way."""
         session.take_out(entry)
         if entry.position and session.durable is not None:
-            session.durable.settle(entry.position, reason)
+            session.durable.end_message(entry.position, reason)
             self._access.node.touch(session.durable)
 
     def dead_letter(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
@@ -115,7 +115,7 @@ class OpenMessages:
         if durable is None or has_none:
             self._runtime.metrics.dropped["noLetter"] += 1
             if entry.position and durable is not None:
-                durable.settle(entry.position, EndReason.DROPPED)
+                durable.end_message(entry.position, EndReason.DROPPED)
         else:
             message = None if entry.position else self.kept(entry)
             waiting = durable.open.get(entry.position) or durable.inbox.get(entry.position)
@@ -156,7 +156,7 @@ class OpenMessages:
         durable = session.durable
         if durable is not None:
             self.forget_stored(session, place)
-            durable.settle(place, reason)
+            durable.end_message(place, reason)
             self._access.node.touch(durable)
 
     def drop_evicted(self, session: Session, place: LogId) -> None:
@@ -167,7 +167,7 @@ class OpenMessages:
             self.drop_stored(session, place)
         elif durable is not None:
             durable.forget_evicted(place)
-            durable.settle(place, EndReason.DROPPED)
+            durable.end_message(place, EndReason.DROPPED)
             self._access.node.touch(durable)
 
     def drop_queued(self, session: Session, index: int) -> None:
@@ -180,10 +180,10 @@ class OpenMessages:
         session.drop_at(index)
         session.dispatcher.close(entry)
         if entry.position and session.durable is not None:
-            session.durable.settle(entry.position, EndReason.DROPPED)
+            session.durable.end_message(entry.position, EndReason.DROPPED)
             self._access.node.touch(session.durable)
 
-    def end_many(
+    def end_messages(
         self, session: Session, places: Collection[LogId], entries: Collection[Entry], reason: EndReason
     ) -> None:
         """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
@@ -195,7 +195,7 @@ class OpenMessages:
         if session.is_reliable:
             self._runtime.metrics.ended[reason] += len(entries)
         if durable is not None and places:
-            durable.end_many(places, reason)
+            durable.end_messages(places, reason)
             self._access.node.touch(durable)
 
     def forget_stored(self, session: Session, place: LogId) -> None:
@@ -286,7 +286,7 @@ class OpenMessages:
         entries = session.transients()[: count - len(places)]
         self._take_out_stored(session, places, entries)
         if session.durable is not None and places:
-            session.durable.end_many(places, EndReason.DROPPED)
+            session.durable.end_messages(places, EndReason.DROPPED)
             self._access.node.touch(session.durable)
         session.note_retained()
         return len(places) + len(entries)

@@ -6,7 +6,7 @@ It is asked when a message arrives: one of the log when it is taken, a transient
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 from weakref import WeakKeyDictionary
 
 from crewel.broker.durability.access import StoreAccess
@@ -105,7 +105,7 @@ class Overflow:
         """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
         bounds, rejection = session.bounds, session.dispatcher.rejection
         if rejection is None:
-            # Counted in a hurry: what is open at the client and waits again counts twice.
+            # An upper bound that costs little: what is open at the client and waits again counts twice.
             waiting = len(session.queue) + session.retained + len(durable.evicted)
             if bounds is None:
                 return True
@@ -152,16 +152,27 @@ class Overflow:
             policy = OverflowPolicy.DISCONNECT  # a client that knows that it misses nothing sees no gap
         self._runtime.metrics.dropped[policy.value] += 1
         self._events.overflow(session, policy.value)
-        if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable, entry.priority):
-            return True
-        if policy is OverflowPolicy.DISCONNECT:
-            self._outbound.end_soon(session)
-        elif policy is OverflowPolicy.DEAD_MESSAGE and self._can_dead_letter(durable):
-            self._open_messages.dead_letter_new(session, entry, code, "the queue of the receiver is full")
-        elif entry.position:
-            durable.settle(entry.position, EndReason.DROPPED)
+        match policy:
+            case OverflowPolicy.DROP_OLDEST:
+                if self._drop_oldest(session, durable, entry.priority):
+                    return True
+                self._drop(durable, entry)
+            case OverflowPolicy.DISCONNECT:
+                self._outbound.end_soon(session)
+            case OverflowPolicy.DEAD_MESSAGE:
+                if self._can_dead_letter(durable):
+                    self._open_messages.dead_letter_new(session, entry, code, "the queue of the receiver is full")
+                else:
+                    self._drop(durable, entry)
+            case _:
+                assert_never(policy)
         self._access.node.touch(durable)
         return False
+
+    @staticmethod
+    def _drop(durable: DurableSession, entry: Entry) -> None:
+        if entry.position:
+            durable.end_message(entry.position, EndReason.DROPPED)
 
     def _can_dead_letter(self, durable: DurableSession) -> bool:
         """Whether what the session has no room for becomes dead letters. No client comes back to a session without a name."""

@@ -150,16 +150,16 @@ class TopicEraser:
     def _end_transients(self, session: Session, name: str) -> int:
         waiting = [each for each in self._queued.in_memory(session) if each.channel == name and not each.is_notice]
         if waiting:
-            self._open_messages.end_many(session, (), waiting, EndReason.ERASED)
+            self._open_messages.end_messages(session, (), waiting, EndReason.ERASED)
             session.note_retained()
         return len(waiting)
 
     def _end_stored(self, durable: DurableSession, session: Session | None, places: set[LogId]) -> None:
         if session is not None and session.durable is durable:
-            self._open_messages.end_many(session, places, (), EndReason.ERASED)
+            self._open_messages.end_messages(session, places, (), EndReason.ERASED)
             session.note_retained()
         else:
-            durable.end_many(places, EndReason.ERASED)
+            durable.end_messages(places, EndReason.ERASED)
             self._access.node.touch(durable)
 
     async def end_shared(self, name: str, upto: LogId) -> int:
