@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from durable import PERSISTENT
 from letters import fill, opened
 from playwright.sync_api import Page, sync_playwright
+from waiting import Clients, publication, store_sessions
 
 from crewel.settings.storage import Storage
 from crewel.storage import dead_letters
@@ -32,6 +34,7 @@ from crewel.storage.dead_letters import DeadLetterFilter
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests import server_process  # noqa: E402
 from tests.browser.conftest import ARGUMENTS, CHROMIUM  # noqa: E402
 from tests.server_process import Server  # noqa: E402
 
@@ -46,6 +49,7 @@ EVERY_S = 5
 AT_ONCE = 50  # handshakes on the way
 ASKED = 1000  # messages
 WATCHED_S = 20
+LOADING_S = 600.0  # a store with a million dead letters is read before the server is ready
 LONG_TASKS = """() => {
     window.tasks = [];
     new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((each) => each.duration)))
@@ -170,26 +174,50 @@ async def _fill(directory: str, letters: int) -> list[str]:
     async with opened(directory) as store:
         await fill(store, letters)
         wanted = [DeadLetterFilter(receiver=f"client/u{number}") for number in range(10)]
-        pages = [await dead_letters.page(store, each, count=ASKED // 10) for each in wanted]
+        pages = [await dead_letters.page(store, each, count=ASKED // 20) for each in wanted]
         return [letter.dead_id for page in pages for letter in page.letters]
 
 
+async def _publish(server: Server, count: int) -> list[str]:
+    """Publish so many messages to one of the channels that sessions of the store subscribe to each; return their ids."""
+    async with Clients(server.port) as clients:
+        publisher = await clients.shake_hands(ack=False)
+        bodies = [publication(publisher, b"/bench/%d" % number, PERSISTENT) for number in range(count)]
+        replies = [json.loads(await publisher.connection.post(body)) for body in bodies]
+        return [str(reply["ext"]["publish"]["id"]) for (reply,) in replies]
+
+
+def _waits_ms(server: Server, ids: list[str]) -> str:
+    """How long the answers about messages take, asked one after the other."""
+    times = []
+    for each in random.Random(1).choices(ids, k=ASKED // 2):
+        began = time.perf_counter()
+        asked(server, f"/messages/{each}")
+        times.append((time.perf_counter() - began) * 1000)
+    times.sort()
+    last = times[int(len(times) * 0.99)]
+    return f"asked {len(times):,} times: p50 {statistics.median(times):.1f} ms, p99 {last:.1f} ms, longest {times[-1]:.1f} ms"
+
+
 def message(letters: int = 1_000_000, sessions: int = 100_000) -> None:
-    """Measure how long the answer about a message takes."""
+    """Measure how long the answer about a message takes: of a dead letter's, and of one that waits for many sessions."""
+    server_process.LIMIT_S = LOADING_S
     with tempfile.TemporaryDirectory() as directory:
+        began = time.monotonic()
         ids = asyncio.run(_fill(directory, letters))
+        print(f"{letters:,} dead letters stored in {time.monotonic() - began:.0f} s", flush=True)
+        began = time.monotonic()
+        asyncio.run(store_sessions(Storage(data_dir=directory), sessions))
+        print(f"{sessions:,} sessions stored in {time.monotonic() - began:.0f} s", flush=True)
         own_store = ("storage.url=", f"storage.prefix={Storage().prefix}", f"storage.data_dir={directory}")
-        server = started(directory, sessions, *own_store, f"delivery.dead_letters_max={letters}")
+        server = started(directory, 0, *own_store, f"delivery.dead_letters_max={letters}")
         print(f"{asked(server, '/dead-letters/count')['count']:,} dead letters", flush=True)
-        times = []
-        for each in random.Random(1).choices(ids, k=ASKED):
-            began = time.perf_counter()
-            asked(server, f"/messages/{each}")
-            times.append((time.perf_counter() - began) * 1000)
-        times.sort()
-        last = times[int(len(times) * 0.99)]
+        waiting = asyncio.run(_publish(server, ASKED // 20))
+        one = asked(server, f"/messages/{waiting[0]}")
+        print(f"{len(ids)} messages of dead letters, {_waits_ms(server, ids)}", flush=True)
+        receivers = len(one["receivers"])
         print(
-            f"{len(ids):,} letters asked for {ASKED:,} times: p50 {statistics.median(times):.1f} ms, p99 {last:.1f} ms"
+            f"{len(waiting)} messages that wait for {receivers} sessions each, {_waits_ms(server, waiting)}", flush=True
         )
         server.end_well()
 

@@ -1,6 +1,6 @@
 /**
- * Where a message is: for each receiver, whether it waits, was acknowledged or became a dead letter. Messages are found by id, or
- * by a text in them.
+ * Where a message is: for each receiver, whether it waits, was acknowledged or became a dead letter. Messages are found by id, by
+ * idempotency key, or by a text in them.
  */
 
 import {get} from "./api.js";
@@ -9,10 +9,11 @@ import {ago, things, time} from "./format.js";
 
 const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
 const LETTERS = 20;
+const HEADINGS = ["Message", "Published", "Channel", "Sender", "Data"];
 
 /** What is an id leads to the message; any other text is searched for. */
 function form(text) {
-    const hint = "Id of a message or a dead letter, or a text in its data";
+    const hint = "Id of a message or a dead letter, its idempotency key, or a text in its data";
     const field = h("input", {type: "search", value: text, required: true, "aria-label": hint, placeholder: hint});
     return h("form", {class: "filters", role: "search", onsubmit: (event) => {
         event.preventDefault();
@@ -32,14 +33,18 @@ export function findMessage({query, go}) {
         if (!asked.contains) {
             return;
         }
-        const [open, dead] = await Promise.all([
+        const [keyed, open, dead] = await Promise.all([
+            get("/messages", {key: asked.contains, after: asked.keyAfter}),
             get("/messages", {contains: asked.contains, after: asked.after}),
             get("/dead-letters", {contains: asked.contains, count: LETTERS, newestFirst: true}),
         ]);
         found.replaceChildren(
+            h("h2", {}, "With this idempotency key"),
+            table("Messages with this idempotency key", HEADINGS, keyed.messages.map(row),
+                keyed.next ? "None so far; the search continues further back." : "None that the facts still tell."),
+            keyed.next ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({keyAfter: keyed.next})}, "Search further back")) : "",
             h("h2", {}, "Stored messages"),
-            table("Stored messages", ["Message", "Published", "Channel", "Sender", "Data"], open.messages.map((each) => [
-                h("a", {href: `#/message/${each.message}`}, each.message), ago(each.publishedAt), parts(each.channel, "/"), sender(each), data(each.data)]),
+            table("Stored messages", HEADINGS, open.messages.map(row),
             open.next ? "None so far; the search continues with the next page." : "None that is open has this text. Those that all receivers have accepted leave the store soon."),
             pager(asked, open.next, go),
             h("h2", {}, "Dead letters"),
@@ -51,6 +56,12 @@ export function findMessage({query, go}) {
     }
 
     return {element, refresh};
+}
+
+function row(each) {
+    const isGone = each.qos === null;
+    return [h("a", {href: `#/message/${each.message}`}, each.message), ago(each.publishedAt), parts(each.channel, "/"),
+        isGone ? "" : sender(each), isGone ? h("span", {class: "hint"}, "no longer stored") : data(each.data)];
 }
 
 function sender(each) {
@@ -80,6 +91,7 @@ export function message({words: [id], me}) {
             h("section", {class: "card"}, facts([
                 ["Channel", told.channel || "no longer recorded"],
                 [told.firstPublishedAt ? "Redriven" : "Published", told.recorded ? ago(told.publishedAt) : "no longer recorded"],
+                ["Idempotency key", told.key],
                 ["First published", told.firstPublishedAt && ago(told.firstPublishedAt)],
                 ["Sender", told.data === null && told.sender === null ? "no longer recorded" : sender(told)],
                 ["To", told.to],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import quote
 
@@ -187,6 +188,28 @@ def test_pages_of_a_search_continue_where_the_one_before_ended(server: Server, d
     second = desk.get(f"/messages?contains={subject}&count=2&after={first['next']}")
     assert [row["message"] for page in (first, second) for row in page["messages"]] == ids[::-1]
     assert second["next"] == ""
+
+
+def test_message_is_found_by_its_idempotency_key(
+    server: Server, desk: Desk, subject: str, channel: str, tmp_path: Any
+) -> None:
+    key = f"{subject} order/17"
+    message_id = published(server, channel, {"order": 17}, key=key)
+    assert published(server, channel, "again", key=key) == message_id
+    to_one = {"destination": [{"to": f"client/{subject}", "forceQueuing": True}], "subscribable": False}
+    addressed = published(server, channel, "to one", key=key, **to_one)
+    assert desk.get(f"/messages/{message_id}")["key"] == key
+    assert desk.get(f"/messages/{addressed}")["key"] == key
+
+    rows = desk.get(f"/messages?key={quote(key)}")["messages"]
+    assert [(row["message"], row["channel"]) for row in rows] == [(addressed, channel), (message_id, channel)]
+    assert desk.get(f"/messages?key={quote(subject)}")["messages"] == []
+    assert desk.ask("GET", f"/messages?key=x&contains={subject}").status == 400
+    assert desk.ask("GET", "/messages?after=1-2").status == 400
+    asked = ("message", "--key", key, "--url", server.url, "--token", TOKEN)
+    printed = crewel(*asked, directory=tmp_path)
+    assert [json.loads(line)["message"] for line in printed.out.splitlines()] == [addressed, message_id]
+    assert crewel(*asked, "5", directory=tmp_path).status == 2
 
 
 def test_a_dead_letter_that_has_gone_tells_who_took_it_away(

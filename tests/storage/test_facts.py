@@ -11,7 +11,7 @@ from tests.storage.reading import Fact, read_facts
 async def do_everything(owner: Owner) -> None:
     await owner.login(JOE)
     await owner.subscribe("/a", "/b", options={"/b": b'[{"group":"x"}]'})
-    (log_id,) = await owner.publish("/a", history_max=1)
+    (log_id,) = await owner.publish("/a", history_max=1, key="joe /a 5", publisher_key="5")
     await do_all_with_queues(owner)
     await owner.unsubscribe("/b")
     await owner.commit(log_id, change(opened=[log_id]), ended=[Disposition(JOE, EndReason.SETTLED, (LogId(1),))])
@@ -30,7 +30,8 @@ async def do_everything(owner: Owner) -> None:
 async def do_all_with_queues(owner: Owner) -> None:
     keys, token = owner.keys, owner.token
     to_joe = shared_queues.Delivery("client/joe", JOE, source="client/joe")
-    sent = await owner.do(shared_queues.send(keys, token, shared_queues.Addressed("/a", b"{}"), [to_joe], FACTS_MAX))
+    message = shared_queues.Addressed("/a", b"{}", publisher_key="5")
+    sent = await owner.do(shared_queues.send(keys, token, message, [to_joe], FACTS_MAX))
     await owner.do(shared_queues.requeue(keys, token, JOE, {sent.id: 1}, FACTS_MAX, failed=False))
     await owner.do(shared_queues.lease(keys, token, "client/joe", [shared_queues.Member(JOE, 1)], FACTS_MAX))
     await owner.commit(sent.id, change(removed=[sent.id]))

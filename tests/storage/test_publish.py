@@ -83,6 +83,21 @@ async def test_a_key_counts_within_one_call_too(store: Store) -> None:
     assert await owner.log_ids() == [first, first + 1, first + 2]
 
 
+async def test_the_fact_tells_the_keys_as_their_publishers_gave_them(store: Store) -> None:
+    owner = await started(store)
+    keys = ("order/17", "", 'say "hi"', "order/17")
+    submissions = [
+        Submission("/a", b"{}", "client/joe/1", key=key and f"joe /a {key}", publisher_key=key) for key in keys
+    ]
+    topical = Submission("/b", b"{}", key="joe /b 5", history_max=3, groups=("group:/b x",), publisher_key="5")
+    ids = (await owner.append([*submissions, topical])).ids
+    await owner.append([Submission("/a", b"{}")])
+    told = [fact.get("keys") for fact in await owner.facts("published")]
+    assert told == [{str(ids[0]): "order/17", str(ids[2]): 'say "hi"', str(ids[4]): "5"}, None]
+    entries = await log.read(store, LogId(0), 10)
+    assert [(each.channel, each.sender) for each in entries][:2] == [("/a", "client/joe/1")] * 2
+
+
 async def test_different_keys_publish_apart(store: Store) -> None:
     owner = await started(store)
     appended = await owner.append([Submission("/a", b"{}", key="x"), Submission("/a", b"{}", key="y")])

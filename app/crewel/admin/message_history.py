@@ -36,6 +36,8 @@ class MessageHistory:
     """What the facts tell of one message."""
 
     channel: str = ""
+    key: str = ""
+    """Its idempotency key; empty if it has none, or that is no longer recorded."""
     published_ms: int | None = None
     """When it was stored; None if that is no longer recorded."""
     outcomes: dict[str, ReceiverOutcome] = field(default_factory=dict)
@@ -60,11 +62,13 @@ def add(told: MessageHistory, log_id: LogId, facts: Iterable[Fact]) -> None:
 
 def _published(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     told.channel, told.published_ms = fact.fields["channels"][log_id - fact.fields["first"]], fact.at_ms
+    told.key = fact.fields.get("keys", {}).get(str(log_id), "")
 
 
 def _addressed(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     if fact.fields["id"] == log_id:
         told.channel, told.published_ms = fact.fields["channel"], fact.at_ms
+        told.key = fact.fields.get("key", told.key)
         for name in (*fact.fields.get("sessions", ()), *fact.fields.get("queues", ())):
             told.outcomes[name] = ReceiverOutcome(name, "waiting", fact.at_ms)
 

@@ -17,15 +17,16 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.session import Session
-from crewel.delivery.records import Logged, LogId
-from crewel.event_loop import in_turns
+from crewel.delivery.records import Logged, LogId, PendingMessage
+from crewel.errors import IllegalArgument
+from crewel.event_loop import Turns, in_turns
 from crewel.qos.names import is_queue, parse_name
 from crewel.security.masks import masked, masked_ext, masked_properties
 from crewel.storage import audit, dead_letters, message_bodies
 from crewel.storage.audit import AuditFilter
 from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.message_bodies import message_body
-from crewel.storage.message_facts import earlier_id, facts_of, removals_of
+from crewel.storage.message_facts import earlier_id, facts_of, messages_with_key, removals_of
 
 _MOST_LETTERS: Final = 20
 """Receivers whose dead letter is looked up."""
@@ -33,6 +34,7 @@ _MOST_PLACES: Final = 20
 """Receivers for which a message waits, and whose inbox or queue is asked for its body."""
 _MOST_REDRIVES: Final = 10
 """Redrives that are followed back to the first publish."""
+_SESSIONS_AT_ONCE: Final = 1000
 _MAX_DIGITS: Final = 18
 _FOUND: Final = 20
 _CLOCKS_MS: Final = 5000
@@ -64,6 +66,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     return {
         "message": message,
         "channel": told.channel,
+        "key": told.key,
         "publishedAt": told.published_ms,
         "firstPublishedAt": await _first_published(admin, log_id),
         "recorded": told.published_ms is not None,
@@ -108,10 +111,12 @@ async def _content(
         return {"data": shown.data, "ext": shown.ext, "qos": shown.qos, "sender": shown.sender, "to": shown.to}
     if body is not None:
         return _view(admin, body)
-    return dict.fromkeys(("data", "ext", "qos", "sender", "to"))
+    return _view(admin, None)
 
 
-def _view(admin: Administration, body: Logged) -> dict[str, Any]:
+def _view(admin: Administration, body: Logged | None) -> dict[str, Any]:
+    if body is None:
+        return dict.fromkeys(("data", "ext", "qos", "sender", "to"))
     fields, masks = reread(body.body), admin.masks
     return {
         "data": masked(fields.get("data"), masks),
@@ -144,25 +149,40 @@ def _add_letter(told: MessageHistory, letter: StoredDeadLetter) -> None:
 
 async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHistory) -> list[dict[str, str]]:
     """Add what the sessions here know that the facts do not; returns those that subscribe, and why it is not for them."""
+    for session, waiting in await _waiting_for(admin, log_id):
+        told.channel = told.channel or waiting.channel  # the facts of a redrive to a receiver do not say it
+        told.outcomes[session.name] = ReceiverOutcome(
+            session.name, "waiting", more=_waiting(admin, session, waiting.attempts)
+        )
     channel = parse(told.channel) if told.channel else None
-    patterns = frozenset() if channel is None else frozenset(channel.patterns)
     not_for = []
-    async for session in in_turns(admin.broker.sessions.values()):
+    async for session in in_turns(() if channel is None else admin.broker.channels.subscribers(channel)):
         durable = session.durable
-        if durable is None or not session.is_live:
+        if channel is None or durable is None or not session.is_live or session.name in told.outcomes:
             continue
-        waiting = durable.find(log_id)
-        if waiting is not None:
-            told.channel = told.channel or waiting.channel  # the facts of a redrive to a receiver do not say it
-            told.outcomes[session.name] = ReceiverOutcome(
-                session.name, "waiting", more=_waiting(admin, session, waiting.attempts)
-            )
-        elif session.name not in told.outcomes and not patterns.isdisjoint(session.subscriptions):
-            if durable.wants(patterns, log_id):
-                told.outcomes[session.name] = ReceiverOutcome(session.name, "ended; how is not recorded")
-            else:
-                not_for.append({"receiver": session.name, "why": "subscribed later"})
+        if durable.wants(channel.patterns, log_id):
+            told.outcomes[session.name] = ReceiverOutcome(session.name, "ended; how is not recorded")
+        else:
+            not_for.append({"receiver": session.name, "why": "subscribed later"})
     return not_for
+
+
+async def _waiting_for(admin: Administration, log_id: LogId) -> list[tuple[Session, PendingMessage]]:
+    """The sessions here that have the message open. All are looked at, thousands in a step: a session that has unsubscribed
+    may still have it."""
+    turns, found = Turns(), list[tuple[Session, PendingMessage]]()
+    sessions = list(admin.broker.sessions.values())
+    for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
+        found += [
+            (session, waiting)
+            for session in sessions[start : start + _SESSIONS_AT_ONCE]
+            if (durable := session.durable) is not None
+            and (log_id in durable.open or log_id in durable.inbox or log_id in durable.notices)
+            and session.is_live
+            and (waiting := durable.find(log_id)) is not None
+        ]
+        await turns.rest()
+    return found
 
 
 def _add_filters(admin: Administration, told: MessageHistory) -> None:
@@ -259,10 +279,16 @@ async def _if_covered(ask: Ask, told: dict[str, Any], channel: str) -> dict[str,
 
 
 async def _search(ask: Ask) -> dict[str, Any]:
-    """Messages that the log still has, with a text in them."""
-    fields = ask.fields
-    before, count = fields.get("after", ""), fields.get("count", _FOUND)
-    found = await message_bodies.search(ask.admin.store, fields.get("contains", ""), before, count)
+    """Messages that the store still has, with a text in them; or those that were published with a key."""
+    fields, store = ask.fields, ask.admin.store
+    after, count = fields.get("after", ""), fields.get("count", _FOUND)
+    if "key" in fields:
+        if "contains" in fields:
+            raise IllegalArgument("key", "must be left out, or `contains` must be")
+        return await _search_key(ask, fields["key"], after, count)
+    if after and _log_id(after) is None:
+        raise IllegalArgument("after", "must be the `next` of the previous page")
+    found = await message_bodies.search(store, fields.get("contains", ""), after, count)
     return {
         "messages": [
             {"message": str(each.id), "channel": each.channel, "publishedAt": each.id // 1000, **_view(ask.admin, each)}
@@ -273,8 +299,24 @@ async def _search(ask: Ask) -> dict[str, Any]:
     }
 
 
+async def _search_key(ask: Ask, key: str, after: str, count: int) -> dict[str, Any]:
+    """Messages that were published with this key, as long as the facts tell them; with their data, if the log or the history of
+    their topic has it."""
+    store = ask.admin.store
+    found = await messages_with_key(store, key, after, count)
+    covered = [each for each in found.messages if ask.covers_all or ask.covers(each.channel)]
+    bodies = [await message_body(store, each.id, each.channel, (), ()) for each in covered]
+    return {
+        "messages": [
+            {"message": str(each.id), "channel": each.channel, "publishedAt": each.at_ms, **_view(ask.admin, body)}
+            for each, body in zip(covered, bodies, strict=True)
+        ],
+        "next": found.next,
+    }
+
+
 def _place(value: object) -> str:
-    if not isinstance(value, str) or _log_id(value) is None:
+    if not isinstance(value, str) or (_log_id(value) is None and not is_dead_id(value)):
         raise ValueError("the `next` of the previous page")
     return value
 
@@ -290,25 +332,28 @@ MESSAGE_ROUTES: Final = (
         "/messages/{message}",
         "Show what happened to a stored message for each receiver.",
         _show,
-        f"`message`, `channel`, `publishedAt`; {_CONTENT}, null if the store no longer has them. `recorded`: whether its"
-        " publish is still among the facts. `partial`: whether there are more facts than one request reads. `redriveOf`,"
-        " `redrivenAs`: other ids of it. `firstPublishedAt`: before it was redriven, or null. `receivers`, a list, with"
-        " `receiver`, `state` (waiting, acknowledged, dead letter, or another reason of its end), `at` and `code`. Where they"
-        " are known, also `attempts`, `why`, `letter`, `reason`, `redrivenAs`, `filters` (of its subscriptions) and"
-        " `discarded`: `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not get it, each with `why`.",
+        f"`message`, `channel`, `key` (its idempotency key, or empty), `publishedAt`; {_CONTENT}, null if the store no longer"
+        " has them. `recorded`: whether its publish is still among the facts. `partial`: whether there are more facts than one"
+        " request reads. `redriveOf`, `redrivenAs`: other ids of it. `firstPublishedAt`: before it was redriven, or null."
+        " `receivers`, a list, with `receiver`, `state` (waiting, acknowledged, dead letter, or another reason of its end),"
+        " `at` and `code`. Where they are known, also `attempts`, `why`, `letter`, `reason`, `redrivenAs`, `filters` (of its"
+        " subscriptions) and `discarded`: `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not get it,"
+        " each with `why`.",
         refusals={404: "There is no record of the message, or it has been removed."},
         about=About.MANY,
     ),
     Route(
         "GET",
         "/messages",
-        "Search the stored messages that are open, or were recently, the newest first.",
+        "Search the stored messages by a text or by idempotency key, the newest first.",
         _search,
         f"`messages`, a list, each with `message` (its id), `channel`, `publishedAt`, {_CONTENT}. `next`, the cursor of the"
-        " next page, empty if this is the last: earlier pages may be short or empty. Messages that were redriven to"
-        " a receiver, and those of subjects and groups, are not found.",
+        " next page, empty if this is the last: earlier pages may be short or empty. A text is found in messages that are"
+        " open, or were recently, but not in those that were redriven to a receiver, or that wait for a subject"
+        " or a group. A key is found as long as the facts are kept; the data is null if the store no longer has it.",
         query=(
             text_field("contains", "Only those with this text in data, options or sender."),
+            text_field("key", "Only those that were published with this idempotency key."),
             text_field("after", "`next` of the previous page.", _place),
             number_text("count", "At most this many messages.", 1, MAX_PAGE, _FOUND),
         ),

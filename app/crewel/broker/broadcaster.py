@@ -124,6 +124,7 @@ class Broadcaster:
             plan.is_only,
             qos.leaves_history(self._clock.microseconds()) if any(plan) else 0,
             plan.groups,
+            qos.key,
         )
         lazy = self._channels.is_lazy(channel)
         outgoing = PendingPublish(channel, submission, excluded, for_services, qos, lazy=lazy)

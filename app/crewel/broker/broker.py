@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from crewel.bayeux.channel import Channel, parse
@@ -100,7 +101,9 @@ class Broker(Parts):
         if self.pressure.is_on and (relief := self.pressure.relief([target.name])) is not None:
             await relief
         plan = self.broadcaster.plan_storage(target, asked) or StoragePlan()
-        key = scoped(key or asked.key, target, None)
+        if key:
+            asked = replace(asked, key=key)
+        key = scoped(asked.key, target, None)
         published = await self.broadcaster.store(target, fields, plan, asked, key=key)
         return published.id
 

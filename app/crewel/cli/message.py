@@ -13,8 +13,14 @@ from crewel.cli.bayeux_client import AsJson
 async def message(
     admin: Admin,
     message_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id of a stored message, or of a dead letter: 1795324804876345.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="ID", show_default=False, help="The id of a stored message, or of a dead letter: 1795324804876345."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="List the messages that were published with this idempotency key.")
+    ] = None,
     as_json: AsJson = None,
 ) -> None:
     """Print what happened to a stored message for each receiver: acknowledged, waiting, a dead letter, or why not."""
@@ -22,12 +28,20 @@ async def message(
 
     from crewel.admin.timestamps import format_timestamp
 
+    if (message_id is None) is (key is None):
+        raise typer.BadParameter("give the id of a message, or --key with its idempotency key")
+    if key is not None:
+        await output.print_entries(_with_key(admin, key), ("message", "published", "channel"), _found_row, as_json)
+        return
+    assert message_id is not None
     told = await admin.call("GET", f"/messages/{quote(message_id, safe='')}")
     if output.wants_json(as_json):
         output.print_json(told)
         return
     published = format_timestamp(told["publishedAt"]) if told["recorded"] else "no longer recorded"
     print(f"message {told['message']}, channel {told['channel'] or 'no longer recorded'}, published {published}")
+    if told.get("key"):  # servers of before do not tell it
+        print(f"idempotency key {told['key']}")
     for name, text in (("redriveOf", "redrive of the dead letter"), ("redrivenAs", "redriven as")):
         if told[name]:
             print(f"{text} {told[name] if isinstance(told[name], str) else ', '.join(told[name])}")
@@ -35,6 +49,24 @@ async def message(
     await output.print_entries(_each(told), headings, _row, as_json)
     if told["partial"]:
         print("there are more facts than one request reads: later ones may be missing")
+
+
+async def _with_key(admin: Admin, key: str) -> AsyncIterator[dict[str, Any]]:
+    """All of them, page by page: the newest first."""
+    query = {"key": key}
+    while True:
+        found = await admin.call("GET", "/messages", query)
+        for each in found["messages"]:
+            yield each
+        if not found["next"]:
+            return
+        query["after"] = found["next"]
+
+
+def _found_row(each: Mapping[str, Any]) -> tuple[Any, ...]:
+    from crewel.admin.timestamps import format_timestamp
+
+    return each["message"], format_timestamp(each["publishedAt"]), each["channel"]
 
 
 async def _each(told: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:

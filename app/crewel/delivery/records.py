@@ -64,6 +64,8 @@ class Submission(NamedTuple):
     """When it leaves the history, microseconds since 1970; 0: never."""
     groups: tuple[str, ...] = ()
     """The shared queues (`group:...`) that get it too, for one of their members each."""
+    publisher_key: str = ""
+    """The key as the publisher gave it, without its scope: what facts and operators call it by."""
 
 
 @dataclass(frozen=True, slots=True)

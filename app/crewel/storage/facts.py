@@ -53,6 +53,10 @@ FACTS: Final[tuple[FactType, ...]] = (
                 _TEXTS,
                 "The channels of the messages, in the order of their ids; empty for a message without receivers.",
             ),
+            "keys": Field(
+                "map<string, string>",
+                "By log id, the idempotency keys of those that have one; left out if none has.",
+            ),
         },
     ),
     FactType(
@@ -65,6 +69,7 @@ FACTS: Final[tuple[FactType, ...]] = (
             "queues": Field(
                 _TEXTS, "Names of the shared queues where it waits: `client/joe` for a subject, or `group:...`."
             ),
+            "key": Field(_TEXT, "Its idempotency key; left out if it has none."),
         },
     ),
     FactType(

@@ -100,10 +100,11 @@ def append(
         if each.key:
             keys.append(k.once(each.key))
             kind = 1
+            further.insert(0, orjson.dumps(each.publisher_key))
         if each.history_max or each.is_only or each.groups:
-            arguments += (kind + 2, len(further), each.channel, each.body, *further, *_asked(each))
+            arguments += (kind + 2, len(further) - kind, each.channel, each.body, *further, *_asked(each))
         else:
-            arguments += (kind, len(further), each.channel, each.body, *further)
+            arguments += (kind, len(further) - kind, each.channel, each.body, *further)
     return Step("publish", tuple(keys), tuple(arguments), _appended)
 
 

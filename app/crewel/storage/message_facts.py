@@ -1,4 +1,5 @@
-"""The facts about one message, or about what became of a dead letter, found among those that the store keeps."""
+"""The facts about one message, about messages with an idempotency key, or about what became of a dead letter, found among those
+that the store keeps."""
 
 from __future__ import annotations
 
@@ -90,6 +91,56 @@ async def _removals(store: Store, name: str, since_ms: int, *, is_backward: bool
         low, high = (low, place) if is_backward else (place, high)
         await turns.rest()
     return found, False
+
+
+class Keyed(NamedTuple):
+    """A message that was published with an idempotency key."""
+
+    id: LogId
+    channel: str
+    at_ms: int
+    """When it was stored, by the store's clock: milliseconds since 1970."""
+
+
+class WithKey(NamedTuple):
+    """Messages with one idempotency key, and where the next page begins."""
+
+    messages: list[Keyed]
+    """The newest first."""
+    next: str
+    """To be passed as `before`; empty if there are no more."""
+
+
+async def messages_with_key(store: Store, key: str, before: str = "", count: int = 100) -> WithKey:
+    """Return the messages that were published with this idempotency key, whatever their channel, older than the place where the
+    page before ended; about `count` of them. A page may come back short, or empty, and yet say where the next begins: one call
+    reads a bounded number. Raises StoreError."""
+    needle, turns, found, read = orjson.dumps(key), Turns(), list[Keyed](), 0
+    high = f"({before}" if before else "+"
+    while read < _MOST_READ:
+        entries: Any = await store.reader.xrevrange(store.keys.facts, high, count=_PORTION)
+        for place, entry in entries:
+            high = f"({place.decode()}"
+            if needle in entry[b"d"]:
+                at_ms = int(place.partition(b"-")[0])
+                found += _with_key(entry[b"t"], orjson.loads(entry[b"d"]), key, at_ms)
+                if len(found) >= count:
+                    return WithKey(found, high[1:])
+            await turns.rest()
+        read += len(entries)
+        if len(entries) < _PORTION:
+            return WithKey(found, "")
+    return WithKey(found, high[1:])
+
+
+def _with_key(kind: bytes, fields: dict[str, Any], key: str, at_ms: int) -> list[Keyed]:
+    """The messages with this key that the fact tells, the newest first."""
+    if kind == b"addressed" and fields.get("key") == key:
+        return [Keyed(LogId(fields["id"]), fields["channel"], at_ms)]
+    if kind != b"published":
+        return []
+    ids = sorted((int(text) for text, each in fields.get("keys", {}).items() if each == key), reverse=True)
+    return [Keyed(LogId(each), fields["channels"][each - fields["first"]], at_ms) for each in ids]
 
 
 class OfJob(NamedTuple):

@@ -44,6 +44,8 @@ class Addressed(NamedTuple):
     priority: int = NORMAL
     expires: int = 0
     """When it goes out of all queues, microseconds since 1970; 0: never."""
+    publisher_key: str = ""
+    """The idempotency key as its publisher gave it, without its scope."""
 
 
 class Delivery(NamedTuple):
@@ -149,6 +151,7 @@ def send(
     keys = (k.node(token), k.last, k.facts, k.once(f"send {key or secrets.token_hex(12)}"), k.log)
     arguments: list[bytes | str | int] = [k.base, facts_max, _REMEMBERED_MS, message.channel, message.body]
     arguments += (message.sender, message.qos, message.priority, message.expires)
+    arguments.append(orjson.dumps(message.publisher_key) if message.publisher_key else b"")
     for each in deliveries:
         arguments += each
     return Step("send", keys, tuple(arguments), _sent)

@@ -247,6 +247,7 @@ class Destinations:
             outgoing.qos.kept_addressed(),
             outgoing.qos.priority,
             outgoing.qos.expires(outgoing.accepted),
+            outgoing.qos.key,
         )
         # Each has a key, so that it can be asked again what happened to it.
         step = shared_queues.send(

@@ -21,10 +21,10 @@
 -- ARGV[4]     bytes that one history may have; then its oldest messages go. 0: any number
 -- ARGV[5...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both; number of
 --             the fields of the log's entry (s, x, q, o) with their values, which follow channel and body; channel; body;
---             these fields; and if something is asked for: entries that the history may have, 0 if it goes into none; '1'
---             if it is to be delivered in any case, else '0'; '1' if it may not come second, else '0'; when it leaves the
---             history, and when it leaves the queues, microseconds since 1970, 0 for never; its priority; number of the
---             queues; these queues
+--             the key as its publisher gave it, JSON, if it has one; these fields; and if something is asked for: entries
+--             that the history may have, 0 if it goes into none; '1' if it is to be delivered in any case, else '0'; '1' if
+--             it may not come second, else '0'; when it leaves the history, and when it leaves the queues, microseconds
+--             since 1970, 0 for never; its priority; number of the queues; these queues
 local node, last, log, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local base, facts_max, once_ms, history_bytes = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local call, format = redis.call, string.format
@@ -39,7 +39,7 @@ local microseconds = now[1] * 1000000 + now[2]
 local id = math.max(prev, microseconds - 1)
 local first = id + 1
 local answer, channels, addressed = {prev}, {}, {}
-local keyed = 4
+local keyed, told_keys = 4, nil
 
 -- What only those messages need that ask for something, three functions. They are made when the first of them comes: to make
 -- them takes a quarter of the time of a small publish.
@@ -142,7 +142,8 @@ local says_the_same, keep, share
 local at = 5
 while at <= #ARGV do
   local kind, more, channel, body = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
-  local asked = at + 4 + more
+  local fields = (kind == '0' or kind == '2') and at + 4 or at + 5
+  local asked = fields + more
   local stop = asked
   local remembered, is_refused, is_told, once = false, false, true, nil
   if kind ~= '0' then
@@ -169,7 +170,7 @@ while at <= #ARGV do
     id = id + 1
     local text = format('%.0f', id)
     if is_told then
-      call('XADD', log, text .. '-0', 'c', channel, 'b', body, unpack(ARGV, at + 4, asked - 1))
+      call('XADD', log, text .. '-0', 'c', channel, 'b', body, unpack(ARGV, fields, asked - 1))
       answer[#answer + 1] = id
       channels[#channels + 1] = channel
     else
@@ -178,9 +179,10 @@ while at <= #ARGV do
     end
     if once then
       call('SET', once, text, 'PX', once_ms)
+      told_keys = (told_keys and told_keys .. ',' or ',"keys":{') .. '"' .. text .. '":' .. ARGV[at + 4]
     end
     if stop > asked then
-      local entry = {'c', channel, 'b', body, unpack(ARGV, at + 4, asked - 1)}
+      local entry = {'c', channel, 'b', body, unpack(ARGV, fields, asked - 1)}
       if ARGV[asked] ~= '0' then
         keep(text, entry, ARGV[asked], ARGV[asked + 3])
       end
@@ -195,7 +197,8 @@ end
 if id >= first then
   call('SET', last, format('%.0f', id))
   -- The grammar of channels knows nothing that JSON would have to escape.
-  local fact = format('{"first":%.0f,"channels":["%s"]}', first, table.concat(channels, '","'))
+  local fact = format('{"first":%.0f,"channels":["%s"]', first, table.concat(channels, '","'))
+  fact = fact .. (told_keys and told_keys .. '}}' or '}')
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'published', 'd', fact)
   for _, each in ipairs(addressed) do
     call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'addressed', 'd', each)

@@ -21,7 +21,8 @@
 -- ARGV[7]      PublishQos, JSON, or empty
 -- ARGV[8]      priority
 -- ARGV[9]      when it goes out of the queues, microseconds since 1970; 0: never
--- ARGV[10...]  for each delivery: whom it is addressed to; name of the session, or empty; the shared queue, or empty; the
+-- ARGV[10]     the key as its publisher gave it, JSON, or empty
+-- ARGV[11...]  for each delivery: whom it is addressed to; name of the session, or empty; the shared queue, or empty; the
 --              shared queue that it may go back to from the session, or empty; messages and bytes that the receiver may
 --              have waiting, 0 for any number; 1 if the server does not have the session, else 0. There may be none: then
 --              only an id is given
@@ -97,7 +98,7 @@ local function into_queue(queue, message, max_entries)
 end
 
 local outcomes, sessions, queues = {}, {}, {}
-for at = 10, #ARGV, 7 do
+for at = 11, #ARGV, 7 do
   local to, name, queue, source = unpack(ARGV, at, at + 3)
   local message = packed({'t', to, unpack(entry)})
   local outcome, reached, receiver
@@ -116,13 +117,14 @@ for at = 10, #ARGV, 7 do
 end
 
 if next(elsewhere) then
-  call('XADD', log, text .. '-0', 'w', cjson.encode(elsewhere), 't', ARGV[10], unpack(entry))
+  call('XADD', log, text .. '-0', 'w', cjson.encode(elsewhere), 't', ARGV[11], unpack(entry))
 end
 call('SET', last, text)
 call('SET', once, format('%.0f', prev) .. ' ' .. text .. ' ' .. table.concat(outcomes, ' '), 'PX', once_ms)
 if #sessions + #queues > 0 then
-  local fact = '{"id":%s,"channel":"%s","sessions":[%s],"queues":[%s]}'
-  fact = format(fact, text, channel, table.concat(sessions, ','), table.concat(queues, ','))
+  local key = ARGV[10] ~= '' and ',"key":' .. ARGV[10] or ''
+  local fact = '{"id":%s,"channel":"%s","sessions":[%s],"queues":[%s]%s}'
+  fact = format(fact, text, channel, table.concat(sessions, ','), table.concat(queues, ','), key)
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'addressed', 'd', fact)
 end
 return {prev, id, 0, unpack(outcomes)}
