@@ -11,6 +11,7 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from http import HTTPStatus
 from time import monotonic
 from typing import Any
 
@@ -142,13 +143,21 @@ class Plain(_Seen):
     def _run(self) -> None:
         while not self._is_ending.is_set():
             try:
-                self._take(self._client.connect(ext={"ack": self._batch}))
+                answer = self._client.ask_connect(ext={"ack": self._batch}).response()
+                if answer.status == HTTPStatus.OK:
+                    self._take(answer.messages)
+                else:
+                    self._reopen()  # as a stock client does, whatever the reason
             except (OSError, EOFError):
-                self._client._polling = self._client._command = None
-                self._is_ending.wait(0.05)
+                self._reopen()
             except Exception as error:  # noqa: BLE001 - the test tells it
                 self.trouble = error
                 return
+
+    def _reopen(self) -> None:
+        """A request has failed: give up its connection, for a node that was stopped would read the request later."""
+        self._client.close()
+        self._is_ending.wait(0.05)
 
     def _take(self, answer: list[Message]) -> None:
         *messages, reply = answer
@@ -285,8 +294,12 @@ class Load:
         troubles = {each.name: each.trouble for each in self.clients if isinstance(each, Plain) and each.trouble}
         assert not troubles, f"clients of the test ended: {troubles}"
         with suppress(AssertionError):  # the ledger says it better
-            await wait_for(self.ledger.is_complete, limit_s, self.report)
-        self.ledger.check()
+            await wait_for(self.ledger.is_complete, limit_s, self.report, every_s=0.2)
+        try:
+            self.ledger.check()
+        except AssertionError as error:
+            error.add_note(self.report())
+            raise
         for client in [] if may_begin_anew else self.clients:
             assert client.handshakes == 1, f"{client.name} shook hands {client.handshakes} times: {self.report()}"
             assert client.subscribes <= 1, f"{client.name} subscribed {client.subscribes} times"
@@ -310,12 +323,14 @@ class Load:
         )
 
 
-async def wait_for(holds: Callable[[], Any], limit_s: float, report: Callable[[], str] = str) -> None:
+async def wait_for(
+    holds: Callable[[], Any], limit_s: float, report: Callable[[], str] = str, *, every_s: float = 0.02
+) -> None:
     """Wait until something holds that nothing announces."""
     deadline = monotonic() + limit_s
     while not holds():
         assert monotonic() < deadline, f"it did not come about within {limit_s} s\n{report()}"
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(every_s)
 
 
 def _item(data: Any) -> Item:

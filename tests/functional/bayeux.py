@@ -111,6 +111,13 @@ class Client(Speaker):
         """Forget the connection for connects: the next connect opens another."""
         self._polling = None
 
+    def close(self) -> None:
+        """Close both connections; the next request opens another one."""
+        for connection in (self._polling, self._command):
+            if connection is not None:
+                connection.close()
+        self._polling = self._command = None
+
     def subscribe(self, *channels: str) -> None:
         name = channels[0] if len(channels) == 1 else list(channels)
         assert self.send(self.message("/meta/subscribe", subscription=name))[-1]["successful"] is True

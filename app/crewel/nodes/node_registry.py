@@ -99,18 +99,21 @@ class NodeRegistry:
         asked = elapsed()
         self.members = await access.writing.ask(nodes.members(access.keys))
         self._log_changes()
+        follows = durability.tail.is_wanted
         if self.others():
-            durability.tail.is_wanted.set()
-        else:
-            durability.tail.is_wanted.clear()
+            follows.set()
         dead = await asyncio.to_thread(_dead, self.others())
         self._dead |= dead
-        if dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values()):
+        has_dead = dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values())
+        if has_dead:
             count = await durability.inheritance.take_over_dead(dead)
             if count:
                 self._metrics.inherited_sessions += count
                 log.warning("took over %d sessions of a dead node", count)
             self.members = await access.writing.ask(nodes.members(access.keys))
+        if not self.others() and (has_dead or follows.is_set()):
+            follows.clear()
+            access.writing.probe()  # for the last that they have appended, which the tail may not have read
         self._looked_at = asked
         for changed in self.on_change:
             changed()

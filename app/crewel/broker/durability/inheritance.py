@@ -7,6 +7,7 @@ the session is anything that a client can reach.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ class Inheritance:
     """Called with a session to give it to the engine and to the broker."""
     _committed: Callable[[], Awaitable[None]]
     """Waits for the commit of all that has happened before."""
-    on_arrival: Callable[[], None] = field(default=lambda: None, init=False)
+    on_arrival: Callable[[], None] = field(default_factory=lambda: _nothing, init=False)
     """Called when sessions have come."""
     on_addressed: Callable[[DurableSession, Logged, PendingMessage], None] = field(init=False)
     """Called with a session, and a message in its inbox that it may not know."""
@@ -72,21 +73,25 @@ class Inheritance:
         """Take over the sessions of all nodes that are dead by now; `dead` are so for certain. Returns how many sessions have
         come. Raises StoreError."""
         gap, count = Gap(LogId(0), LogId(0)), 0
-        while True:
-            node = self._access.node
+        while not self._access.is_reloading:  # else they would come to a node that is none any more
+            node, records = self._access.node, list[SessionRecord]()
             try:
                 records = await self.next_slice(_AT_ONCE, dead)
-            except StoreUncertain as error:
-                self._access.on_lost(error)  # it begins with what the store has, under another token
+                if not records:
+                    break
+                self.arriving = frozenset(record.name for record in records)
+                await self._read(gap, min(record.at or LogId(0) for record in records))
+                if self._access.node is not node:
+                    return count  # begun from the store meanwhile, with these sessions too
+                self._bring_in(gap, records)
+            except StoreError as error:
+                if records or isinstance(error, StoreUncertain):
+                    # The store has sessions of this node that memory lacks: it begins with what the store has, under
+                    # another token.
+                    self._access.on_lost(error)
                 raise
-            if not records:
-                break
-            self.arriving = frozenset(record.name for record in records)
-            await self._read(gap, min(record.at or LogId(0) for record in records))
-            if self._access.node is not node:
-                return count  # begun from the store meanwhile, with these sessions too
-            self._bring_in(gap, records)
-            self.arriving = frozenset()
+            finally:
+                self.arriving = frozenset()
             self.on_arrival()
             count += len(records)
         if self.finished:
@@ -105,12 +110,16 @@ class Inheritance:
             raise
 
     async def _read(self, gap: Gap, after: LogId) -> None:
-        """Read what lies between there and the cursor of this node, whatever comes meanwhile."""
+        """Read what lies between there and the cursor of this node, whatever comes meanwhile. A message that is just being
+        handed to many receivers in steps is not for those who come in between: wait for its end, which moves the cursor."""
         access = self._access
         if not gap.upto or after < gap.after:
             gap.after = gap.upto = after
             gap.entries.clear()
-        while gap.upto < (target := access.node.cursor):
+        while gap.upto < (target := access.node.cursor) or self._appender.is_in_steps:
+            if gap.upto >= target:
+                await asyncio.sleep(0)
+                continue
             entries = await stored_log.read(access.store, gap.upto, _READ_AT_ONCE)
             cursor = access.node.cursor
             taken = [each for each in entries if each.id <= cursor]
@@ -149,3 +158,7 @@ class Inheritance:
             durable = durables.get(name)
             if durable is not None and logged.id > durable.floor:
                 self.on_addressed(durable, logged, waiting)
+
+
+def _nothing() -> None:
+    """No part waits for sessions."""

@@ -86,6 +86,11 @@ class LogAppender:
         self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliver)
         self._access.writing.serve(self._append, self._appended)
 
+    @property
+    def is_in_steps(self) -> bool:
+        """Whether a message is being handed to its receivers in steps, the last of which moves the cursor."""
+        return bool(self._unfinished)
+
     def _append(self, submissions: list[Submission]) -> Step[Appended]:
         access = self._access
         return stored_log.append(

@@ -1,0 +1,108 @@
+"""What an heir does with the sessions of a dead node, in each order in which the steps may come; with the real store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from crewel.errors import StoreError
+from crewel.nodes.node_registry import NodeRegistry
+from tests.broker.stored_world import Receiver, StoredWorld
+from tests.broker.world import Request
+
+NODE = "cluster.enabled=true"
+MANY = 40
+STORED = {"publish": {"persistent": True}}
+
+
+def pair(make_stored: Callable[..., StoredWorld]) -> tuple[StoredWorld, StoredWorld]:
+    """Two nodes on one store, the first of which will die."""
+    dead = make_stored(NODE)
+    return dead, make_stored(NODE, prefix=dead.prefix)
+
+
+def data(world: StoredWorld, receiver: Receiver) -> list[object]:
+    """What this client gets when it comes to another node."""
+    client = Receiver(world, browser=receiver.browser)
+    client.id, client.ack = receiver.id, receiver.ack
+    world.settle()
+    return [each["data"] for each in client.take()]
+
+
+def test_sessions_that_come_while_a_message_is_handed_over_get_it_too(make_stored: Callable[..., StoredWorld]) -> None:
+    """The message is taken for those who were there when it came, a few in each turn, and the cursor moves with the last."""
+    dead, heir = pair(make_stored)
+    receiver = Receiver(dead).started("/news")
+    for _ in range(MANY):
+        Receiver(heir).started("/news")
+    publisher = Receiver(heir).started()
+    dead.commit()
+    heir.commit()
+    token = dead.access.token
+    dead.crash()
+    fan_outs = heir.broker.outbound.fan_outs
+    fan_outs.looked_up = fan_outs.at_once = 1
+    fan_outs.slice_s = 0.0
+    persistent = {"publish": {"persistent": True, "lifeTime": 60000, "forceDestroy": True}}  # handed over one by one
+    publisher.send(publisher.message("/news", data="before", ext=persistent))
+
+    async def both() -> int:
+        """Both steps go to the store together, so that its answers come together too."""
+        adopting = heir.loop.create_task(heir.durability.inheritance.take_over_dead([token]))
+        meanwhile = publisher.message("/news", data="meanwhile", ext=persistent)
+        heir.loop.call_soon(heir.broker.inbound.receive, Request(publisher.browser), [meanwhile])
+        return await adopting
+
+    assert heir.wait(both()) == 1
+    heir.settle()
+    assert data(heir, receiver) == ["before", "meanwhile"]
+
+
+def test_what_a_dead_node_has_appended_last_reaches_the_clients_of_the_only_one_left(
+    make_stored: Callable[..., StoredWorld],
+) -> None:
+    """Nothing else would be read of the log before this node appends something itself."""
+    dead, heir = pair(make_stored)
+    receiver = Receiver(heir).started("/news")
+    publisher = Receiver(dead).started()
+    publisher.send(publisher.message("/news", data="last", ext=STORED))
+    token = dead.access.token
+    dead.crash()
+    heir.wait(heir.store.reader.delete(heir.store.keys.lease(token)))
+    registry = NodeRegistry(heir.access, heir.durability, heir.broker.metrics, lease_s=3)
+    heir.wait(registry.refresh())
+    heir.settle()
+    assert [each["data"] for each in receiver.take()] == ["last"]
+
+
+def test_sessions_whose_messages_cannot_be_read_when_they_come_are_read_again(
+    make_stored: Callable[..., StoredWorld],
+) -> None:
+    """The store has given them to the heir: nothing but a new start would ever bring them to their clients."""
+    dead, heir = pair(make_stored)
+    receiver = Receiver(dead).started("/news")
+    dead.commit()
+    token = dead.access.token
+    publisher = Receiver(heir).started()
+    publisher.send(publisher.message("/news", data="missed", ext=STORED))
+    dead.crash()
+    log = heir.store.keys.log
+    aside = log + ":aside"
+
+    async def adopt() -> None:
+        """The log is of another kind for the time of the adoption, so that it cannot be read."""
+        await heir.store.reader.rename(log, aside)
+        await heir.store.reader.set(log, "nothing that can be read")
+        try:
+            with pytest.raises(StoreError):
+                await heir.durability.inheritance.take_over_dead([token])
+        finally:
+            await heir.store.reader.rename(aside, log)
+
+    heir.wait(adopt())
+    heir.settle()
+    while heir.access.is_reloading:
+        heir.wait(heir.store.reader.ping())
+    heir.settle()
+    assert data(heir, receiver) == ["missed"]
