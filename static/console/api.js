@@ -10,7 +10,14 @@ export class Refused extends Error {
     }
 }
 
-/** The JSON that the server answers. Raises Refused, or TypeError if the server cannot be reached. */
+/** No answer came: the server does not run, or the network is down. */
+export class Unreachable extends Error {
+    constructor() {
+        super("The server cannot be reached.");
+    }
+}
+
+/** The JSON that the server answers. Raises Refused, or Unreachable. */
 export async function call(method, path, {query = {}, body} = {}) {
     const given = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
     const search = new URLSearchParams(given).toString();
@@ -19,6 +26,8 @@ export async function call(method, path, {query = {}, body} = {}) {
         credentials: "same-origin",
         headers: body === undefined ? {} : {"Content-Type": "application/json"},
         body: body === undefined ? undefined : JSON.stringify(body),
+    }).catch(() => {
+        throw new Unreachable();
     });
     if (response.ok) {
         return response.json();

@@ -2,7 +2,7 @@
  * The operator's page: signs in, and shows the view that the address names: #/receivers?state=POLLING.
  */
 
-import {get, post} from "./api.js";
+import {Refused, Unreachable, get, post} from "./api.js";
 import {audit} from "./audit.js";
 import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
@@ -133,7 +133,7 @@ async function refresh(view) {
         await view.refresh();
         warn("");
     } catch (error) {
-        warn(error instanceof TypeError ? "The server cannot be reached. This page tries again." : error.message);
+        warn(cause(error));
     }
     if (view === shown && me !== null && view.everyMs) {
         clearTimeout(timer);
@@ -141,6 +141,14 @@ async function refresh(view) {
         const pauseMs = Math.max(feed.isLive && view.liveMs || view.everyMs, COST * (performance.now() - began));
         timer = setTimeout(() => document.hidden ? undefined : refresh(view), pauseMs);
     }
+}
+
+/** A sentence about why a view could not be refreshed. What is neither a refusal nor the network is a fault of the page. */
+function cause(error) {
+    if (error instanceof Unreachable) {
+        return `${error.message} This page tries again.`;
+    }
+    return error instanceof Refused ? error.message : `This page has a fault, please report it: ${error.message}`;
 }
 
 function warn(text) {

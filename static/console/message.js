@@ -47,6 +47,11 @@ export function findMessage({query, go}) {
             table("Stored messages", HEADINGS, open.messages.map(row),
             open.next ? "None so far; the search continues with the next page." : "None that is open has this text. Those that all receivers have accepted leave the store soon."),
             pager(asked, open.next, go),
+            ...open.queued.length ? [
+                h("h2", {}, "Waiting for a subject or a group"),
+                table("Messages that wait for a subject or a group", HEADINGS, open.queued.map(row)),
+                open.queuedPartial ? h("p", {class: "hint"}, "There may be more than these.") : "",
+            ] : [],
             h("h2", {}, "Dead letters"),
             table("Dead letters", ["Dead letter", "Message", "Channel", "Receiver", "Data"], dead.letters.map((each) => [
                 h("a", {href: `#/dead-letters/${each.id}`}, each.id), h("a", {href: `#/message/${each.id}`}, each.message),

@@ -61,6 +61,9 @@ def test_a_viewer_hears_of_holds_deaths_letters_and_jobs(start_server: StartServ
     listener = Listener(server, viewer, NOTICES, OVERVIEW)
     assert listener.feed["channels"] == {"overview": OVERVIEW, "notices": NOTICES}
     assert listener.feed["path"] == "/cometd"
+    name = "client/" + listener.client.login["name"].partition("/client/")[2]
+    assert name in {each["name"] for each in desk.get("/sessions?count=1000")["sessions"]}
+    assert name not in {each["name"] for each in desk.get("/receivers?kind=session&count=1000")["receivers"]}
     joe = Receiver(server).be("joe/1", token=signed(publish=["/**"], subscribe=["/**"]))
     joe.subscribe("/a")
     desk.post("/sessions/joe/1/hold", {"reason": "lunch", "code": "user.lunch"})

@@ -212,6 +212,22 @@ def test_message_is_found_by_its_idempotency_key(
     assert crewel(*asked, "5", directory=tmp_path).status == 2
 
 
+def test_search_finds_what_waits_for_a_subject_or_a_group(
+    server: Server, desk: Desk, subject: str, channel: str
+) -> None:
+    worker = Receiver(server).be(f"{subject}/1")
+    worker.send(worker.message("/meta/subscribe", subscription=channel, ext={"subscribe": {"group": "cooks"}}))
+    desk.post(f"/sessions/{subject}/1/hold")
+    shared = published(server, channel, f"{subject} for a cook")
+    to_one = {"destination": [{"to": f"client/{subject}0", "forceQueuing": True}], "subscribable": False}
+    addressed = published(server, channel, f"{subject} for one", **to_one)
+
+    found = until(lambda: len((told := desk.get(f"/messages?contains={subject}%20FOR"))["queued"]) == 2 and told)
+    assert [row["message"] for row in found["queued"]] == [addressed, shared]
+    assert (found["queued"][0]["data"], found["queuedPartial"]) == (f"{subject} for one", False)
+    assert desk.get(f"/messages?contains={subject}%20for&after={addressed}")["queued"] == []
+
+
 def test_a_dead_letter_that_has_gone_tells_who_took_it_away(
     server: Server, desk: Desk, receiver: Receiver, subject: str, channel: str
 ) -> None:

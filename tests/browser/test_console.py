@@ -145,6 +145,24 @@ def test_overview_follows_the_live_feed_instead_of_asking(console: Console) -> N
     assert asked == []
 
 
+def test_a_view_tells_an_unreachable_server_from_a_fault_of_the_page(console: Console) -> None:
+    page = console.open("/jobs").page
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    trouble = page.locator("#trouble")
+    asked = "**/admin/api/jobs*"
+    page.route(asked, lambda route: route.fulfill(json={"jobs": [{"what": "redrive"}]}))
+    page.goto(f"{console.server.base}/admin/#/jobs?state=done")
+    expect(trouble).to_contain_text("This page has a fault")
+    page.unroute(asked)
+    page.route(asked, lambda route: route.abort())
+    page.goto(f"{console.server.base}/admin/#/jobs?state=failed")
+    expect(trouble).to_have_text("The server cannot be reached. This page tries again.")
+    page.unroute(asked)
+    page.goto(f"{console.server.base}/admin/#/jobs")
+    expect(trouble).to_be_hidden()
+    console.complaints = [each for each in console.complaints if "ERR_FAILED" not in each]
+
+
 def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
     page = console.page
     page.goto(f"{console.server.base}/admin/")

@@ -1,7 +1,9 @@
-"""Messages found by the idempotency key that the facts tell."""
+"""Messages found by the idempotency key that the facts tell, and by a text in shared queues."""
+
+import pytest
 
 from crewel.delivery.records import LogId, Submission
-from crewel.storage import message_facts, shared_queues
+from crewel.storage import message_bodies, message_facts, shared_queues
 from crewel.storage.message_facts import messages_with_key
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, Owner, started
@@ -51,3 +53,20 @@ async def test_search_for_a_key_stops_after_a_bounded_number_of_facts(store: Sto
     first = await messages_with_key(store, "x")
     assert (first.messages, bool(first.next)) == ([], True)
     assert [each.id for each in (await messages_with_key(store, "x", first.next)).messages] == [log_id]
+
+
+async def test_search_of_queues_is_bounded_and_finds_each_message_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = await started(store)
+    both = ("group:/a x", "group:/a y")
+    ids = (
+        await owner.append([Submission("/a", b'{"data":"Soup %d"}' % number, groups=both) for number in range(3)])
+    ).ids
+    await owner.append([Submission("/a", b'{"data":"tea"}', groups=both)])
+    found = await message_bodies.search_queues(store, "soup")
+    assert ([each.id for each in found.messages], found.is_partial) == (ids[::-1], False)
+    assert await message_bodies.search_queues(store, "b13:") == ([], False)  # what the packing adds is no text
+    assert [each.id for each in (await message_bodies.search_queues(store, "soup", 2)).messages] == ids[:0:-1]
+    monkeypatch.setattr(message_bodies, "_MOST_READ", 4)
+    assert (await message_bodies.search_queues(store, "soup")).is_partial

@@ -6,6 +6,7 @@ What is open comes from the sessions of this server, what has ended from the fac
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
@@ -288,15 +289,23 @@ async def _search(ask: Ask) -> dict[str, Any]:
         return await _search_key(ask, fields["key"], after, count)
     if after and _log_id(after) is None:
         raise IllegalArgument("after", "must be the `next` of the previous page")
-    found = await message_bodies.search(store, fields.get("contains", ""), after, count)
+    wanted = fields.get("contains", "")
+    found = await message_bodies.search(store, wanted, after, count)
+    queued, is_partial = ([], False) if after else await message_bodies.search_queues(store, wanted, count)
     return {
-        "messages": [
-            {"message": str(each.id), "channel": each.channel, "publishedAt": each.id // 1000, **_view(ask.admin, each)}
-            for each in found.messages
-            if ask.covers_all or ask.covers(each.channel)
-        ],
+        "messages": _rows(ask, found.messages),
         "next": found.next,
+        "queued": _rows(ask, queued),
+        "queuedPartial": is_partial,
     }
+
+
+def _rows(ask: Ask, messages: Iterable[Logged]) -> list[dict[str, Any]]:
+    return [
+        {"message": str(each.id), "channel": each.channel, "publishedAt": each.id // 1000, **_view(ask.admin, each)}
+        for each in messages
+        if ask.covers_all or ask.covers(each.channel)
+    ]
 
 
 async def _search_key(ask: Ask, key: str, after: str, count: int) -> dict[str, Any]:
@@ -312,6 +321,8 @@ async def _search_key(ask: Ask, key: str, after: str, count: int) -> dict[str, A
             for each, body in zip(covered, bodies, strict=True)
         ],
         "next": found.next,
+        "queued": [],
+        "queuedPartial": False,
     }
 
 
@@ -348,9 +359,10 @@ MESSAGE_ROUTES: Final = (
         "Search the stored messages by a text or by idempotency key, the newest first.",
         _search,
         f"`messages`, a list, each with `message` (its id), `channel`, `publishedAt`, {_CONTENT}. `next`, the cursor of the"
-        " next page, empty if this is the last: earlier pages may be short or empty. A text is found in messages that are"
-        " open, or were recently, but not in those that were redriven to a receiver, or that wait for a subject"
-        " or a group. A key is found as long as the facts are kept; the data is null if the store no longer has it.",
+        " next page, empty if this is the last: earlier pages may be short or empty. `queued`, on the first page: messages"
+        " that wait for a subject or a group, from their queues, in the same form; `queuedPartial`: there may be more. A text"
+        " is found in messages that are open, or were recently, but not in those that were redriven to a receiver. A key is"
+        " found as long as the facts are kept; the data is null if the store no longer has it.",
         query=(
             text_field("contains", "Only those with this text in data, options or sender."),
             text_field("key", "Only those that were published with this idempotency key."),

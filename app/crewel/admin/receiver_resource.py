@@ -75,7 +75,7 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
     dispatchers = admin.dispatchers
     if kind in (None, "session"):
         async for session in in_turns(admin.named()):
-            if session.is_live:
+            if session.is_live and not (session.grants is not None and session.grants.is_feed):
                 yield _Receiver(
                     "session",
                     session.name,

@@ -92,6 +92,8 @@ class Grants:
     """Further roles of the holder as an operator, for some channels. They count in `/admin/api` only."""
     expires_at: float | None = None
     """Seconds since 1970; None: never."""
+    is_feed: bool = False
+    """Whether it is the token of a page's live feed: its session is no receiver of the application."""
 
     @property
     def scope(self) -> Scope:

@@ -64,7 +64,7 @@ def own_grants(admin: AdminToken, token: str) -> Grants | None:
         claims = _opened(admin.key(_FEED), token.removeprefix(_FEED_PREFIX), "token of the feed")
     except BadToken:
         return None
-    return Grants(claims["who"], role=role_of(claims["role"]), expires_at=claims["until"])
+    return Grants(claims["who"], role=role_of(claims["role"]), expires_at=claims["until"], is_feed=True)
 
 
 class SignIns:

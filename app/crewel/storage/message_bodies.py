@@ -1,8 +1,10 @@
-"""The bodies of messages that the store still has, wherever they are: read by id, or searched for a text."""
+"""The bodies of messages that the store still has, wherever they are: read by id, or searched for a text in the log and in the
+shared queues."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
 from crewel.delivery.records import Logged, LogId
@@ -11,6 +13,8 @@ from crewel.storage.log import logged, unpacked
 from crewel.storage.store import Store
 
 _PORTION: Final = 200
+_MOST_QUEUES: Final = 1000
+"""Shared queues that one search reads, those that got something last."""
 _MOST_READ: Final = 5000
 _MOST_BYTES: Final = 8 * 1024 * 1024
 """Messages that one search reads, and their bytes, nearly."""
@@ -36,6 +40,48 @@ async def message_body(
     return None if found is None else logged(log_id, unpacked(found))
 
 
+class InQueues(NamedTuple):
+    """Messages of shared queues, which the log need not have any more."""
+
+    messages: list[Logged]
+    """The newest first, each once."""
+    is_partial: bool
+    """Whether there are more messages in the queues than one call reads."""
+
+
+async def search_queues(store: Store, text: str, count: int = 100) -> InQueues:
+    """Return at most so many messages that wait for subjects and groups, with this text in body, options or sender, whatever
+    the case of its ASCII letters. One call reads a bounded number. Raises StoreError."""
+    needle, turns = text.encode().lower(), Turns()
+    found: dict[LogId, Logged] = {}
+    read = size = 0
+    names: Any = await store.reader.zrevrange(store.keys.queues, 0, _MOST_QUEUES - 1)
+    for name in names:
+        bodies = store.keys.queue_bodies(name.decode())
+        cursor: int | None = None
+        while cursor != 0:
+            answer: Any = await store.reader.hscan(bodies, cursor or 0, count=_PORTION)
+            cursor, entries = answer
+            for log_id, packed in entries.items():
+                if needle in packed.lower() and _has(fields := unpacked(packed), needle):
+                    found[LogId(int(log_id))] = logged(LogId(int(log_id)), fields)
+                size += len(packed)
+                await turns.rest()
+            read += len(entries)
+            if read >= _MOST_READ or size >= _MOST_BYTES:
+                return InQueues(_newest(found, count), is_partial=True)
+    return InQueues(_newest(found, count), is_partial=len(found) > count)
+
+
+def _newest(found: dict[LogId, Logged], count: int) -> list[Logged]:
+    return [found[log_id] for log_id in nlargest(count, found)]
+
+
+def _has(fields: Mapping[bytes, bytes], needle: bytes) -> bool:
+    """Whether body, options or sender have the text."""
+    return any(needle in fields.get(name, b"").lower() for name in (b"b", b"q", b"s"))
+
+
 class Found(NamedTuple):
     """Some messages, and where the next page begins."""
 
@@ -59,7 +105,7 @@ async def search(store: Store, text: str, before: str = "", count: int = 100) ->
             log_id = LogId(int(place.partition(b"-")[0]))
             size += len(fields.get(b"b", b""))
             # What has a `k` is a note of nodes for each other.
-            if b"k" not in fields and any(needle in fields.get(name, b"").lower() for name in (b"b", b"q", b"s")):
+            if b"k" not in fields and _has(fields, needle):
                 found.append(logged(log_id, fields))
                 if len(found) == count:
                     return Found(found, str(log_id))
