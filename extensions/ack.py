@@ -80,7 +80,11 @@ class AcknowledgedSession(SessionPart):
 
     def answer(self, session: Session) -> bytes:
         """Tell the batch id."""
-        number = self._batches.close()
+        batches = self._batches
+        if batches.must_resend:
+            batches.lift()
+        number = batches.number  # `close`, without a call
+        batches.number = number + 1
         if session.durable is not None:
             self._port.reserve(session, number)
         return b'"ack":%d' % number

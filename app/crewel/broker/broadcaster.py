@@ -105,7 +105,8 @@ class Broadcaster:
             return known
         self._metrics.publishes += 1
         for_services = dict(fields) if self._registry.subscribed else None
-        if not self._outbound.pipe.send(None, fields):
+        pipe = self._outbound.pipe
+        if pipe.sends and not pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         if plan.history_max:
             self._options.number(channel, fields)
@@ -122,7 +123,7 @@ class Broadcaster:
             plan.history_max,
             qos.force_update,
             plan.is_only,
-            qos.leaves_history(self._clock.microseconds()) if any(plan) else 0,
+            qos.leaves_history(self._clock.microseconds()) if plan.history_max or plan.is_only or plan.groups else 0,
             plan.groups,
             qos.key,
         )

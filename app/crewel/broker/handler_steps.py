@@ -20,27 +20,23 @@ class Promise(Generic[T]):
     """A result that comes later, for a function that is called with it at once, or for a coroutine that awaits it. It
     costs no task and no turn of the event loop."""
 
-    __slots__ = ("_function", "_result")
+    __slots__ = ("_function", "result")
 
     def __init__(self) -> None:
         self._function: Callable[[T | Exception], object] | None = None
-        self._result: T | Exception | None = None
-
-    @property
-    def result(self) -> T | Exception | None:
+        self.result: T | Exception | None = None
         """The result, or the exception that took its place; None while neither is there."""
-        return self._result
 
     def then(self, function: Callable[[T | Exception], object]) -> None:
         """Call this with the result, or with the exception that took its place; at once, if it is there."""
-        if self._result is None:
+        if self.result is None:
             self._function = function
         else:
-            function(self._result)
+            function(self.result)
 
     def resolve(self, result: T | Exception) -> None:
         """The result is there. It is never None."""
-        self._result = result
+        self.result = result
         function, self._function = self._function, None  # it mostly refers to this promise: a circle
         if function is not None:
             function(result)

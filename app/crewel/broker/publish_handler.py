@@ -339,7 +339,8 @@ def _delivered(message: Message, qos: PublishQos) -> Fields:
 
 def _published(message: Message, message_id: str) -> Reply:
     reply = replies.ok(message)
-    if "publish" in message.ext:
+    ext = message.fields["ext"] if "ext" in message.fields else None  # noqa: SIM401 - not a call
+    if type(ext) is dict and "publish" in ext:
         reply["ext"] = {"publish": {"id": message_id, "state": "OK"}}
     return reply
 

@@ -284,7 +284,7 @@ class FastSocket(asyncio.Protocol, Peer):
             if self._is_resting:
                 self._keep(data)
                 return
-        if self._waiting is None and len(data) <= _PIECE:
+        if self._waiting is None:
             # `_is_free`, without a call.
             is_next = self._is_heard and self.is_writable and not (self._is_busy or self._is_resting)
             if is_next and self._protocol is None:
@@ -293,15 +293,17 @@ class FastSocket(asyncio.Protocol, Peer):
                     self.is_heard_from = True
                     self._answer(payload)
                     return
-            frames = self._parse(data)
-            if is_next and len(frames) == 1:
-                self._take(frames[0])
+            if len(data) <= _PIECE:
+                frames = self._parse(data)
+                if is_next and len(frames) == 1:
+                    self._take(frames[0])
+                    return
+                if not frames:
+                    return
+                self._waiting = deque(frames)
+                self._go_on()
                 return
-            if not frames:
-                return
-            self._waiting = deque(frames)
-        else:
-            self._keep(data)
+        self._keep(data)
         self._go_on()
 
     def _keep(self, data: bytes) -> None:

@@ -161,7 +161,7 @@ class PendingPublish(Promise[Published]):
         *,
         lazy: bool,
     ) -> None:
-        self._function = self._result = None  # and no call of Promise's: each publish comes by here
+        self._function = self.result = None  # and no call of Promise's: each publish comes by here
         self.channel = channel
         self.submission = submission
         self.excluded = excluded
@@ -289,7 +289,8 @@ class WriteQueue(Generic[T]):
         group.size += size
         group.submissions.append(submission)
         group.waiting.append(waiting)
-        self._wake()
+        if not self._is_busy:
+            self._wake()
 
     def submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False, size: int = 0) -> None:
         """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, for

@@ -70,17 +70,18 @@ class Connects(ABC):
         """A deadline of the session has come; returns the next."""
 
     def hold_plain(self, peer: Peer, fields: Any) -> bool:
-        """Answer or hold the message that a waiting client sends again and again: a connect that comes alone, with nothing
-        unusual about it, for a session that has no news; or the repeat of its last connect. It is the general way without what
-        cannot apply here. False: nothing has been done, and the general way takes it."""
-        if type(fields) is not dict or fields.get("channel") != CONNECT_CHANNEL.name:
+        """Answer or hold what a waiting client sends again and again: a connect that comes alone and says nothing unusual, for
+        a session without news; or the repeat of its last connect. False: nothing has been done, the general way takes it."""
+        try:
+            if type(fields) is not dict or fields["channel"] != CONNECT_CHANNEL.name:
+                return False
+            client_id, message_id = fields["clientId"], fields["id"]
+        except KeyError:
             return False
-        client_id, message_id = fields.get("clientId"), fields.get("id")
         ext = fields["ext"] if "ext" in fields else None  # noqa: SIM401 - not a call
         if type(client_id) is not str or type(message_id) is not str or ("ext" in fields and type(ext) is not dict):
             return False
-        session = self._sessions.get(client_id)
-        if session is None:
+        if (session := self._sessions.get(client_id)) is None:
             return False
         if message_id in (session.connect_id, session.connect_before) and self.repeat(session, peer, message_id, ext):
             return True
@@ -98,10 +99,9 @@ class Connects(ABC):
             )
             and session.advised_on == peer.transport
             and "advice" not in fields
-            and self._holds
-            and not session.is_absent
+            and (self._holds and not session.is_absent)
             and (session.durable is None or not session.durable.evicted)
-            and (message_id.isalnum() and message_id.isascii())
+            and (bare_id := message_id.encode()).isalnum()  # of bytes: it is ASCII, too
         ):
             return False
         if session.browser is not peer.browser and session.browser is not None and not peer.pushes:
@@ -123,7 +123,7 @@ class Connects(ABC):
                 return True
         self._metrics.connects += 1
         deadline = now + (self._settings.timeout_ms if (own := session.timeout_ms) is None else own) / 1000
-        self.hold(session, Held(peer, message_id if message is None else message, None, deadline))
+        self.hold(session, Held(peer, bare_id if message is None else message, None, deadline))
         if session.durable is not None and session.durable.evicted:
             self.load_backlog(session)
         if deadline <= now:
@@ -224,7 +224,7 @@ class Connects(ABC):
             return False  # it acknowledges the reply to the last one: a client that gives each connect the same id
         if message_id != session.connect_id:
             session.connect_before = None
-            peer.send([connect_reply(message_id)])
+            peer.send([connect_reply(message_id.encode())])
             return True
         held = session.held
         if held is not None:
@@ -236,7 +236,7 @@ class Connects(ABC):
             return False
         session.connect_id = None  # once: a client that numbers nothing must not be answered again and again
         answered, session.answered = session.answered, None
-        peer.send([connect_reply(message_id)] if answered is None else answered)
+        peer.send([connect_reply(message_id.encode())] if answered is None else answered)
         return True
 
     def _let_go(self, session: Session, held: Held) -> None:
@@ -257,16 +257,20 @@ class Connects(ABC):
         held = session.held
         if held is None:
             return
-        self._let_go(session, held)
         peer, request = held.peer, held.request
+        if peer.pushes:
+            session.held = None  # `_let_go`, without a call
+            self.held -= 1
+        else:
+            self._let_go(session, held)
         parts = self._departing(session)
-        bare = request if type(request) is str and session.is_live and session.advised_on is not None else None
+        bare = request if type(request) is bytes and session.is_live and session.advised_on is not None else None
         if bare is not None and not session.parts:
             parts.append(connect_reply(bare))
         elif bare is not None and session.plain is not None:
             parts.append(connect_reply(bare, session.plain.answer(session)))
         else:
-            message = held.message(session) if isinstance(request, str) else request
+            message = held.message(session) if isinstance(request, bytes) else request
             reply = replies.ok(message) if held.reply is None else held.reply
             if held.advise or session.advised_on is None or not session.is_live:
                 self._times.advise_released(session, reply, peer.transport)

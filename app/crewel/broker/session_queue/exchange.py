@@ -133,7 +133,7 @@ class Held:
     def __init__(
         self,
         peer: Peer,
-        request: Message | str,
+        request: Message | bytes,
         reply: Reply | None,
         deadline: float,
         not_before: float = 0.0,
@@ -155,9 +155,10 @@ class Held:
     def message(self, session: Session) -> Message:
         """The message; that of a bare connect as it was."""
         request = self.request
-        if isinstance(request, str):
-            names = {"connectionType": self.peer.transport, "clientId": session.id, "id": request}
-            request = Message({"channel": CONNECT_CHANNEL.name, **names}, CONNECT_CHANNEL, request)
+        if isinstance(request, bytes):
+            message_id = request.decode()
+            names = {"connectionType": self.peer.transport, "clientId": session.id, "id": message_id}
+            request = Message({"channel": CONNECT_CHANNEL.name, **names}, CONNECT_CHANNEL, message_id)
         return request
 
 
@@ -250,9 +251,9 @@ class Exchange:
         return not (session.connect_only or self.peer.connect_only)
 
 
-def connect_reply(message_id: str, ext: bytes = b"") -> bytes:
+def connect_reply(message_id: bytes, ext: bytes = b"") -> bytes:
     """The JSON of the reply to a bare connect, which has nothing to tell but `ext`: the JSON less the braces around it."""
-    return _CONNECTED_WITH % (message_id.encode(), ext) if ext else _CONNECTED % message_id.encode()
+    return _CONNECTED_WITH % (message_id, ext) if ext else _CONNECTED % message_id
 
 
 def encode_reply(reply: Reply, metrics: Metrics) -> bytes:
