@@ -205,6 +205,8 @@ class Metrics(Collector):
         self.limited: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.refused_publishes: Counter[str] = Counter()
+        self.refused_channels: dict[str, str] = {}
+        """The channel of the newest refused publish, by the code: for the log."""
         self.refused_payloads: Counter[str] = Counter()
         self.inherited_sessions = 0
         self.connections_moved = 0

@@ -1,5 +1,7 @@
 """Messages at the door, and as their subscribers get them."""
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,6 +28,33 @@ def refusal(fields: dict[str, Any]) -> str:
     with pytest.raises(Refused) as caught:
         Message.read(fields)
     return caught.value.error
+
+
+class TestExt:
+    def test_what_is_written_to_an_ext_that_is_not_there_is_an_error_that_names_the_remedy(self) -> None:
+        ext = message().ext
+        assert (ext, ext.get("a"), ext.pop("a", None)) == ({}, None, None)
+
+        def add() -> None:
+            nonlocal ext
+            ext |= {"seen": 1}
+
+        writes: list[Callable[[], object]] = [
+            lambda: operator.setitem(ext, "seen", 1),
+            lambda: ext.setdefault("seen", 1),
+            lambda: ext.update({"seen": 1}),
+            lambda: ext.update(seen=1),
+            add,
+        ]
+        for write in writes:
+            with pytest.raises(TypeError, match=r"no ext: set message.fields\['ext'\]"):
+                write()
+        assert message().ext == {}
+
+    def test_what_is_written_to_one_that_is_there_is_in_the_message(self) -> None:
+        found = message(ext={"a": 1})
+        found.ext["seen"] = 1
+        assert found.fields["ext"] == {"a": 1, "seen": 1}
 
 
 class TestReading:

@@ -235,6 +235,25 @@ def test_the_address_is_judged_by_who_can_reach_it(sets: list[str], state: str, 
 
 @pytest.mark.unit
 @pytest.mark.parametrize(
+    ("text", "state", "words"),
+    [
+        ("s" * 32, "ok", "verifies them"),
+        ("secret", "wrong", "a secret has at least 32 bytes"),
+        (None, "wrong", "cannot be read"),
+    ],
+)
+def test_the_keys_of_tokens_are_examined(tmp_path: Path, text: str | None, state: str, words: str) -> None:
+    file = tmp_path / "jwt.secret"
+    if text is not None:
+        file.write_text(text)
+    settings = load(None, ["security.policy=jwt", f"security.jwt_keys={file}"])
+    found = host_checks.keys_of(settings.security)
+    assert (found.check, found.state, bool(found.advice)) == ("tokens", state, state != "ok")
+    assert words in found.found
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
     ("sets", "state", "advice"),
     [
         ([], "warning", "set http.trusted_proxies to the address of the proxy"),

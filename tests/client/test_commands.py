@@ -370,7 +370,7 @@ class TestWho:
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         pub = ("pub", "/p", "1", "--url", server.url)
-        assert_refused(crewel(*pub, directory=elsewhere), "accessDenied", "--token or CREWEL_TOKEN gives a token")
+        assert_refused(crewel(*pub, directory=elsewhere), "accessDenied", "--token or CREWEL_TOKEN sets the token")
         assert_refused(crewel(*pub, "--token", "wrong", directory=elsewhere), "accessDenied")
         (elsewhere / "data").symlink_to(tmp_path / "mine")
         assert crewel(*pub, directory=elsewhere).status == 0

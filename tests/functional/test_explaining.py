@@ -14,13 +14,17 @@ from tests.conftest import StartServer
 from tests.store_process import shared_store
 
 LIMIT_S = 60
+NOT_FORWARDED = (
+    "a request for a WebSocket came without its Upgrade header: let the proxy forward Upgrade and Connection"
+)
 
 
 @pytest.mark.parametrize(("demos", "has_link"), [("true", True), ("false", False)])
 async def test_the_bayeux_address_explains_itself_in_a_browser(
     start_server: StartServer, demos: str, has_link: bool
 ) -> None:
-    url = start_server(f"http.demos={demos}").url
+    server = start_server(f"http.demos={demos}")
+    url = server.url
     async with asyncio.timeout(LIMIT_S), aiohttp.ClientSession() as browser:
         async with browser.get(url, headers={"Accept": "text/html,*/*;q=0.8"}) as answer:
             text = await answer.text()
@@ -30,6 +34,10 @@ async def test_the_bayeux_address_explains_itself_in_a_browser(
             assert (f'<a href="/chat/">chat</a> of Crewel {VERSION}' in text) is has_link
         async with browser.get(url, headers={"Accept": "application/json"}) as answer:
             assert (answer.status, await answer.text()) == (400, "Unknown Bayeux Transport")
+        for _ in range(2):  # as behind a proxy that does not forward Upgrade and Connection
+            async with browser.get(url, headers={"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}) as answer:
+                assert (answer.status, await answer.text()) == (400, NOT_FORWARDED)
+    assert server.stderr.count(NOT_FORWARDED) == 1
 
 
 def pause(ms: int) -> None:

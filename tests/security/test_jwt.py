@@ -80,11 +80,11 @@ def test_the_claims_have_the_names_that_the_settings_say(tmp_path: Path) -> None
     [
         ({"exp": None}, 'missing the "exp" claim'),
         ({"sub": None}, 'missing the "sub" claim'),
-        ({"sub": ""}, "sub is not a text"),
+        ({"sub": ""}, "sub must be a text that is not empty"),
         ({"sub": 5}, "."),
         ({"exp": "soon"}, "."),
         ({"nbf": int(time.time()) + 3600}, "not yet valid"),
-        ({"aud": "somebody"}, "."),
+        ({"aud": "somebody"}, r"\(security.jwt_audience\)"),
         ({"subscribe": ["/a//b"]}, "claim subscribe: '/a//b' is not"),
         ({"publish": 5}, "claim publish: 5 is not"),
         ({"publish": [["/a"]]}, "claim publish"),

@@ -1,6 +1,7 @@
 """The admin token: kept in a file that only its user can read."""
 
 import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -117,6 +118,23 @@ def test_only_the_user_reads_where_servers_are(kept: str) -> None:
     files = [each for each in Path(kept).parent.rglob("*") if each.is_file()]
     assert {each.name for each in files} == {"admin.token", "admin.url", "8080"}
     assert all(each.stat().st_mode & 0o777 == 0o600 for each in files)
+
+
+def test_a_user_without_a_home_finds_the_token_in_the_directory_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the numeric user of a container, which no list of users has."""
+    caplog.set_level("INFO")
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    keep_token(str(tmp_path))
+    note_address(str(tmp_path), "http://127.0.0.1:8080/cometd")
+    assert caplog.messages == [
+        "commands in other directories may not find the admin token: this user has no home directory"
+    ]
+    assert find_token("http://127.0.0.1:8080/cometd", str(tmp_path)) == read_token(str(tmp_path))
+    assert find_token("http://127.0.0.1:8080/cometd", str(tmp_path / "elsewhere")) is None
 
 
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

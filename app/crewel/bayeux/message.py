@@ -31,6 +31,20 @@ _KINDS: Final = {
 _SERVER_EXT: Final = frozenset(("publish", "update", "session", "ack", "subscribe"))
 
 
+class _NoExt(Fields):
+    """The `ext` of a message that has none. What is written there would be lost, so that it is an error."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("this message has no ext: set message.fields['ext'] to a dictionary instead")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+
+_NO_EXT: Final = _NoExt()
+
+
 class Message:
     """A message from a client. `fields` is what was sent, and an extension may change it; `channel` and `id` are checked."""
 
@@ -75,9 +89,9 @@ class Message:
 
     @property
     def ext(self) -> Fields:
-        """The `ext` object; empty if there is none."""
+        """The `ext` object; if there is none, an empty one that takes nothing (TypeError)."""
         value = self.fields.get("ext")
-        return value if isinstance(value, dict) else {}
+        return value if isinstance(value, dict) else _NO_EXT
 
     @property
     def has_advice(self) -> bool:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 QUIET_S: Final = 60.0
 """Seconds between two lines."""
 _PUBLISHES: Final[Mapping[str, str]] = {
-    "403": "security.policy or an authorizer does not grant them",
+    "403": "security.policy or an authoriser does not grant them",
     "404": "an extension or a listener of a service refuses them",
     "405": "a wrong channel or id",
     "409": "the topic or the queue takes no more",
@@ -55,7 +55,12 @@ class RefusalSummary:
         grown = counts - self._said
         if grown:
             self._said, self._quiet_until = counts, now + QUIET_S
-            log.warning("refused within the last minute: %s", "; ".join(_counted(n, what) for what, n in grown.items()))
+            log.warning("refused within the last minute: %s", "; ".join(map(self._shown, grown, grown.values())))
+
+    def _shown(self, what: str, number: int) -> str:
+        noun, _, rest = what.partition(" ")
+        channel = self._metrics.refused_channels.get(rest.split()[1]) if noun == "publishes" else None
+        return f"{number} {_ONE[noun] if number == 1 else noun} {rest}{f', the last on {channel!r}' if channel else ''}"
 
     def _counts(self) -> Counter[str]:
         counts: Counter[str] = Counter()
@@ -70,8 +75,3 @@ class RefusalSummary:
             setting = _PAYLOADS.get(fault)
             counts[f"requests as {fault}" + (f" ({setting})" if setting else "")] = count
         return counts
-
-
-def _counted(number: int, what: str) -> str:
-    noun, _, rest = what.partition(" ")
-    return f"{number} {_ONE[noun] if number == 1 else noun} {rest}"

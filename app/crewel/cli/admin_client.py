@@ -86,7 +86,7 @@ async def _refusal(response: "ClientResponse") -> str:
         message = str((await response.json())["message"])
     except (ValueError, KeyError, TypeError):
         message = f"the server answered {response.status} {response.reason}"
-    hint = "; --token or CREWEL_TOKEN shows the admin token" if response.status == _UNAUTHORIZED else ""
+    hint = "; --token or CREWEL_TOKEN sets the token of an operator" if response.status == _UNAUTHORIZED else ""
     return message + hint
 
 

@@ -183,7 +183,7 @@ def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:
         from crewel.client.errors import AccessDenied  # slow to import, and most commands do not fail
 
         if isinstance(error, AccessDenied):
-            raise CrewelError(f"{error}; --token or CREWEL_TOKEN gives a token") from None
+            raise CrewelError(f"{error}; --token or CREWEL_TOKEN sets the token") from None
         raise
     if came is not None:
         raise typer.Exit(0 if is_endless else 128 + came)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import typer
 
-from crewel.cli.host_checks import Finding, State, of_access, of_memory
+from crewel.cli.host_checks import Finding, State, keys_of, of_access, of_memory
 from crewel.errors import CrewelError, StoreError
 from crewel.security.tokens import token_file
 from crewel.settings import Settings
@@ -50,6 +50,8 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     yield _descriptors()
     for finding in await asyncio.to_thread(lambda: [*_of_directory(storage), *of_access(settings)]):
         yield finding
+    if settings.security.policy == "jwt":
+        yield await asyncio.to_thread(keys_of, settings.security)
 
 
 async def _of_store(settings: Settings) -> AsyncIterator[Finding]:

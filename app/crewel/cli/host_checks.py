@@ -11,7 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from crewel.errors import SettingsError
+from crewel.security.keys import load_keys
 from crewel.settings import Settings
+from crewel.settings.access import Security
 from crewel.transports.origins import is_loopback
 
 ENDS_SOON: Final = timedelta(days=14)
@@ -104,6 +107,15 @@ def _of_address(settings: Settings) -> Finding:
         advice = "set http.tls_cert and http.tls_key, or http.trusted_proxies if a proxy ends TLS"
         return Finding("address", State.WARNING, f"{found} without TLS: tokens can be read on the way", advice)
     return Finding("address", State.OK, f"{found}, with a token (security.policy={security.policy})")
+
+
+def keys_of(security: Security) -> Finding:
+    """Whether the keys that verify tokens can be used; a set that has an address is not fetched."""
+    try:
+        load_keys(security)
+    except SettingsError as error:
+        return Finding("tokens", State.WRONG, str(error), "set security.jwt_keys: docs/how-to/jwt.md")
+    return Finding("tokens", State.OK, f"{security.jwt_keys} verifies them")
 
 
 def _of_cookie(settings: Settings) -> Finding:

@@ -1,5 +1,6 @@
 """`crewel serve`: runs the server until SIGTERM or SIGINT."""
 
+import errno
 import os
 import sys
 from contextlib import contextmanager
@@ -165,7 +166,10 @@ def _explaining(settings: "Settings") -> "Iterator[None]":
         address = f"{settings.http.host}:{settings.http.port}"
         # Its own text repeats the address.
         why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror or error
-        raise SettingsError(f"cannot serve on {address}: {why}") from None
+        advice = "; end the program that has the port, or choose another port with http.port or --port"
+        raise SettingsError(
+            f"cannot serve on {address}: {why}{advice if error.errno == errno.EADDRINUSE else ''}"
+        ) from None
 
 
 def _services(modules: list[str]) -> "list[Service]":

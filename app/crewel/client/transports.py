@@ -29,6 +29,11 @@ log = logging.getLogger("crewel.client")
 _HEADERS = {"Content-Type": "application/json"}
 _CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)
 """How long a peer may take to answer a close frame."""
+_UPGRADE_HINTS = dict.fromkeys(
+    (400, 426),
+    ": either the server offers no WebSocket, or a proxy does not forward the Upgrade and Connection headers",
+)
+"""The likely causes, by the status."""
 
 Receive = Callable[[list[Fields], bool], None]
 """Takes received messages; the flag says that they are one whole response, not a frame of a stream."""
@@ -233,7 +238,8 @@ class WebSocket:
         except TimeoutError as error:
             raise RequestTimeoutError(f"no WebSocket from {url} within {timeout:g} s") from error
         except aiohttp.WSServerHandshakeError as error:
-            raise UpgradeRefusedError(f"{url} answered {error.status} to the upgrade", error.status) from error
+            text = f"{url} answered {error.status} to the upgrade{_UPGRADE_HINTS.get(error.status, '')}"
+            raise UpgradeRefusedError(text, error.status) from error
         except (aiohttp.ClientError, OSError) as error:
             raise _failed(url, error) from None
         self._socket = socket

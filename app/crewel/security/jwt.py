@@ -35,6 +35,9 @@ EXPIRED: Final = "user.security.authentication.expired"
 _UNAVAILABLE: Final = "resource.unavailable"
 _UNREADABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 """What Python's JSON and numbers raise for a forged text: nested by the thousand, or infinite."""
+_COMPARED: Final = {jwt.InvalidAudienceError: "jwt_audience", jwt.InvalidIssuerError: "jwt_issuer"}
+"""The setting with which a claim was compared, by the error."""
+_MAX_SHOWN: Final = 64
 
 
 class BadToken(CrewelError):
@@ -71,6 +74,14 @@ class Tokens:
         key = keys.at_hand(_key_id(token))
         return None if key is None else self._read(token, key, keys.algorithms)
 
+    def claimed_subject(self, token: str) -> str | None:
+        """The subject that a token names, whether or not it is true: for the log."""
+        try:
+            subject = jwt.decode(token, options={"verify_signature": False}).get(self._settings.jwt_subject_claim)
+        except (jwt.PyJWTError, *_UNREADABLE):
+            return None
+        return subject if isinstance(subject, str) else None
+
     def _opened(self) -> Keys:
         if self._keys is None:
             raise BadToken("the server is not ready yet", _UNAVAILABLE)
@@ -94,14 +105,15 @@ class Tokens:
             raise BadToken("the token has expired", EXPIRED) from None
         except (jwt.PyJWTError, *_UNREADABLE) as error:
             shown = str(error).encode("ascii", "backslashreplace").decode()  # it may quote what no answer can carry
-            raise BadToken(f"the token does not hold: {shown}") from None
+            setting = next((f" (security.{name})" for kind, name in _COMPARED.items() if isinstance(error, kind)), "")
+            raise BadToken(f"the token is not valid: {shown}{setting}") from None
         return self._granted(claims)
 
     def _granted(self, claims: dict[str, Any]) -> Grants:
         settings = self._settings
         subject = claims[settings.jwt_subject_claim]
         if not isinstance(subject, str) or not subject:
-            raise BadToken(f"the claim {settings.jwt_subject_claim} is not a text")
+            raise BadToken(f"the claim {settings.jwt_subject_claim} must be a text that is not empty")
         if subject == ANONYMOUS:
             raise BadToken(
                 f"the claim {settings.jwt_subject_claim} is {ANONYMOUS}, which names sessions without a name"
@@ -162,7 +174,7 @@ class JwtPolicy:
         try:
             grants = self.tokens.read_at_once(token)
         except BadToken as error:
-            return _refused(str(error), error.code)
+            return self._refuse(error, token)
         if grants is None:
             return self._read_later(session, token)
         session.authenticate(grants)
@@ -172,8 +184,11 @@ class JwtPolicy:
         try:
             session.authenticate(await self.tokens.read(token))
         except BadToken as error:
-            return _refused(str(error), error.code)
+            return self._refuse(error, token)
         return GRANTED
+
+    def _refuse(self, error: BadToken, token: str) -> Refusal:
+        return _refused(str(error), error.code, self.tokens.claimed_subject(token))
 
     def can_create(self, session: Session, channel: Channel, message: Message) -> Answer:
         """Every channel that the session may subscribe or publish to."""
@@ -211,8 +226,9 @@ class JwtPolicy:
         return is_granted(grants)
 
 
-def _refused(message: str, code: str = ACCESS_DENIED) -> Refusal:
-    log.info("a handshake was refused: %s", message)
+def _refused(message: str, code: str = ACCESS_DENIED, subject: str | None = None) -> Refusal:
+    shown = "" if subject is None else f"; the token, which is not verified, names the subject {subject[:_MAX_SHOWN]!r}"
+    log.info("a handshake was refused: %s%s", message, shown)
     # A client whose token has expired has to get another one; one that meets a server without keys can come again.
     return Refusal(reconnect="handshake" if code == _UNAVAILABLE else "none", code=code, message=message)
 

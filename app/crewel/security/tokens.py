@@ -89,10 +89,13 @@ def find_token(url: str, data_dir: str) -> str | None:
 
 def note_address(data_dir: str, url: str) -> None:
     """The server that keeps its token there serves at this address from now on. What cannot be written is done without."""
-    for file, text in (
-        (Path(data_dir) / _ADDRESS, "\n".join([url, *map(str, this_process())])),
-        (_list() / str(urlsplit(url).port), str(Path(data_dir).absolute())),
-    ):
+    notes = {Path(data_dir) / _ADDRESS: "\n".join([url, *map(str, this_process())])}
+    servers = _list()
+    if servers is None:
+        log.info("commands in other directories may not find the admin token: this user has no home directory")
+    else:
+        notes[servers / str(urlsplit(url).port)] = str(Path(data_dir).absolute())
+    for file, text in notes.items():
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(file, text)
@@ -101,15 +104,22 @@ def note_address(data_dir: str, url: str) -> None:
 
 
 def _listed(asked: SplitResult) -> str | None:
+    servers = _list()
+    if servers is None:
+        return None
     try:
-        return (_list() / str(asked.port or (443 if _SECURE.get(asked.scheme) else 80))).read_text("utf-8").strip()
+        return (servers / str(asked.port or (443 if _SECURE.get(asked.scheme) else 80))).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError, ValueError):
         return None
 
 
-def _list() -> Path:
+def _list() -> Path | None:
+    """Where the user's servers are listed; None for a user without a home, such as a bare number in a container."""
     state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "crewel" / "servers"
+    try:
+        return (Path(state) if state else Path.home() / ".local" / "state") / "crewel" / "servers"
+    except RuntimeError:
+        return None
 
 
 def _is_made_for(data_dir: str, asked: SplitResult) -> bool:

@@ -212,7 +212,7 @@ class Embedded:
             os.close(lock)
             raise SettingsError(
                 f"storage.data_dir {self._directory} belongs to the user {owner}, and its store does not run: run this as that"
-                " user, or while the server runs"
+                " user; docs/how-to/deploying.md#restore-a-backup shows it for a systemd unit"
             )
         try:
             if "appendonly" not in self._more:

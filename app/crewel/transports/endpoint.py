@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -25,12 +26,17 @@ from crewel.version import VERSION
 if TYPE_CHECKING:
     from crewel.transports.websocket_fast import FastSocket
 
+log = logging.getLogger(__name__)
+
 _UNKNOWN: Final = "Unknown Bayeux Transport"
 _NOT_OFFERED: Final = (
     f"{_UNKNOWN}: callback-polling is not in bayeux.transports. Clients try it when their page may not use the others:"
     " see http.allowed_origins"
 )
 """For the last resort of a client whose requests were refused for their origin: it shows this error, and not the first one."""
+_NOT_FORWARDED: Final = (
+    "a request for a WebSocket came without its Upgrade header: let the proxy forward Upgrade and Connection"
+)
 _PAGE: Final = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -59,6 +65,7 @@ class Endpoint:
         self.sockets: set[websocket.Socket | FastSocket] = set()
         self.receive = broker.inbound.receive
         """Takes what a peer sends."""
+        self._has_warned = False
         self.can_move = False
         """Whether connections may be handed to another process: then the bytes of a request are kept until its answer."""
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
@@ -124,6 +131,11 @@ class Endpoint:
                 return await http_aiohttp.answer_callback(self, request, client, function)
         if request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
             return _for_a_browser(self.settings)
+        if "Sec-WebSocket-Key" in request.headers and "websocket" in transports:
+            if not self._has_warned:  # the clients use long-polling then, and nothing else shows it
+                self._has_warned = True
+                log.warning("%s (docs/how-to/proxies.md); until then, clients use long-polling", _NOT_FORWARDED)
+            return web.Response(status=400, text=_NOT_FORWARDED)
         wants_callback = request.method == "GET" and self.settings.bayeux.callback_parameter in request.query
         return web.Response(
             status=400, text=_NOT_OFFERED if wants_callback and "callback-polling" not in transports else _UNKNOWN

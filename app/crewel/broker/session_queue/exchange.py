@@ -30,6 +30,9 @@ _CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 _CONNECTED_WITH: Final = _CONNECTED[:-1] + b',"ext":{%b}}'
 """The reply to a connect of a session with a part that adds fields to `ext`."""
 
+_MAX_LOGGED: Final = 100
+"""Characters of a channel in the log, which a client has chosen."""
+
 Take = Callable[[Any, bytes, bool], None]
 """Gets the transport of a connection, which is closed when it returns; all bytes from the first one of the request on; and
 whether the request was an upgrade, which has been answered."""
@@ -261,8 +264,10 @@ def encode_reply(reply: Reply, metrics: Metrics) -> bytes:
     if not reply["successful"] and "error" in reply:
         code = reply["error"][:3]
         metrics.errors[code] += 1
-        if not str(reply.get("channel", "")).startswith("/meta/"):
+        channel = str(reply.get("channel", ""))
+        if not channel.startswith("/meta/"):
             metrics.refused_publishes[code] += 1
+            metrics.refused_channels[code] = channel[:_MAX_LOGGED]
     try:
         return encode(reply)
     except TypeError:
