@@ -34,7 +34,7 @@ LOCK := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes py
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults check format docs tables bench lock clean
+.PHONY: help run pages test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults check format docs tables bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,8 @@ help:  ## Show this list
 run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/chat/
 	@echo "serving; Ctrl+C ends it"
 	@$(BIN)/crewel serve
+
+pages: $(PAGES_READY)  ## Fetch the browser client, for pages and for a package
 
 # The levels of the tests, each with what it needs: tests/levels.py tells which test is of which.
 # Most tests of servers and browsers wait for something most of their time, so two levels share the machine. The order matters:
