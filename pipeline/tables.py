@@ -42,8 +42,8 @@ _PAUSE_S = 0.05
 
 def empty(spark: SparkSession, table: Table) -> DataFrame:
     """Return a table without rows. Spark knows that it has none, and leaves out what would be done with them."""
-    columns = (f.lit(None).cast(field.dataType).alias(field.name) for field in table.struct())
-    return spark.range(0).where(f.lit(False)).select(*columns)
+    columns = (f"CAST(NULL AS {field.dataType.simpleString()}) AS `{field.name}`" for field in table.struct())
+    return spark.range(0).where("false").selectExpr(*columns)
 
 
 def _quoted(day: date) -> str:

@@ -97,8 +97,8 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         while True:
             queries = job.start()
             try:
-                while not is_over(_LOOK_S) and all(query.isActive for query in queries):
-                    pass
+                while not is_over(0) and all(query.isActive for query in queries):
+                    queries[0].awaitTermination(_LOOK_S)
                 for query in queries:
                     query.stop()
                 for query in queries:

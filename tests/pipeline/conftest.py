@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
+"""The compiler that is quick itself. By default it keeps 48 MB of code, which some hundred tests fill: then it throws code
+away, and compiles it again when it is needed."""
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of all tests: it takes six seconds to start, and so there is one."""
@@ -34,7 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             # Frames of a few rows are read by what is there, sooner than a program for them is made and compiled.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.driver.extraJavaOptions": f"{java_options('ERROR')} -XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": f"{java_options('ERROR')} {_JAVA}",
         },
     )
     yield spark

@@ -2,11 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
+from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.tables import empty
 
 _USUAL: Mapping[str, Any] = {
     "array<string>": [],
@@ -24,19 +30,30 @@ def time(ms: float) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
+def of_rows(spark: SparkSession, rows: Iterable[tuple[Any, ...]], schema: StructType | str) -> DataFrame:
+    """Return rows as a frame. By way of Arrow Spark has them in its plan, without a worker in Python that hands them over."""
+    struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    columns = to_arrow_schema(struct, timezone="UTC")
+    found = [dict(zip(columns.names, row, strict=True)) for row in rows]
+    return spark.createDataFrame(pa.Table.from_pylist(found, columns), struct)
+
+
 def frame(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]] = ()) -> DataFrame:
     """Return a table. A row's `place`, or its `ms` alone, settles all columns of the place."""
     table = TABLES[name]
-    return spark.createDataFrame([tuple(_whole(row, name).values()) for row in rows], table.struct())
+    whole = [tuple(_whole(row, name).values()) for row in rows]
+    return of_rows(spark, whole, table.struct()) if whole else empty(spark, table)
 
 
-def silver(spark: SparkSession, **rows: Iterable[Mapping[str, Any]]) -> dict[str, DataFrame]:
+def silver(spark: SparkSession, **rows: Iterable[Mapping[str, Any]]) -> Mapping[str, DataFrame]:
     """Return all tables of silver by name, those that are not given empty."""
-    return {
-        name: frame(spark, name, rows.get(name, ()))
-        for name, table in TABLES.items()
-        if table.layer in ("silver", "bronze")
-    }
+    return LazyMapping(
+        {
+            name: partial(frame, spark, name, rows.get(name, ()))
+            for name, table in TABLES.items()
+            if table.layer in ("silver", "bronze")
+        }
+    )
 
 
 def told(found: DataFrame, *names: str) -> list[tuple[Any, ...]]:

@@ -1,5 +1,6 @@
 """The audit on small ledgers: what adds up says nothing, and what does not is found, with its evidence."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from crewel.pipeline.schemas import FINDINGS
 from crewel.pipeline.transformations.audit import Records, audit, set_back, without_letter
 from tests.admin.desk import SETS, Receiver, publish
 from tests.conftest import StartServer
-from tests.pipeline.frames import frame, silver, told
+from tests.pipeline.frames import frame, of_rows, silver, told
 
 JOE, ANN, QUEUE = "client/joe/1", "client/ann/1", "client/joe"
 Rows = list[dict[str, Any]]
@@ -50,7 +51,7 @@ class Ledger:
         self, gap_ms: int | None = None, loss: DataFrame | None = None, **facts: Rows
     ) -> list[tuple[Any, ...]]:
         """Return (finding, log id, receiver, evidence) of all that is found."""
-        make = self._spark.createDataFrame
+        make = partial(of_rows, self._spark)
         records = Records(
             make(self.waiting, "receiver STRING, log_id BIGINT"),
             make(self.cursors, "session STRING, cursor BIGINT"),
@@ -174,7 +175,7 @@ def test_what_has_to_do_with_a_gap_is_unknown_and_never_lost(ledger: Ledger) -> 
 
 def test_facts_that_the_store_has_lost_do_not_count_and_are_named(spark: SparkSession, ledger: Ledger) -> None:
     published = [_published(20_000), _published(40_000), _published(41_000)]
-    gone = spark.createDataFrame([("40-0", 40, 0), ("41-0", 41, 0)], "place STRING, ms BIGINT, seq BIGINT")
+    gone = of_rows(spark, [("40-0", 40, 0), ("41-0", 41, 0)], "place STRING, ms BIGINT, seq BIGINT")
     loss = set_back(gone, frame(spark, "fact_published", published))
     names = ("node", "from_id", "until_id", "messages", "met_ms")
     assert told(loss, *names) == [("the store", 40_000, 41_000, 2, 42)]
@@ -200,7 +201,7 @@ def test_a_dead_letter_that_is_gone_without_a_fact_is_found(spark: SparkSession)
         fact_discarded=[{"ms": 100, "letter": "40-0"}],
         fact_redriven=[{"ms": 100, "letter": "20-1", "message_id": "20000", "log_id": 1, "session": JOE}],
     )
-    there = spark.createDataFrame(letters, "ms BIGINT, message_id STRING, receiver STRING")
+    there = of_rows(spark, letters, "ms BIGINT, message_id STRING, receiver STRING")
     # Of the two of 20 one was redriven, of the two of 40 one discarded. That of 9 is older than all letters.
     found = without_letter(tables, there, UPTO)
     assert [(row[0], row[1] // 1000) for row in told(found, "finding", "log_id")] == [

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from crewel.pipeline.transformations.causes import causes, origins, shape
 from crewel.pipeline.transformations.channels import failing_channels
 from crewel.pipeline.transformations.poison import poison
-from tests.pipeline.frames import frame, silver, told
+from tests.pipeline.frames import frame, of_rows, silver, told
 
 USUAL = '{"data":{"n":7}}'
 CODE = "user.update.error"
@@ -237,6 +237,6 @@ def test_a_shape_has_fields_and_types_and_no_values(spark: SparkSession) -> None
         "{": None,
         "": None,
     }
-    rows = spark.createDataFrame([(each,) for each in bodies], "body STRING")
+    rows = of_rows(spark, [(each,) for each in bodies], "body STRING")
     shapes = {row["body"]: row["shape"] for row in rows.select("body", shape(f.col("body")).alias("shape")).collect()}
     assert shapes == bodies

@@ -31,6 +31,7 @@ def started(directory: Path, address: Address, *arguments: str) -> subprocess.Po
 
 
 def test_a_condition_that_names_what_there_is_not_is_told_in_a_few_words(address: Address, tmp_path: Path) -> None:
+    """Neither Java nor Spark adds a word, also when they start and stop."""
     with started(tmp_path, address, "redrive", "--dry-run", "--quiet", "--where", "error_cod = 'x'") as command:
         out, words = command.communicate(timeout=LIMIT_S)
     assert (command.returncode, out) == (2, "")

@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 from crewel.bayeux.channel import Kind, parse
 from crewel.pipeline.transformations.expected import held_by, patterns_of, with_channel
-from tests.pipeline.frames import frame, silver, told
+from tests.pipeline.frames import frame, of_rows, silver, told
 
 CHANNELS = [
     "/a",
@@ -32,7 +32,7 @@ SEGMENT = st.text("ab*- #", min_size=1, max_size=3).filter(lambda text: text not
 @given(st.lists(st.lists(SEGMENT, min_size=1, max_size=5), min_size=1, max_size=200))
 def test_patterns_are_those_of_the_server(spark: SparkSession, drawn: list[list[str]]) -> None:
     names = [*CHANNELS, *("/" + "/".join(segments) for segments in drawn)]
-    rows = spark.createDataFrame([(name,) for name in names], "channel STRING")
+    rows = of_rows(spark, [(name,) for name in names], "channel STRING")
     for row in rows.select("channel", patterns_of(f.col("channel")).alias("patterns")).collect():
         channel = parse(row["channel"])
         assert channel is not None
@@ -41,7 +41,7 @@ def test_patterns_are_those_of_the_server(spark: SparkSession, drawn: list[list[
 
 
 def test_what_nobody_is_owed_has_no_patterns(spark: SparkSession) -> None:
-    rows = spark.createDataFrame([("",)], "channel STRING")
+    rows = of_rows(spark, [("",)], "channel STRING")
     assert rows.select(patterns_of(f.col("channel")).alias("p")).first()["p"] == []
 
 
@@ -75,6 +75,6 @@ def test_the_channel_of_a_message_is_found(spark: SparkSession) -> None:
             {"log_id": 6, "message_id": "no number"},
         ],
     )
-    rows = spark.createDataFrame([(each,) for each in range(1, 8)], "log_id BIGINT")
+    rows = of_rows(spark, [(each,) for each in range(1, 8)], "log_id BIGINT")
     found = told(with_channel(rows, tables), "log_id", "channel")
     assert found == [(1, "/a"), (2, "/b"), (3, "/b"), (4, "/b"), (5, "/a"), (6, None), (7, None)]

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from crewel.pipeline.transformations.receivers import held_times, receiver_times, receivers
-from tests.pipeline.frames import frame, silver, time, told
+from tests.pipeline.frames import frame, of_rows, silver, time, told
 
 S = 1000
 SINCE, UNTIL = time(100 * S), time(200 * S)
@@ -41,7 +41,7 @@ def _caused(spark: SparkSession) -> DataFrame:
         *(([str(each)], "alone", "receiver", time(150 * S), each % 2, 1) for each in range(4)),
         (["9"], "alone", "receiver", time(50 * S), 0, 1),
     ]
-    return spark.createDataFrame(found, columns)
+    return of_rows(spark, found, columns)
 
 
 def _rows(spark: SparkSession, **tables: Any) -> dict[str, Row]:

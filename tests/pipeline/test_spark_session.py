@@ -98,15 +98,3 @@ def test_what_java_says_at_its_start_is_passed_on_but_for_the_greetings() -> Non
     ended = run(script)
     assert ended.returncode == 0
     assert ended.stderr == "trouble\nhalfafter\n"
-
-
-def test_a_session_starts_without_a_word() -> None:
-    script = (
-        "from crewel.pipeline.connection import Address\n"
-        "from crewel.pipeline.spark_session import session\n"
-        "spark = session(Address('unix:///nowhere.sock'), 'local[1]')\n"
-        "spark.range(1).count()\n"
-        "spark.stop()\n"
-    )
-    ended = run(script)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

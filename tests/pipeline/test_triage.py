@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from crewel.pipeline.transformations.triage import GONE, deaths, died, template, triage
-from tests.pipeline.frames import silver, time, told
+from tests.pipeline.frames import of_rows, silver, time, told
 
 TEMPLATES = [
     ("order 17 of 'Joe' failed", "order <n> of '<text>' failed"),
@@ -25,14 +25,12 @@ TEMPLATES = [
 
 
 def _triage(spark: SparkSession, **rows: Any) -> DataFrame:
-    causes = spark.createDataFrame(
-        [(["8000"], "client/joe", "message")], "ids ARRAY<STRING>, receiver STRING, cause STRING"
-    )
+    causes = of_rows(spark, [(["8000"], "client/joe", "message")], "ids ARRAY<STRING>, receiver STRING, cause STRING")
     return triage(died(silver(spark, **rows)), causes)
 
 
 def test_reasons_become_templates(spark: SparkSession) -> None:
-    found = spark.createDataFrame([(reason,) for reason, _ in TEMPLATES], "reason STRING")
+    found = of_rows(spark, [(reason,) for reason, _ in TEMPLATES], "reason STRING")
     rows = found.select("reason", template(f.col("reason")).alias("template")).collect()
     assert {row["reason"]: row["template"] for row in rows} == dict(TEMPLATES)
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from crewel.pipeline.connection import Address
+from crewel.pipeline.connection import Address, patiently
 from crewel.pipeline.schemas import RAW
 from crewel.pipeline.source import NAME, register
 from tests.pipeline.conftest import Streams
@@ -141,6 +141,7 @@ def test_a_stream_outlives_its_store_and_never_tells_the_password(
         secret_store.kill()
         time.sleep(1)  # in which it asks a store that is not there
         secret_store.start()
+        patiently(streams.client.ping)  # it reads its file first
         streams.many("facts", 100, first_ms=1000)
         wait(query, lambda: len(seen) == 200)
         assert len({*seen}) == 200
