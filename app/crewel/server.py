@@ -50,6 +50,7 @@ ADMIN = web.AppKey("ADMIN", Administration)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 NODES = web.AppKey("NODES", Membership)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
+_LEAVE_S = 3.0  # that the farewell to the other nodes may take
 _TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
 
 BUILT_IN = {
@@ -205,7 +206,7 @@ async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
         yield
         await durability.close()
         if NODES in app:
-            await app[NODES].leave()
+            await broker.supervisor.shutdown.within(_LEAVE_S, app[NODES].leave(), "the other nodes")
     finally:
         await store.close()
 

@@ -2,6 +2,9 @@
 
 The first pause before a restart is short and doubles up to a bound; a task that has run longer than its last pause begins again
 with the short one. While a task is down, `trouble` names it.
+
+When the server ends, it waits for answers, commits and its store: each step for a time of its own, all of them together until
+one deadline (`Shutdown`).
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from time import monotonic
 from typing import Any, Final
 
 log = logging.getLogger(__name__)
@@ -17,7 +21,36 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
 
+SHUTDOWN_S = 40.0
+"""Seconds that the end of a server may take, its own store included: less than the 45 after which systemd and Kubernetes kill
+it."""
+
 Body = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Shutdown:
+    """The one deadline of all that a server waits for when it ends."""
+
+    def __init__(self) -> None:
+        self._ends: float | None = None
+
+    def begin(self) -> None:
+        """The server ends from now on. A repeated call changes nothing."""
+        if self._ends is None:
+            self._ends = monotonic() + SHUTDOWN_S
+
+    def left(self, most_s: float) -> float:
+        """How many seconds one step may take: these at most, and no more than all have left."""
+        return most_s if self._ends is None else max(0.0, min(most_s, self._ends - monotonic()))
+
+    async def within(self, most_s: float, step: Coroutine[Any, Any, None], name: str) -> None:
+        """Await this step of the end, as long as `left` allows. One that takes longer is cancelled, and logged by its name."""
+        limit = self.left(most_s)
+        try:
+            async with asyncio.timeout(limit):
+                await step
+        except TimeoutError:
+            log.warning("shutdown: %s took longer than %.1f s and was given up", name, limit)
 
 
 class Supervisor:
@@ -30,6 +63,7 @@ class Supervisor:
         """How often each task has failed, by its name."""
         self._down: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.shutdown = Shutdown()
 
     @property
     def trouble(self) -> str | None:

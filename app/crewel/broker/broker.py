@@ -179,6 +179,7 @@ class Broker(Parts):
 
     def drain(self) -> None:
         """Answer every held connect, and hold no more: the server is going down."""
+        self.supervisor.shutdown.begin()
         self.is_draining = True
         self.outbound.drain(self.sessions.values())
 

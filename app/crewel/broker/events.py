@@ -92,7 +92,7 @@ class Events:
             self._task.cancel()
             self._task = None
             with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                async with asyncio.timeout(self._runtime.supervisor.shutdown.left(_CLOSE_TIMEOUT_S)):
                     await self.flush()
 
     def _obey(self) -> None:

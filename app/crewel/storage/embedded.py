@@ -39,7 +39,7 @@ _FORMAT = 1  # of the directory: which files lie in it
 _LONGEST_SOCKET_PATH = 100  # Linux takes 107 bytes, macOS 103
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two attempts to start it
 _STEADY_S = 10.0  # one that has run for so long is started again without a pause
-_END_LIMIT_S = 30.0  # it may have much to write to its file before it ends
+END_LIMIT_S = 30.0  # it may have much to write to its file before it ends
 _LAST_WRITES_S = 1.0  # a store whose owner was killed needs about as long to end
 _PR_SET_PDEATHSIG = 1
 _CONTAINER_LIMITS: Final = (
@@ -164,18 +164,19 @@ class Embedded:
         finally:
             os.close(lock)  # the store has it from now on, and lets go of it by ending
 
-    async def close(self) -> None:
-        """End the store if it was started here, and wait until it has written everything."""
+    async def close(self, limit_s: float = END_LIMIT_S) -> None:
+        """End the store if it was started here, and wait until it has written everything, so many seconds at most: then it is
+        killed, and has what it had answered."""
         self._is_ending = True
         process, waiter = self._process, self._waiter
         if process is not None and waiter is not None:
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
             try:
-                async with asyncio.timeout(_END_LIMIT_S):
+                async with asyncio.timeout(limit_s):
                     await asyncio.shield(waiter)
             except TimeoutError:
-                log.warning("the store has not ended within %g s of SIGTERM", _END_LIMIT_S)
+                log.warning("the store has not ended within %.0f s of SIGTERM", limit_s)
                 process.kill()
                 await waiter
         if self._link is not None:

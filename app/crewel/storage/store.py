@@ -21,7 +21,7 @@ from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
 from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, why_full, why_not
 from crewel.storage.connection import Command, Connection, Done, Reader, Writer, connected, pool_of, unavailable
-from crewel.storage.embedded import Embedded
+from crewel.storage.embedded import END_LIMIT_S, Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.losses import Met, meet
 from crewel.storage.steps import Step, scripts
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _OPEN_LIMIT_S = 10.0  # until a store must have been reached for the first time
 _EVERY_S = 1.0  # a look at a store that is up
 _RETRY_S = 0.5  # an attempt to reach one that is not
+_END_LIMIT_S = 10.0  # for what was asked for, when the server ends
 _RETRY_OWN_S = 0.1  # the same for a store of our own
 
 
@@ -89,16 +90,21 @@ class Store:
         """Let what was asked for be answered, and end the store if it is our own."""
         self._is_ending = True
         self._news.set()
+        shutdown = self.supervisor.shutdown
         if self._task is not None:
-            await self._task
-            if self.is_up:
-                await self._check_health()
-        await self._writer.close()
+            await shutdown.within(_END_LIMIT_S, self._last_look(self._task), "the watch over the store")
+        await shutdown.within(_END_LIMIT_S, self._writer.close(), "what the store was asked for")
+        self._writer.disconnect()
         self.is_up = False
         if self._pool is not None:
             await self._pool.aclose()
         if self._embedded is not None:
-            await self._embedded.close()
+            await self._embedded.close(shutdown.left(END_LIMIT_S))
+
+    async def _last_look(self, watch: asyncio.Task[None]) -> None:
+        await watch
+        if self.is_up:
+            await self._check_health()
 
     def cut(self) -> None:
         """Send nothing from now on, as if the process were killed: what was sent and not answered is uncertain. `close` is to

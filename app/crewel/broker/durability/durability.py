@@ -63,6 +63,7 @@ _ADOPTED_AT_ONCE: Final = 1000
 _MOST_SHARED: Final = 200_000
 """Ids, and what is known of messages, that are remembered to be shared by the sessions that are adopted."""
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
+_ANSWERS_S: Final = 10.0  # that the store has for what is under way when the server ends
 _RELOAD_PAUSE: Final = 0.5
 _ANOTHER: Final = "the store is another one, or has restarted"
 _TAKEN_FOR_DEAD: Final = "another node has taken this one for dead"
@@ -132,19 +133,20 @@ class Durability:
 
     async def close(self) -> None:
         """Commit what is open, and leave the sessions to the next server."""
+        shutdown = self._runtime.supervisor.shutdown
         self._closing.set()
         self._hurry.set()
         self.backlog.close()
         self._tending.cancel()
-        await asyncio.wait([self._committing, self._tending], timeout=_CLOSE_TIMEOUT)
+        await asyncio.wait([self._committing, self._tending], timeout=shutdown.left(_CLOSE_TIMEOUT))
         self._committing.cancel()
         if not self._access.is_superseded and self._access.store.is_up:
             with suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                async with asyncio.timeout(shutdown.left(_CLOSE_TIMEOUT)):
                     await self._commit()
         self._committed_all(self._waiting)
         await self._events.close()
-        await self._access.writing.close()
+        await shutdown.within(_ANSWERS_S, self._access.writing.close(), "what the store was asked for")
         await self.lease.end()
 
     async def _load(self) -> None:

@@ -1,0 +1,86 @@
+"""The end of a server has one deadline, whatever its store does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from crewel import supervision
+from crewel.server import BROKER, build, listening_with
+from crewel.settings import Settings, load
+from crewel.supervision import Shutdown
+
+WITHIN_S = 2.0
+LONGEST_S = 20.0
+"""Far more than the deadline, for a machine under load; without the deadline it takes over 30."""
+
+
+def test_no_step_takes_longer_than_all_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(supervision, "monotonic", lambda: now)
+    shutdown = Shutdown()
+    assert shutdown.left(50) == 50
+    shutdown.begin()
+    assert (shutdown.left(5), shutdown.left(50)) == (5, supervision.SHUTDOWN_S)
+    now += 30
+    shutdown.begin()
+    assert (shutdown.left(5), shutdown.left(50)) == (5, supervision.SHUTDOWN_S - 30)
+    now += 30
+    assert shutdown.left(5) == 0
+
+
+async def test_step_that_takes_too_long_is_given_up_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    steps: list[str] = []
+
+    async def quick() -> None:
+        steps.append("quick")
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("cancelled")
+
+    shutdown = Shutdown()
+    shutdown.begin()
+    await shutdown.within(5, quick(), "the quick one")
+    await shutdown.within(0, endless(), "the endless one")
+    assert steps[0] == "quick"
+    assert [record.getMessage() for record in caplog.records] == [
+        "shutdown: the endless one took longer than 0.0 s and was given up"
+    ]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """The settings; to read them reads files, which must not happen in the event loop."""
+    own = (f"storage.data_dir={tmp_path}/data", "http.port=0", "http.demos=false", "admin.token=a-token-of-the-tests")
+    return load(overrides=own, environ={})
+
+
+@pytest.mark.server
+async def test_server_whose_store_hangs_ends_before_its_deadline(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervision, "SHUTDOWN_S", WITHIN_S)
+    caplog.set_level(logging.WARNING)
+    app = build(settings)
+    async with listening_with(app):
+        broker = app[BROKER]
+        store = int((await broker.access.store.reader.info("server"))["process_id"])
+        os.kill(store, signal.SIGSTOP)
+        stored = asyncio.ensure_future(broker.publish_stored("/a", "soup"))
+        await asyncio.sleep(0)
+        began = monotonic()
+    assert monotonic() - began < LONGEST_S
+    with pytest.raises(ProcessLookupError):
+        os.kill(store, 0)
+    assert "the store has not ended within" in caplog.text
+    await asyncio.wait([stored], timeout=LONGEST_S)
+    assert stored.exception() is not None
