@@ -5,7 +5,10 @@ Sessions are found by their public names. Their `clientId`s are secrets and appe
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from heapq import merge
+from itertools import islice
 from time import perf_counter, time
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -21,7 +24,7 @@ from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreUnavailable
-from crewel.event_loop import in_turns, sorted_in_turns
+from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership
 from crewel.qos.connect import OverflowPolicy
 from crewel.security.grants import Scope
@@ -91,19 +94,26 @@ class Administration:
         """The session of this name, `client/joe/1`."""
         return self.broker.names.find(name)
 
-    def named(self) -> Iterator[Session]:
-        """All sessions that have a name. The others cannot be distinguished."""
-        return (session for session in self.broker.sessions.values() if session.name)
+    async def named(self) -> AsyncIterator[Session]:
+        """All sessions that have a name, with turns for others. The others cannot be distinguished."""
+        async for session in in_turns(self.broker.sessions.values()):
+            if session.name:
+                yield session
 
     def subjects(self) -> list[str]:
         """The subjects that have sessions here, in order."""
         return self.broker.names.subjects()
 
-    async def all_subjects(self) -> list[str]:
-        """The subjects that have sessions here, have addressed messages waiting, or are blocked, in order."""
+    async def all_subjects(self, after: str = "") -> AsyncIterator[str]:
+        """The subjects beyond this one that have sessions here, have addressed messages waiting, or are blocked, in order, with
+        turns for others."""
         names = self.broker.names
-        others = {*self.broker.destinations.awaited(), *names.blocked}.difference(names.subjects())
-        return await sorted_in_turns([*names.subjects(), *others])
+        with_sessions, turns = names.subjects(), Turns()
+        further = {*self.broker.destinations.awaited(), *names.blocked}
+        others = await sorted_in_turns([each for each in further if each > after and not names.of_subject(each)])
+        for subject in merge(islice(with_sessions, bisect_right(with_sessions, after), None), others):
+            yield subject
+            await turns.rest()
 
     def has_subject(self, subject: str) -> bool:
         """Whether it is one of these."""

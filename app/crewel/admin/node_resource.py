@@ -42,8 +42,12 @@ def _uptime(call: Call) -> int:
 
 async def _alive(call: Call) -> list[str]:
     state = call.admin.dispatchers.state
-    named = in_turns(call.admin.named())
+    named = call.admin.named()
     return await sorted_in_turns([session.name async for session in named if state(session) is DispatcherState.ALIVE])
+
+
+async def _session_names(call: Call) -> list[str]:
+    return await sorted_in_turns([session.name async for session in call.admin.named()])
 
 
 async def _topics(call: Call) -> list[str]:
@@ -61,7 +65,7 @@ async def _topics_line(call: Call) -> str:
 
 
 async def _subscriptions(call: Call) -> list[str]:
-    named = in_turns(call.admin.named())
+    named = call.admin.named()
     found = [f"{session.name} {channel}" async for session in named for channel in session.subscriptions]
     return await sorted_in_turns(found)
 
@@ -86,13 +90,13 @@ def _used_memory(_: Call) -> Coroutine[Any, Any, int]:
 
 async def _dump(call: Call) -> dict[str, Any]:
     admin, broker = call.admin, call.admin.broker
-    named = in_turns(admin.named())
+    named = admin.named()
     return {
         "node": admin.node,
         "version": VERSION,
         "uptime": _uptime(call),
         "sessions": [session_view(admin, session) async for session in named if session.is_live],
-        "unnamed": sum(not session.name for session in broker.sessions.values()),
+        "unnamed": sum([not session.name async for session in in_turns(broker.sessions.values())]),
         "topics": {name: broker.channels.count(name) for name in await sorted_in_turns(broker.channels)},
     }
 
@@ -122,7 +126,7 @@ NODE_COMMANDS: Final = (
     _read(
         "sessionList",
         "Names of the sessions.",
-        lambda c: sorted_in_turns(each.name for each in c.admin.named()),
+        _session_names,
         join=union,
     ),
     _read(
@@ -177,7 +181,7 @@ async def _alerts(ask: Ask) -> dict[str, Any]:
     """The alerts of sessions that are still on hold: the pipeline looks seldom, and this server knows at once."""
     admin = ask.admin
     found = await alerts(admin.store)
-    held = {each.name async for each in in_turns(admin.named()) if admin.dispatchers.holdback(each) is not None}
+    held = {each.name async for each in admin.named() if admin.dispatchers.holdback(each) is not None}
     return {"alerts": [{"session": each.session, **each.fields} for each in found if each.session in held]}
 
 

@@ -74,7 +74,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiver]:
     dispatchers = admin.dispatchers
     if kind in (None, "session"):
-        async for session in in_turns(admin.named()):
+        async for session in admin.named():
             if session.is_live and not (session.grants is not None and session.grants.is_feed):
                 yield _Receiver(
                     "session",

@@ -323,7 +323,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     order, after = _ORDERS[sort], place_of(fields.get("after"), sort)
 
     async def wanted() -> AsyncIterator[tuple[tuple[int, str], Session]]:
-        async for session in in_turns(ask.admin.named()):
+        async for session in ask.admin.named():
             if _is_wanted(dispatchers, session, fields) and ask.covers_session(session):
                 place = (order(dispatchers, session), session.name)
                 if after is None or place > after:

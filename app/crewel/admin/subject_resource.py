@@ -118,7 +118,12 @@ def _view(admin: Administration, subject: str) -> dict[str, Any]:
 async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the subjects in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     after, count = ask.fields.get("after", ""), ask.fields.get("count", PAGE)
-    found = [subject for subject in await ask.admin.all_subjects() if subject > after and _is_covered(ask, subject)]
+    found: list[str] = []
+    async for subject in ask.admin.all_subjects(after):
+        if _is_covered(ask, subject):
+            found.append(subject)
+            if len(found) > count:
+                break
     page = found[:count]
     return {
         "subjects": [_view(ask.admin, subject) for subject in page],
