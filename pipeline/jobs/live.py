@@ -45,7 +45,7 @@ _MINUTES: Final = TABLES["minutes"]
 _FIGURES_S: Final = 24 * 3600
 """Seconds that the figures of a minute stay in the store."""
 
-_LOOK_S: Final = 0.5
+_LOOK_S: Final = 1
 _PAUSE_S: Final = 5.0
 """Seconds before the next attempt when the store has been away for too long."""
 
