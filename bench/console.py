@@ -215,7 +215,7 @@ def message(letters: int = 1_000_000, sessions: int = 100_000) -> None:
         waiting = asyncio.run(_publish(server, ASKED // 20))
         one = asked(server, f"/messages/{waiting[0]}")
         print(f"{len(ids)} messages of dead letters, {_waits_ms(server, ids)}", flush=True)
-        receivers = len(one["receivers"])
+        receivers = sum(one["states"].values())
         print(
             f"{len(waiting)} messages that wait for {receivers} sessions each, {_waits_ms(server, waiting)}", flush=True
         )

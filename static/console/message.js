@@ -5,7 +5,7 @@
 
 import {get} from "./api.js";
 import {data, facts, h, pager, parts, sections, table} from "./elements.js";
-import {ago, things, time} from "./format.js";
+import {ago, count, things, time} from "./format.js";
 
 const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
 const LETTERS = 20;
@@ -73,14 +73,29 @@ function sender(each) {
     return each.sender || "the server, or a back end";
 }
 
-export function message({words: [id], me}) {
+export function message({words: [id], query, me, go}) {
+    const wanted = query.get("receiver") ?? "";
     const body = h("div", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("h1", {}, `Message ${id}`), form(id), body);
+    const summary = h("span", {});
+    const field = h("input", {type: "search", value: wanted, "aria-label": "Receiver", placeholder: "Part of a receiver's name"});
+    const chooser = h("form", {class: "filters", hidden: true, onsubmit: (event) => {
+        event.preventDefault();
+        go({receiver: field.value.trim()});
+    }}, summary, field, h("button", {}, "Show"));
+    const element = h("div", {class: "stack"}, h("h1", {}, `Message ${id}`), form(id), body, chooser);
+
+    /** Of many receivers: how many there are in each state, and a field to choose some. */
+    function summarise({states, receivers}) {
+        const all = Object.values(states).reduce((sum, number) => sum + number, 0);
+        chooser.hidden = all <= receivers.length && !wanted;
+        summary.textContent = `${count(receivers.length)} of ${things(all, "receiver")} are shown: ${
+            Object.entries(states).map(([state, number]) => `${count(number)} ${state}`).join(", ")} in all.`;
+    }
 
     async function refresh() {
         let told;
         try {
-            told = await get(`/messages/${encodeURIComponent(id)}`);
+            told = await get(`/messages/${encodeURIComponent(id)}`, {receiver: wanted});
         } catch (error) {
             if (error.status !== 404) {
                 throw error;
@@ -88,6 +103,7 @@ export function message({words: [id], me}) {
             body.replaceChildren(h("p", {}, error.message), /^[0-9]+-[0-9]+$/.test(id) ? h("p", {class: "hint"}, gone(me, `contains=${id}`)) : "");
             return;
         }
+        summarise(told);
         const rows = [
             ...told.receivers.map((each) => [receiver(each.receiver), state(each), each.at === null ? "" : time(each.at), more(each, me)]),
             ...told.notFor.map((each) => [receiver(each.receiver), h("span", {class: "hint"}, "not for it"), "", each.why]),
@@ -104,7 +120,7 @@ export function message({words: [id], me}) {
                 ["Redriven as", told.redrivenAs.map((each) => [h("a", {href: `#/message/${each}`}, each), " "]).flat().length
                     ? h("span", {}, told.redrivenAs.map((each) => [h("a", {href: `#/message/${each}`}, each), " "]).flat()) : ""],
             ])),
-            table("Receivers", ["Receiver", "State", "At", "More"], rows, "It had no receiver."),
+            table("Receivers", ["Receiver", "State", "At", "More"], rows, wanted ? "None with this text in its name." : "It had no receiver."),
             ...told.qos === null ? [h("p", {class: "hint"}, "The store no longer has its data.")]
                 : sections([["Data", told.data], ["Properties", told.qos.clientProperties], ["Options of the publish", withoutProperties(told.qos)], ["Other ext", told.ext]]),
             told.unreached ? h("p", {class: "trouble"}, `${things(told.unreached, "node")} did not answer: what waits there is missing.`) : "",

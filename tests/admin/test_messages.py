@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from crewel.admin.message_history import message_history
+from crewel.admin import message_resource
+from crewel.admin.message_history import MessageHistory, ReceiverOutcome, message_history
 from crewel.delivery.records import LogId
 from crewel.storage.message_facts import Fact
 from tests.admin.desk import STORED, TOKEN, Desk, Receiver
@@ -137,6 +138,9 @@ def test_each_receiver_of_a_message_has_its_state(
     assert found["all"]["notFor"] == [{"receiver": f"client/{subject}/4", "why": "subscribed later"}]
     assert (found["all"]["channel"], found["all"]["recorded"], found["all"]["partial"]) == (channel, True, False)
     assert desk.get(f"/messages/{found['2']['letter']}")["message"] == message_id
+    assert found["all"]["states"] == {"acknowledged": 1, "dead letter": 1, "waiting": 1}
+    (only,) = desk.get(f"/messages/{message_id}?receiver={subject}/3")["receivers"]
+    assert only["state"] == "waiting"
     desk.post("/dead-letters/redrive", {"ids": [found["2"]["letter"]]})
     redriven = until(lambda: told()["all"]["redrivenAs"])
     assert desk.get(f"/messages/{redriven[0]}")["redriveOf"] == found["2"]["letter"]
@@ -287,3 +291,13 @@ def test_dead_letter_of_a_message_that_was_not_stored_tells_its_fate(
 @pytest.mark.parametrize("wrong", ["1", "99999999999999999999", "x", "1795179106957-0", "%C3%A9"])
 def test_unknown_message_is_not_there(desk: Desk, wrong: str) -> None:
     assert desk.ask("GET", f"/messages/{wrong}").status == 404
+
+
+async def test_of_very_many_receivers_those_that_lack_the_message_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_resource, "_MOST_SHOWN", 3)
+    states = {"a": "acknowledged", "b": "filtered", "c": "waiting", "d": "acknowledged", "e": "dead letter"}
+    told = MessageHistory(outcomes={name: ReceiverOutcome(name, state) for name, state in states.items()})
+    counts, shown = await message_resource._shown(told, "")
+    assert [each.receiver for each in shown] == ["b", "c", "e"]
+    assert counts == {"acknowledged": 2, "filtered": 1, "waiting": 1, "dead letter": 1}
+    assert [each.receiver for each in (await message_resource._shown(told, "d"))[1]] == ["d"]

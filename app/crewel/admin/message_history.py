@@ -9,8 +9,10 @@ from typing import Any, Final
 from crewel.delivery.records import EndReason, LogId
 from crewel.storage.message_facts import Fact
 
+ACKNOWLEDGED: Final = "acknowledged"
 DEAD: Final = "dead letter"
-_WORDS: Final = {EndReason.SETTLED.value: "acknowledged", EndReason.DEAD.value: DEAD}
+WAITING: Final = "waiting"
+_WORDS: Final = {EndReason.SETTLED.value: ACKNOWLEDGED, EndReason.DEAD.value: DEAD}
 """How an end is called, where the reason in the facts is another word."""
 
 
@@ -70,20 +72,20 @@ def _addressed(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
         told.channel, told.published_ms = fact.fields["channel"], fact.at_ms
         told.key = fact.fields.get("key", told.key)
         for name in (*fact.fields.get("sessions", ()), *fact.fields.get("queues", ())):
-            told.outcomes[name] = ReceiverOutcome(name, "waiting", fact.at_ms)
+            told.outcomes[name] = ReceiverOutcome(name, WAITING, fact.at_ms)
 
 
 def _leased(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     for lease in fact.fields["leases"]:
         if log_id in lease["ids"]:
             told.outcomes.pop(fact.fields["queue"], None)
-            told.outcomes[lease["session"]] = ReceiverOutcome(lease["session"], "waiting", fact.at_ms)
+            told.outcomes[lease["session"]] = ReceiverOutcome(lease["session"], WAITING, fact.at_ms)
 
 
 def _returned(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     if log_id in fact.fields["ids"]:
         queue = fact.fields["queue"]
-        told.outcomes[queue] = ReceiverOutcome(queue, "waiting", fact.at_ms)
+        told.outcomes[queue] = ReceiverOutcome(queue, WAITING, fact.at_ms)
 
 
 def _ended(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
@@ -114,7 +116,7 @@ def _redriven(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
         told.redrive_of = fields["letter"]
         told.channel, told.published_ms = told.channel or fields.get("channel", ""), fact.at_ms
         if "session" in fields:
-            told.outcomes[fields["session"]] = ReceiverOutcome(fields["session"], "waiting", fact.at_ms)
+            told.outcomes[fields["session"]] = ReceiverOutcome(fields["session"], WAITING, fact.at_ms)
     elif fields["message"] == str(log_id):
         new = str(fields["id"])
         if new not in told.redriven_as:

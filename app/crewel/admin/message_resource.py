@@ -6,13 +6,25 @@ What is open comes from the sessions of this server, what has ended from the fac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.message_history import DEAD, MessageHistory, ReceiverOutcome, add, message_history, removal
+from crewel.admin.message_history import (
+    ACKNOWLEDGED,
+    DEAD,
+    WAITING,
+    MessageHistory,
+    ReceiverOutcome,
+    add,
+    message_history,
+    removal,
+)
 from crewel.admin.operation import MAX_PAGE, About, number_text, text_field
+from crewel.admin.paging import first
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
@@ -31,6 +43,10 @@ from crewel.storage.message_facts import earlier_id, facts_of, messages_with_key
 
 _MOST_LETTERS: Final = 20
 """Receivers whose dead letter is looked up."""
+_MOST_SHOWN: Final = 1000
+"""Receivers that one answer has."""
+_URGENCY: Final = {DEAD: 0, WAITING: 1, ACKNOWLEDGED: 3}
+"""Which of very many are shown: those that lack the message first. Other states lie between."""
 _MOST_PLACES: Final = 20
 """Receivers for which a message waits, and whose inbox or queue is asked for its body."""
 _MOST_REDRIVES: Final = 10
@@ -50,7 +66,9 @@ async def _show(ask: Ask) -> dict[str, Any]:
     told, not_for, is_partial = MessageHistory(), [], False
     if log_id is not None:
         found = await facts_of(admin.store, log_id)
-        told, is_partial = message_history(log_id, found.facts), found.is_partial
+        is_partial = found.is_partial
+        async for fact in in_turns(found.facts):
+            add(told, log_id, [fact])
         not_for = await _add_sessions(admin, log_id, told)
         letters = await _add_letters(admin, log_id, told)
         letter = letter or next(iter(letters), None)
@@ -59,11 +77,12 @@ async def _show(ask: Ask) -> dict[str, Any]:
         raise NotThere(f"{text} is not the id of a stored message, such as 1795324804876345")
     if letter is not None:
         _add_letter(told, letter)
-    _add_filters(admin, told)
     if not (told.outcomes or not_for or told.channel):
         raise NotThere(f"nothing is recorded of the message {message}, or no longer")
     if not (ask.covers_all or ask.covers(told.channel)):
         raise NotThere(f"nothing is recorded of the message {message} on the operator's channels")
+    counts, shown = await _shown(told, ask.fields.get("receiver", ""))
+    _add_filters(admin, told.channel, shown)
     return {
         "message": message,
         "channel": told.channel,
@@ -75,9 +94,24 @@ async def _show(ask: Ask) -> dict[str, Any]:
         "redriveOf": told.redrive_of,
         "redrivenAs": told.redriven_as,
         **await _content(admin, log_id, told, letter),
-        "receivers": [told.outcomes[name].as_json() for name in sorted(told.outcomes)],
+        "states": counts,
+        "receivers": [outcome.as_json() for outcome in shown],
         "notFor": not_for,
     }
+
+
+async def _shown(told: MessageHistory, wanted: str) -> tuple[Counter[str], list[ReceiverOutcome]]:
+    """How many receivers there are by state; and of those with this text in their names the most urgent, by name."""
+    counts: Counter[str] = Counter()
+
+    async def matching() -> AsyncIterator[tuple[tuple[int, str], ReceiverOutcome]]:
+        async for outcome in in_turns(told.outcomes.values()):
+            counts[outcome.state] += 1
+            if wanted in outcome.receiver:
+                yield (_URGENCY.get(outcome.state, 2), outcome.receiver), outcome
+
+    urgent, _ = await first(matching(), _MOST_SHOWN)
+    return counts, sorted((outcome for _, outcome in urgent), key=attrgetter("receiver"))
 
 
 def _log_id(text: str) -> LogId | None:
@@ -103,7 +137,8 @@ async def _content(
     """What its publisher said, as long as the store has it; null where it has it no longer."""
     body = None
     if letter is None and log_id is not None:
-        waiting = [name for name, outcome in told.outcomes.items() if outcome.state == "waiting"][:_MOST_PLACES]
+        states = told.outcomes.items()
+        waiting = list(islice((name for name, each in states if each.state == WAITING), _MOST_PLACES))
         queues = [name for name in waiting if is_queue(name)]
         sessions = [name for name in waiting if not is_queue(name)]
         body = await message_body(admin.store, log_id, told.channel, sessions, queues)
@@ -150,20 +185,20 @@ def _add_letter(told: MessageHistory, letter: StoredDeadLetter) -> None:
 
 async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHistory) -> list[dict[str, str]]:
     """Add what the sessions here know that the facts do not; returns those that subscribe, and why it is not for them."""
-    for session, waiting in await _waiting_for(admin, log_id):
+    async for session, waiting in in_turns(await _waiting_for(admin, log_id)):
         told.channel = told.channel or waiting.channel  # the facts of a redrive to a receiver do not say it
         told.outcomes[session.name] = ReceiverOutcome(
-            session.name, "waiting", more=_waiting(admin, session, waiting.attempts)
+            session.name, WAITING, more=_waiting(admin, session, waiting.attempts)
         )
     channel = parse(told.channel) if told.channel else None
-    not_for = []
+    not_for: list[dict[str, str]] = []
     async for session in in_turns(() if channel is None else admin.broker.channels.subscribers(channel)):
         durable = session.durable
         if channel is None or durable is None or not session.is_live or session.name in told.outcomes:
             continue
         if durable.wants(channel.patterns, log_id):
             told.outcomes[session.name] = ReceiverOutcome(session.name, "ended; how is not recorded")
-        else:
+        elif len(not_for) < _MOST_SHOWN:
             not_for.append({"receiver": session.name, "why": "subscribed later"})
     return not_for
 
@@ -186,12 +221,12 @@ async def _waiting_for(admin: Administration, log_id: LogId) -> list[tuple[Sessi
     return found
 
 
-def _add_filters(admin: Administration, told: MessageHistory) -> None:
-    """Add by what the sessions here choose among the messages of its channel."""
-    channel = parse(told.channel) if told.channel else None
+def _add_filters(admin: Administration, name: str, outcomes: Iterable[ReceiverOutcome]) -> None:
+    """Add by what the sessions here choose among the messages of the channel with this name."""
+    channel = parse(name) if name else None
     if channel is None:
         return
-    for outcome in told.outcomes.values():
+    for outcome in outcomes:
         session = admin.find(outcome.receiver)
         wanted = {} if session is None else admin.broker.subscription_options.filtered.get(session, {})
         choices = [each for pattern in channel.patterns for each in wanted.get(pattern, ())]
@@ -349,7 +384,8 @@ MESSAGE_ROUTES: Final = (
         " `receivers`, a list, with `receiver`, `state` (waiting, acknowledged, dead letter, or another reason of its end),"
         " `at` and `code`. Where they are known, also `attempts`, `why`, `letter`, `reason`, `redrivenAs`, `filters` (of its"
         " subscriptions) and `discarded`: `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not get it,"
-        " each with `why`.",
+        " each with `why`. Each list has at most 1,000, those that lack the message first; `states` counts all receivers.",
+        query=(text_field("receiver", "Only receivers with this text in their names."),),
         refusals={404: "There is no record of the message, or it has been removed."},
         about=About.MANY,
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 from itertools import chain
@@ -311,6 +312,9 @@ def _message_as_one(views: list[Row]) -> Row:
     not_for = {row["receiver"]: row for view in views for row in view["notFor"] if row["receiver"] not in receivers}
     one["receivers"] = [receivers[name] for name in sorted(receivers)]
     one["notFor"] = list(not_for.values())
+    one["states"] = dict(Counter(row["state"] for row in one["receivers"]))
+    for state, number in chain.from_iterable(view.get("states", {}).items() for view in views):
+        one["states"][state] = max(one["states"].get(state, 0), number)  # of very many, not all are in the lists
     return one
 
 
