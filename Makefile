@@ -6,6 +6,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := .cache/stamps
 PURE   := tests/bayeux tests/delivery tests/limits tests/qos tests/topics
+# What pytest loads for other tests, and would ask before and after each of these.
+UNUSED := aiohttp valkey logging rerunfailures xdist junitxml pastebin doctest legacypath
 TESTERS ?= 2
 # The longest level, whose tests wait most of their time: it is what the whole run lasts.
 SERVER_TESTERS ?= 3
@@ -85,7 +87,7 @@ faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHRO
 	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py tests/browser/test_nodes_killed.py $(LONG) --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
-	$(BIN)/pytest --quiet -m pure --cov -p no:aiohttp -p no:valkey
+	$(BIN)/pytest --quiet $(PURE) --cov -p tests.branches $(UNUSED:%=-p no:%)
 
 # The types of the pipeline need Spark: `make test-pipeline` checks them.
 check: $(PYTHON_READY)  ## Check format, style, types, import directions and prose

@@ -31,7 +31,7 @@ hypothesis.settings.register_profile(
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     print_blob=True,
-    max_examples=1000 if os.environ.get("FAULTS") == "full" else 25,
+    max_examples=1000 if os.environ.get("FAULTS") == "full" else 10,
 )
 hypothesis.settings.load_profile("crewel")
 
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(levels.level(item))
         if hypothesis.is_hypothesis_test(getattr(item, "function", None)):
-            item.add_marker("no_cover")
+            item.add_marker("uncounted")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -81,9 +81,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="session")
 def _no_blocking_calls() -> Iterator[None]:
-    """Fail a test in which code of Crewel blocks the event loop."""
+    """Fail a test in which code of Crewel blocks the event loop. Not for each test: it changes sixty functions."""
     _blocking_calls.activate()
     yield
     _blocking_calls.deactivate()

@@ -28,7 +28,7 @@ MOST_SEEDS = 2000
 """Runs in which a rule taken out must have been noticed."""
 PORTION = 20
 
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.uncounted
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, PORTION))

@@ -25,7 +25,7 @@ MOST_SEEDS = 500
 """Runs in which a rule taken out must have been noticed."""
 PORTION = 20
 
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.uncounted
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, PORTION))
