@@ -11,9 +11,11 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone knows it by
@@ -29,7 +31,8 @@ _PORTION: Final = 500
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _GONE: Final = "user.illegalArgument"
 """What the server says of an id that there is no letter of."""
-_KEPT: Final = "number INT, letter STRING, condition STRING"
+_KEPT: Final = "letter STRING, condition STRING"
+"""What is kept of a job: its letters and its condition, which a row without a letter has if there are none."""
 
 ALIASES: Final = {"letter": "place", "error_code": "code", "first_seen": "at", "died": "at"}
 """More names of columns, for conditions."""
@@ -92,9 +95,9 @@ def run(spark: SparkSession, options: Options, progress: Progress = lambda words
         counts = _safely(lambda: found.groupBy("code").count().orderBy(F.desc("count"), "code").collect())
         by_code = tuple((row["code"], row["count"]) for row in counts)
         return Result(options.job, sum(count for _, count in by_code), 0, 0, by_code=by_code)
-    ids = _kept(spark, options, found)
-    progress(f"job {options.job}: {len(ids):,} dead letters selected")
-    return _send(ids, options, progress)
+    number, ids = _kept(spark, options, found)
+    progress(f"job {options.job}: {number:,} dead letters selected")
+    return _send(number, ids, options, progress)
 
 
 def searchable(frame: DataFrame) -> DataFrame:
@@ -128,23 +131,36 @@ def _stored(spark: SparkSession) -> DataFrame:
     return letters(spark.read.format("crewel-events").option("streams", "dead").load())
 
 
-def _kept(spark: SparkSession, options: Options, found: DataFrame) -> list[str]:
-    """The ids that this job is about: those that it has chosen before, or these, which are kept first."""
+def _kept(spark: SparkSession, options: Options, found: DataFrame) -> tuple[int, Iterator[str]]:
+    """How many letters this job is about, and their ids, the oldest first: those that it has chosen before, or these, which are
+    kept first. They come from the files of the job, a part at a time."""
     path = f"{str(options.directory).rstrip('/')}/redrives/{options.job}"
     if not Files(spark).matching(f"{path}/_SUCCESS"):  # which Spark writes last
-        ids = sorted(_safely(lambda: [row[0] for row in found.select("place").collect()]), key=_in_order)
-        rows = [(number, letter, options.where) for number, letter in enumerate(ids)] or [(-1, "", options.where)]
-        spark.createDataFrame(rows, _KEPT).coalesce(1).write.mode("overwrite").parquet(path)
-        return ids
-    rows = [tuple(row) for row in spark.read.schema(_KEPT).parquet(path).orderBy("number").collect()]
-    if any(where != options.where for _, _, where in rows):
+        _keep(found, options.where, path)
+    rows = spark.read.schema(_KEPT).parquet(path)
+    where = rows.select("condition").head()
+    if where is not None and where[0] != options.where:
         raise SettingsError(
-            f"job {options.job} was about another condition, {rows[0][2]!r}: give this one another name, or leave the name out"
+            f"job {options.job} was about another condition, {where[0]!r}: give this one another name, or leave the name out"
         )
-    return [letter for number, letter, _ in rows if number >= 0]
+    ids = rows.where("letter <> ''").select("letter")
+    halves = F.split("letter", "-")
+    ordered = ids.orderBy(halves[0].cast("bigint"), halves[1].cast("bigint"))
+    return ids.count(), (row[0] for row in ordered.toLocalIterator())
 
 
-def _safely(step: Callable[[], list]) -> list:  # type: ignore[type-arg]
+def _keep(found: DataFrame, where: str, path: str) -> None:
+    ids = found.select(F.col("place").alias("letter")).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        _safely(ids.count)
+        none = ids.sparkSession.range(1).select(F.lit("").alias("letter"))
+        rows = ids.unionByName(none).withColumn("condition", F.lit(where)).hint("rebalance")
+        rows.write.mode("overwrite").parquet(path)
+    finally:
+        ids.unpersist()
+
+
+def _safely(step: Callable[[], Any]) -> Any:
     """Run it; a condition that fails with a value is a bad one as well."""
     try:
         return step()
@@ -154,15 +170,10 @@ def _safely(step: Callable[[], list]) -> list:  # type: ignore[type-arg]
         raise
 
 
-def _in_order(letter: str) -> tuple[int, int]:
-    ms, _, seq = letter.partition("-")
-    return int(ms), int(seq)
-
-
 # Sending
 
 
-def _send(ids: list[str], options: Options, progress: Progress) -> Result:
+def _send(number: int, ids: Iterator[str], options: Options, progress: Progress) -> Result:
     admin = AdminClient(options.url, options.token, tell=progress)
     redriven = gone = 0
     stayed: list[Stayed] = []
@@ -174,18 +185,17 @@ def _send(ids: list[str], options: Options, progress: Progress) -> Result:
                     gone += 1
                 else:
                     stayed.append(Stayed(each["id"], each["errorCode"], each["message"]))
-            progress(f"{redriven:,} of {len(ids):,} redriven, {gone:,} were gone, {len(stayed):,} stay")
+            progress(f"{redriven:,} of {number:,} redriven, {gone:,} were gone, {len(stayed):,} stay")
     except CrewelError as error:
         done = f"{redriven:,} are redriven, {gone:,} were gone"
         raise CrewelError(f"{error}; {done}; --job {options.job} continues with the others") from None
-    return Result(options.job, len(ids), redriven, gone, tuple(stayed))
+    return Result(options.job, number, redriven, gone, tuple(stayed))
 
 
-def _answers(admin: AdminClient, ids: list[str], rate: float | None) -> Iterator[dict]:  # type: ignore[type-arg]
+def _answers(admin: AdminClient, ids: Iterator[str], rate: float | None) -> Iterator[dict]:  # type: ignore[type-arg]
     """Ask for all of them, a portion at a time, and so slowly as the server says."""
     limits = {"count": _PORTION} if rate is None else {"count": max(1, min(_PORTION, int(rate))), "rate": rate}
-    for start in range(0, len(ids), _PORTION):
-        portion = ids[start : start + _PORTION]
+    while portion := list(islice(ids, _PORTION)):
         while portion:
             answer = admin.redrive({"ids": portion, **limits})
             yield answer

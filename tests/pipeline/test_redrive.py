@@ -9,7 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from crewel.errors import CrewelError, SettingsError
@@ -196,6 +198,19 @@ def test_a_job_that_broke_off_goes_on_and_sends_each_letter_once(place: Place, m
     result = place.run()
     assert (result.chosen, result.redriven, result.gone) == (10, 4, 6)
     assert Office.sent == letters
+
+
+def test_a_job_of_an_earlier_version_continues(place: Place) -> None:
+    letters = [place.letter(ms) for ms in (9, 10)]
+    kept = place.directory / "redrives" / "j"
+    kept.mkdir(parents=True)
+    columns = {"number": [0, 1], "letter": letters, "condition": ["code = 'user.update.error'"] * 2}
+    parquet.write_table(pa.table(columns), kept / "part-0.parquet")
+    (kept / "_SUCCESS").touch()
+    assert place.run().redriven == 2
+    assert Office.sent == letters
+    with pytest.raises(SettingsError, match="was about another condition"):
+        place.run(where="true")
 
 
 def test_another_condition_under_the_same_name_is_refused(place: Place) -> None:
