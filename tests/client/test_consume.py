@@ -46,9 +46,9 @@ class Desk:
         for body in bodies:
             await client.publish(self.channel, body, persistent=True)
 
-    async def has_dead_letter(self) -> None:
-        """Wait until there is one more than at the start."""
-        await asyncio.to_thread(until, lambda: self._figure(DEAD) == self._dead + 1, LIMIT_S)
+    async def has_dead_letter(self, count: int = 1) -> None:
+        """Wait until there are so many more than at the start."""
+        await asyncio.to_thread(until, lambda: self._figure(DEAD) == self._dead + count, LIMIT_S)
 
     async def is_held(self) -> None:
         """Wait until a session is on hold."""
@@ -94,21 +94,28 @@ async def test_a_message_is_acknowledged_when_its_block_ends(desk: Desk, secret:
 async def test_an_exception_makes_a_dead_letter_and_the_worker_continues(
     desk: Desk, secret: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    meant = LookupError("sold out")
+    meant.error_code = "user.update.error"  # type: ignore[attr-defined]
+    failures = {"bad": LookupError("no such article"), "meant": meant}
     seen = []
     async with Client(desk.url) as client:
         worker = desk.worker(client, secret)
         async with worker:
-            await desk.publish(client, "bad", "good")
+            await desk.publish(client, "bad", "meant", "good")
             async for message in worker:
                 async with message:
                     seen.append(message.data)
-                    if message.data == "bad":
-                        raise LookupError("no such article")
+                    if message.data in failures:
+                        raise failures[message.data]
                 if message.data == "good":
                     break
-            assert seen == ["bad", "good"]
-            await desk.has_dead_letter()
-    assert "no such article" in caplog.text
+            assert seen == ["bad", "meant", "good"]
+            await desk.has_dead_letter(2)
+    fault, rejection = (each for each in caplog.records if "is rejected" in each.getMessage())
+    assert fault.getMessage().endswith("no such article (user.update.internalError)")
+    assert rejection.getMessage().endswith("sold out (user.update.error)")
+    assert fault.exc_info
+    assert not rejection.exc_info, "a trace is for faults of the program"
 
 
 async def test_a_failed_message_is_tried_as_often_as_the_worker_says(desk: Desk, secret: Path) -> None:

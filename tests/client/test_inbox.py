@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 
 from crewel.client import Inbox, Message
+from crewel.client.consumer import Delivery
 
 LIMIT_S = 60.0
 
@@ -44,6 +46,26 @@ def test_a_message_whose_transaction_failed_is_first_again(tmp_path: Path) -> No
     assert inbox.is_first(database, message("1"))
     database.rollback()
     assert inbox.is_first(database, message("1"))
+    database.close()
+
+
+@pytest.mark.parametrize("decide", ["retry", "hold", "reject"])
+def test_a_message_is_not_sent_again_after_its_id_is_committed(tmp_path: Path, decide: str) -> None:
+    database = sqlite3.connect(tmp_path / "app.db")
+    inbox = Inbox("billing")
+    inbox.create(database)
+    delivery = Delivery("/a", 1, {"id": "1"})
+    again = {"retry": delivery.retry, "hold": delivery.hold, "reject": lambda: delivery.reject("communication.busy")}
+    again[decide]()  # before it is recorded
+    with suppress(RuntimeError), database:
+        assert inbox.is_first(database, delivery)
+        with pytest.raises(RuntimeError, match="the inbox has recorded message 1"):
+            again[decide]()
+        raise RuntimeError
+    assert inbox.is_first(database, delivery), "the transaction was not rolled back"
+    delivery.dead_letter("an operator sends it again with another id")
+    database.rollback()
+    again[decide]()
     database.close()
 
 
@@ -113,7 +135,10 @@ def test_postgresql_notes_a_message_in_the_transaction_of_its_effect(postgres: s
     with psycopg.connect(postgres) as database:
         assert inbox.is_first(database, message("1"))
         database.rollback()
-        assert inbox.is_first(database, message("1"))
+        delivery = Delivery("/a", 1, {"id": "1"})
+        assert inbox.is_first(database, delivery)
+        with pytest.raises(RuntimeError, match="the inbox has recorded message 1"):
+            delivery.retry()
         database.commit()
         assert not inbox.is_first(database, message("1"))
         assert inbox.forget(database, timedelta(days=-1)) == 1

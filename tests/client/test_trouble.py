@@ -62,6 +62,11 @@ async def test_a_publish_with_retry_for_is_repeated_under_one_key(start_server: 
         assert reply.message_id
 
 
+async def test_a_client_that_was_never_opened_says_so() -> None:
+    with pytest.raises(NotConnectedError, match="the client is not open"):
+        await Client("http://127.0.0.1:9/cometd").ready(0.01)
+
+
 async def test_a_publish_with_retry_for_raises_its_last_failure(start_server: StartServer, transport: str) -> None:
     server = start_server(*SETS)
     async with Client(server.url, transports=[transport], backoff=QUICK, network_delay=0.1) as client:

@@ -17,11 +17,12 @@ from random import random
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from crewel.client.arguments import check_text
-from crewel.client.errors import failure_of
+from crewel.client.arguments import check_code, check_text
+from crewel.client.errors import INTERNAL_ERROR, failure_of
 from crewel.client.message import Handling, Message
 from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.subscription import SubscribeOptions, Subscription
+from crewel.errors.codes import is_below, is_reportable
 from crewel.qos.names import parse_name
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ RETRIES: Final = BackoffRule(initial=1.0, factor=2.0, maximum=60.0)
 """How long after a failure a message is retried, where the worker asks for more than one attempt."""
 DEAD_MESSAGE: Final = "user.update.deadMessage"
 HOLDBACK: Final = "user.update.holdback"
+COMMUNICATION: Final = "communication"
 
 
 @dataclass(slots=True)
@@ -77,7 +79,11 @@ class Delivery(Message):
             copy.end()
 
     def reject(self, code: str, text: str = "") -> None:
-        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md)."""
+        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md). Raises ValueError for a
+        code that a receiver may not report."""
+        check_code(code)
+        if code == HOLDBACK or is_below(code, COMMUNICATION):
+            self._check_not_recorded()
         for copy in self._end():
             copy.failed(code, text)
             copy.end()
@@ -93,11 +99,19 @@ class Delivery(Message):
 
     def retry(self, after: float = 0.0) -> None:
         """Try the message again after `after` seconds, behind the messages that this process has already fetched. Raises
-        ValueError for a negative time."""
+        ValueError for a negative time, and RuntimeError in a transaction in which an `Inbox` has recorded the message."""
         check_seconds("after", after)
+        self._check_not_recorded()
         if self.is_open and self.consumer is not None and not self.is_waiting:
             self.defer()
             self.consumer.retry(self, after)
+
+    def _check_not_recorded(self) -> None:
+        if self.is_recorded is not None and self.is_recorded():
+            raise RuntimeError(
+                f"the inbox has recorded message {self.id}: with the commit it counts as handled, and would not be processed"
+                " again; decide before is_first, or roll the transaction back first"
+            )
 
     def _end(self) -> list[Handling]:
         first = self.give_up()
@@ -128,6 +142,8 @@ class Delivery(Message):
 
     def _failed(self, error: Exception) -> None:
         code, text = failure_of(error)
+        if not is_reportable(code):
+            code = INTERNAL_ERROR
         if not self.is_open or self.consumer is None or self.is_waiting:
             log.error("message %s of %s: an exception after its end", self.id, self.channel, exc_info=error)
             return
@@ -137,7 +153,9 @@ class Delivery(Message):
             log.warning("message %s of %s failed, next attempt in %.1f s: %s", self.id, self.channel, delay, text)
             self.retry(delay)
         else:
-            log.error("message %s of %s is rejected", self.id, self.channel, exc_info=error)
+            # An exception with a code of its own is meant for the server; any other is a fault of the program.
+            trace = None if code != INTERNAL_ERROR else error
+            log.error("message %s of %s is rejected: %s (%s)", self.id, self.channel, text, code, exc_info=trace)
             self.reject(code, text)
 
 

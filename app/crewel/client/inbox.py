@@ -74,8 +74,13 @@ class Inbox:
 
     def is_first(self, connection: Connection, message: Message, key: str | None = None) -> bool:
         """Record the message in the open transaction. Returns False if it was handled before: then only acknowledge it. `key`,
-        for example `message.idempotency_key`, replaces its id. Raises ValueError if it has neither."""
-        return bool(connection.execute(self._note, self._row(message, key)).rowcount)
+        for example `message.idempotency_key`, replaces its id. Raises ValueError if it has neither.
+
+        With the commit the message is handled: to have it sent again, decide before this call, or roll back. Until then
+        `retry`, `hold` and a `reject` after which the server sends it again raise RuntimeError."""
+        row = self._row(message, key)
+        message.is_recorded = lambda: _is_open(connection)
+        return bool(connection.execute(self._note, row).rowcount)
 
     def forget(self, connection: Connection, age: timedelta) -> int:
         """Delete the records that are older than `age`, and return their number. `age` must be longer than the time for which
@@ -88,7 +93,9 @@ class Inbox:
 
     async def is_first_async(self, connection: AsyncConnection, message: Message, key: str | None = None) -> bool:
         """As `is_first`."""
-        return bool((await connection.execute(self._note, self._row(message, key))).rowcount)
+        row = self._row(message, key)
+        message.is_recorded = lambda: _is_open(connection)
+        return bool((await connection.execute(self._note, row)).rowcount)
 
     async def forget_async(self, connection: AsyncConnection, age: timedelta) -> int:
         """As `forget`."""
@@ -102,6 +109,15 @@ class Inbox:
 
     def _before(self, age: timedelta) -> tuple[str, str]:
         return self._receiver, _text(datetime.now(UTC) - age)
+
+
+def _is_open(connection: Any) -> bool:
+    """Whether the connection is in a transaction, as sqlite3 and aiosqlite say it, or psycopg; False if it says nothing."""
+    in_transaction = getattr(connection, "in_transaction", None)
+    if in_transaction is not None:
+        return bool(in_transaction)
+    status = getattr(getattr(connection, "info", None), "transaction_status", None)
+    return getattr(status, "name", "") in ("ACTIVE", "INTRANS")
 
 
 def _text(moment: datetime) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.bayeux.z85 import decode_z85
+from crewel.client.arguments import check_code
 from crewel.qos.update import ERASED, POINT_TO_POINT
 
 HANDSHAKE = "/meta/handshake"
@@ -80,6 +81,8 @@ class Message:
     """What the client keeps of it until it is settled; None: it is, or there is nothing to settle."""
     is_deferred: bool = field(default=False, repr=False, compare=False)
     """Whether only the application settles it, with `settle` or `reject`."""
+    is_recorded: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
+    """Whether an inbox has recorded it in a transaction that is still open; None: no inbox has seen it."""
 
     @property
     def ext(self) -> Fields:
@@ -234,7 +237,9 @@ class Message:
             handling.end()
 
     def reject(self, code: str, text: str = "") -> None:
-        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md)."""
+        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md). Raises ValueError for a
+        code that a receiver may not report."""
+        check_code(code)
         if self.handling is not None:
             self.handling.failed(code, text)
             self.settle()

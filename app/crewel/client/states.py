@@ -178,6 +178,10 @@ class Life:
             async with asyncio.timeout(timeout):
                 await self.settled()
         except TimeoutError:
+            if self.state is State.NEW:
+                raise NotConnectedError(
+                    f"no session within {timeout:g} s: the client is not open (async with client)"
+                ) from None
             cause = f" ({self.failure})" if self.failure else ""
             raise NotConnectedError(f"no session within {timeout:g} s: {self.state.value}{cause}") from self.failure
         if self.is_ending:

@@ -96,13 +96,11 @@ class DurableSession(PendingDeliveries):
         """The session as its former owner left it. What it had open may have been sent. `sent` remembers what that makes of
         what is known of a message, for all sessions that are adopted with it."""
         durable = cls(record.name)
-        durable.since = dict(record.subscriptions)
-        durable.closing = list(record.closed)
+        durable.since, durable.closing = dict(record.subscriptions), list(record.closed)
         durable.ending, durable.death = record.ending, record.death
         durable.batch = durable._stored_batch = record.batch
         sent = {} if sent is None else sent
-        durable._stored = record.open
-        durable._stored_inbox = set(record.inbox)
+        durable._stored, durable._stored_inbox = record.open, set(record.inbox)
         durable.applied = {each: _sent(record.open[each], sent) for each in sorted(record.open)}
         durable.applied_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
         messages = {**record.open, **record.inbox}
@@ -398,7 +396,9 @@ class DurableSession(PendingDeliveries):
         """The first entry that this session needs in the log; None if it needs none. All before it may be trimmed."""
         first = next(iter(self.open), None)
         letters = None if self.dead_letters is None else self.dead_letters.first_needed
-        return min((each for each in (first, letters) if each is not None), default=None)
+        if first is None or letters is None:
+            return letters if first is None else first
+        return min(first, letters)
 
     @property
     def news(self) -> int:

@@ -9,19 +9,15 @@ table is printed in docs/explanation/guarantees.md.
 
 from __future__ import annotations
 
-import re
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from crewel.errors.codes import is_below
+from crewel.errors.codes import is_below, is_reportable
 
 INTERNAL_ERROR: Final = "user.update.internalError"
 """What everything becomes that a receiver may not report."""
 POISON: Final = "user.update.deadMessage"
 """What makes a dead letter of a message, even if another receiver could have it."""
-
-_REPORTABLE: Final = re.compile(r"(?:user|communication)(?:\.[A-Za-z0-9]+)+")
-_MAX_CODE: Final = 128
 
 
 class OnUserError(StrEnum):
@@ -90,11 +86,8 @@ OUTCOMES: Final[tuple[Row, ...]] = (
 
 
 def reported_code(given: object) -> str:
-    """The code as it counts: a receiver may report `user.…` and `communication.…`, of letters and digits and at most 128
-    characters; all else becomes an internal error of the receiver."""
-    if isinstance(given, str) and len(given) <= _MAX_CODE and _REPORTABLE.fullmatch(given):
-        return given
-    return INTERNAL_ERROR
+    """The code as it counts: what a receiver may not report becomes an internal error of the receiver."""
+    return given if isinstance(given, str) and is_reportable(given) else INTERNAL_ERROR
 
 
 def outcome_of(code: str, on_user_error: OnUserError = OnUserError.CONTINUE) -> Outcome:

@@ -8,9 +8,13 @@ What then happens to the message is decided in `delivery.outcomes`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple, Self
+
+_REPORTABLE: Final = re.compile(r"(?:user|communication)(?:\.[A-Za-z0-9]+)+")
+_MAX_REPORTABLE: Final = 128
 
 
 class Explained(StrEnum):
@@ -54,6 +58,11 @@ class ErrorCode(NamedTuple):
 
 SECURITY: Final = "user.security"
 """What the codes of refusals for security reasons begin with."""
+
+
+def is_reportable(code: str) -> bool:
+    """Whether a receiver may report the code: `user.…` or `communication.…`, of letters and digits, at most 128 characters."""
+    return len(code) <= _MAX_REPORTABLE and _REPORTABLE.fullmatch(code) is not None
 
 
 def is_below(code: str, prefix: str) -> bool:
