@@ -178,6 +178,16 @@ class TestInstalling:
         with pytest.raises(ServiceError, match="is not a channel"):
             getattr(service, decorator)("/a//b")
 
+    @pytest.mark.parametrize("decorator", ["listener", "subscription"])
+    def test_what_is_never_called_on_a_meta_channel_is_refused(self, service: Service, decorator: str) -> None:
+        with pytest.raises(ServiceError, match="nothing is published on '/meta/subscribe': see on_session_added"):
+            getattr(service, decorator)("/meta/subscribe")
+
+    @pytest.mark.parametrize("target", ["best/{item}", "best/*"])
+    def test_a_remote_call_with_a_variable_is_refused(self, service: Service, target: str) -> None:
+        with pytest.raises(ServiceError, match="is a pattern; pass what varies as data"):
+            service.remote_call(target)
+
     def test_decorators_leave_the_function_as_it_was(self, service: Service) -> None:
         def function(*arguments: Any) -> None: ...
 

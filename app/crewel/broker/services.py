@@ -74,13 +74,13 @@ class Service:
         """Call the function `(session, message)` for each message that a client publishes to this channel or pattern,
         before it is broadcast and answered. If it returns False, the message is refused (`404::message_deleted`). It may be
         async; the reply then waits for it."""
-        pattern = _pattern(channel)
+        pattern = _published(channel)
         return self._collect(lambda broker, function: _add(broker.registry.listeners, pattern, function))
 
     def subscription(self, channel: str) -> Callable[[F], F]:
         """Call the function `(message)` for each message that was broadcast on this channel or pattern. It may be async;
         nothing waits for it."""
-        pattern = _pattern(channel)
+        pattern = _published(channel)
         return self._collect(lambda broker, function: _add(broker.registry.subscribed, pattern, function))
 
     def responder(self, channel: str) -> Callable[[F], F]:
@@ -102,8 +102,8 @@ class Service:
         error."""
         name = "/service/" + target.removeprefix("/")
         channel = _pattern(name)
-        if channel.endswith("*"):
-            raise ServiceError(f"a remote call has one name: {target!r} is a pattern")
+        if channel.endswith("*") or "{" in channel:
+            raise ServiceError(f"a remote call has one name: {target!r} is a pattern; pass what varies as data")
 
         def bind(broker: Broker, function: RemoteCall) -> None:
             if channel in broker.registry.calls:
@@ -177,6 +177,16 @@ def _pattern(name: str) -> str:
     if channel is None:
         raise ServiceError(f"{name!r} is not a channel name or pattern, such as /chat/** or /service/members")
     return channel.name
+
+
+def _published(name: str) -> str:
+    """A pattern for messages that are published, which those on meta channels are not."""
+    pattern = _pattern(name)
+    if pattern.startswith("/meta/"):
+        raise ServiceError(
+            f"nothing is published on {name!r}: see on_session_added, on_session_removed, and the policy for subscribes"
+        )
+    return pattern
 
 
 def _add(table: dict[str, list[Any]], pattern: str, function: Callable[..., Any]) -> None:
