@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,9 +139,63 @@ async def test_the_example_policy_lets_members_in(start_server: StartServer, tmp
                 pass
         async with Client(url, handshake={"ext": {"token": "sesame"}}) as client:
             await client.subscribe("/chat/demo")
-            for channel in ("/staff/room", "/meta/connect"):
+            for channel in ("/staff/room", "/staff/*", "/**", "/*", "/meta/connect"):
                 with pytest.raises(SubscribeRefused):
                     await client.subscribe(channel)
+
+
+def from_faye(pattern: str) -> str:
+    """Return the example of docs/how-to/from-faye.md that this pattern finds."""
+    found = re.search(pattern, (ROOT / "docs" / "how-to" / "from-faye.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert found
+    return found[1]
+
+
+async def test_the_token_in_every_message_is_checked_and_deleted(start_server: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "members.py").write_text(from_faye(r'^```python title="members.py"\n(.*?)^```'))
+    url = start_server(service="members").url
+    shown = {"ext": {"authToken": "sesame"}}
+    async with asyncio.timeout(LIMIT_S), Client(url) as client:
+        for channel in ("/orders/new", "/**", "/staff/room"):
+            with pytest.raises(SubscribeRefused):
+                await client.subscribe(channel, **({} if channel == "/orders/new" else shown))
+        orders = await client.subscribe("/orders/*", **shown)
+        with pytest.raises(PublishRefused, match="403"):
+            await client.publish("/orders/new", {"pizzas": 1})
+        await client.publish("/orders/new", {"pizzas": 2}, **shown)
+        assert (await anext(orders)).fields == {"channel": "/orders/new", "data": {"pizzas": 2, "user": "ann"}}
+
+
+def test_a_faye_client_publishes_again_when_its_session_is_unknown(start_server: StartServer) -> None:
+    """Across a restart: without what the page says, the publish fails with 402, and the process with it."""
+    server = start_server()
+    publish = from_faye(r"^```js\n(async function publish.*?)^```")
+    script = f"""
+        import faye from "faye";
+        import readline from "node:readline";
+        const client = new faye.Client("{server.url}", {{retry: 0.2}});
+        {publish}
+        for await (const line of readline.createInterface({{input: process.stdin}})) {{
+            await publish("/orders/new", {{pizzas: Number(line)}});
+            console.log("ordered", line);
+        }}
+    """
+    command = ["node", "--input-type=module", "--eval", script]
+    with subprocess.Popen(command, cwd=INTEROP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as faye:
+        assert faye.stdin is not None
+        assert faye.stdout is not None
+        hangs = threading.Timer(4 * LIMIT_S, faye.kill)
+        hangs.start()
+        try:
+            print(1, file=faye.stdin, flush=True)
+            assert faye.stdout.readline() == "ordered 1\n"
+            server.kill()
+            print(2, file=faye.stdin, flush=True)
+            start_server(port=server.port)
+            assert faye.stdout.readline() == "ordered 2\n"
+        finally:
+            hangs.cancel()
+            faye.kill()
 
 
 async def test_the_example_extension_stamps_and_vetoes(start_server: StartServer, tmp_path: Path) -> None:
