@@ -5,7 +5,7 @@
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
 import {facts, h, table} from "./elements.js";
-import {ago, bytes, count, figure, span, took} from "./format.js";
+import {ago, bytes, count, figure, span, things, took} from "./format.js";
 
 const HOUR_MS = 3_600_000;
 const MINUTE = 60;
@@ -62,7 +62,7 @@ export function overview({has}) {
     async function refresh() {
         // Nodes are asked of the store, and the overview says if that cannot be used.
         const [told, {nodes}] = await Promise.all([get("/overview", {after: samples.newest}), get("/nodes").catch(() => ({nodes: []}))]);
-        servers.replaceChildren(...nodes.length > 1 ? nodeTable(nodes, told.node) : []);
+        servers.replaceChildren(...nodes.length > 1 ? nodeTable(nodes, told) : []);
         await draw(told);
     }
 
@@ -80,11 +80,12 @@ export function overview({has}) {
     return {element, refresh, show, everyMs: 5000, liveMs: LIVE_MS, hears: ["held", "released", "died", "job"], close: () => charts.forEach((chart) => chart.close())};
 }
 
-/** The servers that share the store. The figures above are those of one of them. */
-function nodeTable(nodes, own) {
+/** The servers that share the store. What is above is of all that answer. */
+function nodeTable(nodes, {unreached, node}) {
     return [
         h("h2", {}, "Nodes"),
-        h("p", {class: "hint"}, `The figures above are of the node ${own}. Receivers, topics and messages are shown of all nodes.`),
+        h("p", {class: "hint"}, `Figures, charts and problems are of all nodes; the running time is that of ${node}.`),
+        unreached ? h("p", {class: "trouble"}, `${things(unreached, "node")} did not answer: what is there is missing above.`) : "",
         table("Nodes", ["Node", "State", {text: "Stored sessions", class: "number"}, "Since", "Process"], nodes.map((each) => [
             each.own ? h("strong", {}, each.node) : each.node,
             h("span", {class: `mark ${each.state === "ALIVE" ? "good" : "bad"}`}, each.state), count(each.sessions), ago(each.since), each.process])),
@@ -98,7 +99,7 @@ function title(findings) {
 function finding(each, has) {
     return h("article", {class: `finding ${each.level}`},
         h("h3", {}, each.link !== "/" && has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title),
-        h("p", {}, each.cause),
+        h("p", {}, each.node ? h("span", {class: "mark", title: "Node"}, each.node) : "", each.node ? " " : "", each.cause),
         h("p", {class: "hint"}, each.advice));
 }
 

@@ -189,3 +189,24 @@ def test_a_blocked_subject_is_blocked_at_all_nodes(pair: list[Server], desks: li
     assert [desk.cmd(f"__cmd:client/{subject}/?blockClientLogin") for desk in desks] == [True, True]
     assert desks[0].cmd(f"__cmd:client/{subject}/?blockClientLogin=false") == "OK"
     Person(pair[1]).be(f"client/{subject}/7")
+
+
+def test_overview_has_figures_and_problems_of_all_nodes(pair: list[Server], desks: list[Desk]) -> None:
+    subject, (here, there, _) = people(pair)
+    there.subscribe(f"/{subject}")
+    desks[1].post(f"/sessions/{subject}/2/hold", {"reason": "to look"})
+    publish(pair[0], 7, channel=f"/{subject}")
+    for desk in desks:
+        held = desk.get("/receivers?held=true&count=1000")["receivers"]
+        assert f"client/{subject}/2" in {each["name"] for each in held}
+        told = until(lambda d=desk, all_held=held: overview_of(d, len(all_held)))
+        assert (sorted(told["nodes"]), told["unreached"]) == (["a", "b"], 0)
+        assert "b" in {each["node"] for each in told["findings"] if each["key"] == "held"}
+    desks[0].post(f"/sessions/{subject}/2/activate")
+    assert here.connect(advice={"timeout": 0})[-1]["successful"]
+
+
+def overview_of(desk: Desk, held: int) -> Any:
+    """The overview, if it counts so many receivers on hold: a node keeps its count for some seconds."""
+    told = desk.get("/overview")
+    return told if told["sessions"]["held"] == held else None

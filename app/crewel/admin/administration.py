@@ -45,6 +45,8 @@ class Administration:
         """The other nodes, if the server shares its store."""
         self.run_anywhere: Callable[[object, str, Scope], Awaitable[dict[str, Any]]] | None = None
         """Carries out a command at the nodes that it concerns; None: there is this one."""
+        self.overview_anywhere: Callable[[float], Awaitable[dict[str, Any]]] | None = None
+        """Makes the overview of all nodes; None: there is this one."""
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""

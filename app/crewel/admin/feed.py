@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,7 +74,8 @@ class Feed:
 
     async def _publish_overview(self) -> None:
         at = self._admin.metrics_history.newest_ms
-        shown = await overview(self._admin, at - 1)
+        make = self._admin.overview_anywhere or partial(overview, self._admin)
+        shown = await make(at - 1)
         self._channels.publish(OVERVIEW, shown, self._channels.listening(OVERVIEW))
 
     # Notices

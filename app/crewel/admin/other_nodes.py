@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from heapq import nsmallest
 from itertools import chain
 from typing import Any, Final
@@ -17,7 +17,9 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.command import Command, Order, demand, read_order, without_node
 from crewel.admin.commands import failure_json, row_of, run
+from crewel.admin.joined_overview import joined
 from crewel.admin.operation import PAGE, Level
+from crewel.admin.overview_resource import overview
 from crewel.admin.paging import cursor
 from crewel.admin.route import Ask, NotThere, Route, read
 from crewel.admin.scopes import answered
@@ -65,6 +67,7 @@ class OtherNodes:
         self._status = status
         membership.calls.answers[OPERATOR] = self._handed
         admin.run_anywhere = self.command
+        admin.overview_anywhere = self.overview
 
     async def answer(self, route: Route, ask: Ask, sent: Sent) -> Any:
         """What the handler of the route answers, here or where the session is; or all nodes together."""
@@ -74,6 +77,8 @@ class OtherNodes:
             return await self._join(route, ask, sent, tokens)
         if not tokens:
             return await answered(route, ask)
+        if route.path == _OVERVIEW:
+            return await self._with_others(ask.fields.get("after", 0), answered(route, ask))
         if route.path == _MESSAGE:
             return await self._message(route, ask, sent, tokens)
         if (route.method, route.path) == _COMMANDS:
@@ -192,6 +197,33 @@ class OtherNodes:
         is_written = row.write is not None and order.values is not None
         return {"command": order.absolute(self._admin.node), "result": "OK" if is_written else row.join(results)}
 
+    # Of all nodes
+
+    async def overview(self, after_ms: float) -> dict[str, Any]:
+        """The overview of this node and the others that answer, as one."""
+        return await self._with_others(after_ms, overview(self._admin, after_ms))
+
+    async def _with_others(self, after_ms: float, own: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        question = {
+            "who": "another node",
+            "role": int(Role.VIEW),
+            "expires": None,
+            "path": {},
+            "query": {"after": str(max(int(after_ms) - _BEATS_MS, 0))},
+            "body": "",
+        }
+        tokens = [each.token for each in self._membership.registry.others()]
+        asked = (self._ask_briefly(token, ("GET", _OVERVIEW), question) for token in tokens)
+        mine, *others = await asyncio.gather(own, *asked, return_exceptions=True)
+        if isinstance(mine, BaseException):
+            raise mine
+        found = [each for each in others if not isinstance(each, BaseException) and "groups" in each]
+        return {**joined(mine, found), "unreached": len(others) - len(found)} if others else mine
+
+    async def _ask_briefly(self, token: str, route: tuple[str, str], question: dict[str, Any]) -> Any:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await self._ask(token, route, question)
+
     # Of a subject
 
     async def _everywhere(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
@@ -244,6 +276,11 @@ class OtherNodes:
 _COMMANDS: Final = ("POST", "/commands")
 _NOT_THERE: Final = 404
 _MESSAGE: Final = "/messages/{message}"
+_OVERVIEW: Final = "/overview"
+_PATIENCE_S: Final = 2.0
+"""How long an overview waits for the other nodes: a node that hangs must not hide what is wrong at the others."""
+_BEATS_MS: Final = 10_000
+"""How much earlier than this node's the samples of others may be that belong to the same moment."""
 _ILLEGAL: Final = "user.illegalArgument"
 _NODE: Final = Client(None, "", "")
 """The client of a request that another node has handed over."""
@@ -257,7 +294,7 @@ def _role_of(scope: Scope) -> int | str | list[str]:
 def _may_be_handed(route: Route) -> bool:
     """Whether a node does this for another one: what is about sessions and subjects."""
     levels = (Level.SESSION.resource, Level.SUBJECT.resource)
-    return route.path.startswith(levels) or route.path in ("/commands", _MESSAGE, *_LISTS)
+    return route.path.startswith(levels) or route.path in ("/commands", _MESSAGE, _OVERVIEW, *_LISTS)
 
 
 Row = dict[str, Any]

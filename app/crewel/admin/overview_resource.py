@@ -12,7 +12,7 @@ from crewel.admin.operation import number_text
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_counts import SessionCounts
 from crewel.errors import StoreError
-from crewel.qos.names import group_of
+from crewel.qos.names import group_of, group_queue
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_groups import groups
 from crewel.storage.store import Store
@@ -31,6 +31,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     broker = admin.broker
     counted = await admin.session_counter.take()
     store = await _store(admin)
+    empty_groups, working = _groups(admin)
     facts = Facts(
         counted=counted,
         concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
@@ -41,7 +42,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         store_used=store["usedMemory"],
         store_most=store["maxMemory"],
         facts_lost=sum(broker.metrics.trimmed_unread.values()),
-        empty_groups=_empty_groups(admin),
+        empty_groups=empty_groups,
     )
     return {
         "node": admin.node,
@@ -51,19 +52,21 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         "samples": admin.metrics_history.since(after_ms),
         "sessions": _sessions(admin, counted),
         "store": store,
+        "groups": {"working": working, "empty": empty_groups},
         "findings": [each.as_json() for each in findings(facts)],
     }
 
 
-def _empty_groups(admin: Administration) -> list[EmptyGroup]:
-    """The consumer groups with messages that no member takes."""
+def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, str]]]:
+    """The consumer groups with messages that no member here takes; and those with a member here that takes messages."""
     queues, groups = admin.broker.shared_queues, admin.broker.groups
     found = []
     for queue in queues.names():
         group, members = group_of(queue), groups.members(queue)
         if group is not None and not any(map(admin.takes, members)):
             found.append(EmptyGroup(*group, queues.waiting(queue), len(members)))
-    return found
+    states = [(each.pattern, each.name) for each in groups.states()]
+    return found, [each for each in states if any(map(admin.takes, groups.members(group_queue(*each))))]
 
 
 def _sessions(admin: Administration, counted: SessionCounts) -> dict[str, Any]:
@@ -117,7 +120,9 @@ OVERVIEW_ROUTES: Final = (
         _overview,
         f"`samples`: by column ({', '.join(COLUMNS)}) a list, the oldest first; rates are per second, null is unknown."
         " `sessions`, `store`: the current figures. `findings`: what is wrong, each with `level` (bad, warn), `title`, `cause`,"
-        " `advice`, `link` (a view of the page) and `count`.",
+        " `advice`, `link` (a view of the page) and `count`. `groups`: consumer groups that are `working`, or `empty`: no"
+        " member takes their messages. With `cluster.enabled` all this is of all `nodes`, except `uptimeMs`: samples are added"
+        " up (of percentiles the largest), and a finding has its `node`; `unreached`: how many nodes did not answer.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
     ),
 )

@@ -1,0 +1,103 @@
+"""The overviews of several nodes as one. Pure: what the nodes have answered in, one overview out."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from math import isnan, nan
+from typing import Any, Final
+
+from crewel.admin.findings import EmptyGroup, Facts, Level, findings
+
+View = dict[str, Any]
+
+_NEAR_MS: Final = 7500.0
+"""How old a sample of another node may be, as one of this moment: nodes take them every five seconds, each in its own beat."""
+_MAXIMA: Final = frozenset({"p50", "p95", "p99"})
+"""Columns of which the joined sample has the largest; of all others it has the sum."""
+_OF_THE_STORE: Final = frozenset({"letters-dropped", "store-nearly-full", "not-ready-store"})
+"""Findings about the store, which all nodes share: one of them says it for all."""
+_GROUPS: Final = "group-empty"
+
+
+def joined(own: View, others: Sequence[View]) -> View:
+    """This node's overview with the figures, samples and findings of the others. A finding has the node that found it."""
+    views = [own, *others]
+    return {
+        **own,
+        "nodes": [view["node"] for view in views],
+        "samples": _samples(own["samples"], [view["samples"] for view in others]),
+        "sessions": _summed([view["sessions"] for view in views]),
+        "groups": _groups(views),
+        "findings": _findings(views),
+    }
+
+
+def _summed(counts: Sequence[Mapping[str, Any]]) -> View:
+    """Numbers, and counts by name, added up."""
+    one: View = {}
+    for name, value in counts[0].items():
+        values = [each[name] for each in counts]
+        one[name] = dict(sum(map(Counter, values), Counter())) if isinstance(value, dict) else sum(values)
+    return one
+
+
+def _samples(own: Mapping[str, Sequence[float]], others: Iterable[Mapping[str, Sequence[float]]]) -> View:
+    """The samples of this node, each with those of the others that were taken last before it, or just after."""
+    columns = {name: list(values) for name, values in own.items()}
+    for other in others:
+        places = [_near(at, other["at"]) for at in own["at"]]
+        for name, values in columns.items():
+            if name != "at":
+                merge = _larger if name in _MAXIMA else _sum
+                columns[name] = [
+                    value if place is None else merge(value, other[name][place])
+                    for value, place in zip(values, places, strict=True)
+                ]
+    return columns
+
+
+def _near(at: float, times: Sequence[float]) -> int | None:
+    """The place of the newest of these times that is not much later; None if there is none, or it is too old."""
+    place = bisect_right(times, at + _NEAR_MS / 3) - 1
+    return place if place >= 0 and times[place] >= at - _NEAR_MS else None
+
+
+def _is_known(value: float | None) -> bool:
+    return value is not None and not isnan(value)  # what came over a link has null for NaN
+
+
+def _sum(one: float | None, other: float | None) -> float:
+    return sum(filter(_is_known, (one, other))) if _is_known(one) or _is_known(other) else nan  # type: ignore[arg-type]
+
+
+def _larger(one: float | None, other: float | None) -> float:
+    return max(filter(_is_known, (one, other)), default=nan)  # type: ignore[type-var,return-value]
+
+
+def _groups(views: Sequence[View]) -> View:
+    """The groups that work at any node; and those with messages that work at none, with the members of all."""
+    working = {tuple(each) for view in views for each in view["groups"]["working"]}
+    empty: dict[tuple[str, str], EmptyGroup] = {}
+    for pattern, name, waiting, members in chain.from_iterable(view["groups"]["empty"] for view in views):
+        known = empty.get((pattern, name), EmptyGroup(pattern, name, 0, 0))
+        if (pattern, name) not in working:
+            both = max(known.waiting, waiting), known.members + members
+            empty[pattern, name] = EmptyGroup(pattern, name, *both)
+    return {"working": sorted(working), "empty": list(empty.values())}
+
+
+def _findings(views: Sequence[View]) -> list[View]:
+    found, seen = [], set()
+    for view in views:
+        for each in view["findings"]:
+            key = each["key"]
+            if key != _GROUPS and key not in seen:
+                found.append({**each, "node": view["node"]})
+            if key in _OF_THE_STORE:
+                seen.add(key)
+    groups = findings(Facts(empty_groups=_groups(views)["empty"]))
+    found += [{**each.as_json(), "node": ""} for each in groups]
+    return sorted(found, key=lambda each: each["level"] != Level.BAD)
