@@ -26,6 +26,7 @@ from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
 from crewel.broker.services import Service
+from crewel.broker.session_queue.connects import LONGEST_PAUSE_MS
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
 from crewel.nodes.membership import Membership
@@ -51,6 +52,8 @@ ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 NODES = web.AppKey("NODES", Membership)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
 _LEAVE_S = 3.0  # that the farewell to the other nodes may take
+_IN_FLIGHT_S: Final = LONGEST_PAUSE_MS / 3000
+"""A third of the longest pause that clients are asked for, two thirds of the shortest."""
 _TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
 
 BUILT_IN = {
@@ -222,6 +225,16 @@ async def _drain(app: web.Application) -> None:
     app[BROKER].drain()
 
 
+async def _announce_end(app: web.Application, lane: FastLane | None) -> None:
+    """Answer all connects, also those on their way, before a connection closes: their clients are asked to wait, and notice
+    nothing of the end of their node. Others have its sessions by then."""
+    for connection in lane.connections if lane is not None else ():
+        connection.close_when_idle(is_due=False)
+    app[BROKER].drain()
+    if app[NODES].registry.others():
+        await asyncio.sleep(_IN_FLIGHT_S)
+
+
 def build(settings: Settings, services: Iterable[Service] = ()) -> web.Application:
     """The whole server as an application: Bayeux, health, metrics, and the demos if `http.demos` is set."""
     app = web.Application(middlewares=[mark_requests])
@@ -318,6 +331,8 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         await runner.setup()
         if lane is not None:
             stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
+        if NODES in app:
+            stack.push_async_callback(_announce_end, app, lane)
         stack.callback(listener.close)  # before all others, when the server ends
         if worker is not None:
             parts = app[NODES].registry, app[NODES].router, partial(figures, broker)

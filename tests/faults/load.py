@@ -304,6 +304,11 @@ class Load:
             assert client.handshakes == 1, f"{client.name} shook hands {client.handshakes} times: {self.report()}"
             assert client.subscribes <= 1, f"{client.name} subscribed {client.subscribes} times"
 
+    @property
+    def subscribers(self) -> list[Stock | Plain]:
+        """The clients that the messages are for."""
+        return [each for each in self.clients if each.name in self.ledger.received]
+
     async def stop(self) -> None:
         """End all clients."""
         for publisher in self.publishers:
@@ -316,7 +321,7 @@ class Load:
         return (
             "\n".join(
                 f"{each.name}: {each.handshakes} handshakes, last connect {monotonic() - each.went_on_at:.1f} s ago,"
-                f" {each.complaints[-3:] if isinstance(each, Stock) else each.trouble}"
+                f" {each.ending or each.complaints[-3:] if isinstance(each, Stock) else each.trouble}"
                 for each in self.clients
             )
             + self.log()

@@ -115,6 +115,12 @@ class Peer:
         await self._process.wait()
         await self._reading
 
+    @property
+    def ending(self) -> str:
+        """How the driver has ended, which it does by itself only if it fails; empty while it runs."""
+        status = self._process.returncode
+        return "" if status is None else f"its driver has ended with status {status}"
+
     async def open(
         self, url: str, *, extensions: Sequence[str] = (), transports: Sequence[str] = (), **configure: Any
     ) -> None:

@@ -19,6 +19,7 @@ from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.point_to_point.destinations import Sending
 from crewel.broker.publish_handler import scoped
 from crewel.broker.session import Session
+from crewel.broker.session_queue.connects import LONGEST_PAUSE_MS
 from crewel.errors import Refused, ServiceError, coded
 from crewel.qos.publish import PublishQos, read_publish_qos
 from crewel.security.policy import OpenPolicy, SecurityPolicy
@@ -61,6 +62,8 @@ class Broker(Parts):
         self.is_draining = False
         self.on_store_lost: list[Callable[[], None]] = []
         """Called when another server has taken the store: from then on nothing is served here."""
+        self.on_drain: list[Callable[[], None]] = []
+        """Called when the server is about to end, and again as long as it ends."""
         self.on_close: list[Callable[[], None]] = []
         """Called when this broker has ended."""
         self.durability.on_superseded = self._lose_store
@@ -181,7 +184,9 @@ class Broker(Parts):
         """Answer every held connect, and hold no more: the server is going down."""
         self.supervisor.shutdown.begin()
         self.is_draining = True
-        self.outbound.drain(self.sessions.values())
+        self.outbound.drain(self.sessions.values(), LONGEST_PAUSE_MS if self.access.is_shared else 0)
+        for drained in self.on_drain:
+            drained()
 
     async def close(self) -> None:
         """Drain, and end the tasks that still run."""

@@ -46,7 +46,8 @@ class Kind(IntEnum):
     GONE = 8
     """The client has gone. It ends the stream."""
     HALF_CLOSED = 9
-    """The client sends no more: what is held is answered now."""
+    """The client sends no more: what is held is answered now. With milliseconds (4 bytes) it is the sender that ends, and the
+    client is asked to wait for so long at most before it connects again. Earlier versions ignore them."""
     SLOW = 10
     """Milliseconds for which nothing more is to be taken from the client."""
     PAUSE = 11

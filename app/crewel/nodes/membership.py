@@ -17,8 +17,9 @@ from crewel.errors import SettingsError, StoreError
 from crewel.event_loop import in_turns
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
-from crewel.nodes.forwarding import Arrivals, Departures
+from crewel.nodes.forwarding import Departures
 from crewel.nodes.frames import Kind
+from crewel.nodes.guests import Arrivals
 from crewel.nodes.link import Links, address_of, advertised_address
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.remote_destinations import RemoteDestinations
@@ -70,6 +71,7 @@ class Membership:
         broker.destinations.elsewhere = self.addressed
         self.arrivals.on_addressed = self.addressed.take
         self.calls = Calls(broker.runtime, self.links.open_to)
+        broker.on_drain.append(self.departures.drain)
         self.departures.calls = self.arrivals.calls = self.calls
         self.topics = RemoteTopics(access, broker.topics, self.registry, self.calls)
         self.subjects = RemoteSubjects(access, broker.names, broker.claims, self.registry, self.calls)

@@ -23,7 +23,8 @@ from crewel.broker.node_tags import tag_in
 from crewel.broker.runtime import Runtime
 from crewel.broker.session_queue.exchange import Peer, encode_reply
 from crewel.errors import Refused, StoreError, coded
-from crewel.nodes.forwarding import Departures, Guest
+from crewel.nodes.forwarding import Departures
+from crewel.nodes.guests import Guest
 from crewel.nodes.link import Links
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.qos.names import parse_name

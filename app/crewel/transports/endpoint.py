@@ -150,7 +150,7 @@ class Endpoint:
         self.broker.spawn(self._close_sockets(app))
 
     async def _close_sockets(self, _: web.Application) -> None:
-        closing = [socket.close(1001, "the server is going down") for socket in self.sockets]
+        closing = [socket.close(websocket.GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.sockets)]
         await asyncio.gather(*closing, return_exceptions=True)
 
 

@@ -195,10 +195,10 @@ class FastConnection(asyncio.Protocol, Peer):
             self._rests_until = 0.0
             self._go_on()
 
-    def close_when_idle(self) -> None:
-        """Take no more requests; close after the pending answer."""
+    def close_when_idle(self, *, is_due: bool = True) -> None:
+        """Close after the pending answer, and now if there is none; if that is not due, after the next one."""
         self._is_closing = True
-        if not self._is_busy and self._transport is not None:
+        if is_due and not self._is_busy and self._transport is not None:
             self._transport.close()
 
     def too_late(self) -> None:

@@ -46,6 +46,7 @@ _MEMORY_LEVEL = 6
 _COMPRESSED = 0x40  # the bit of a frame's first byte (RFC 7692, 6)
 BINARY_REFUSED = 1003
 GOING_AWAY = 1001
+GOING_DOWN = "the server is going down"
 LONGEST_REASON = 123  # bytes of a close frame (RFC 6455, 5.5)
 
 

@@ -28,7 +28,7 @@ from crewel.transports.frame_reader import WINDOW_BITS, FrameReader, Parameters
 from crewel.transports.heads import Upgrade, headers_of
 from crewel.transports.text_frames import whole_deflated, whole_text
 from crewel.transports.upgrades import Negotiated, negotiate
-from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_AWAY, LONGEST_REASON
+from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_AWAY, GOING_DOWN, LONGEST_REASON
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
@@ -463,6 +463,10 @@ class FastSocket(asyncio.Protocol, Peer):
         self._flush(protocol)
         self._read(True)
         self._sockets.loop.call_later(2 * CLOSE_TIMEOUT_S, self._transport.abort)
+
+    def end_well(self) -> None:
+        """Close the socket for the end of the server."""
+        self.shut(GOING_AWAY, GOING_DOWN)
 
     async def close(self, code: int, reason: str) -> None:
         """Close the socket, and wait until it is gone."""

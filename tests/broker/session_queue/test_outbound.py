@@ -626,3 +626,13 @@ class TestDraining:
         assert [connect_reply(request.answer)["successful"] for request in held] == [True] * 3
         assert not clients[0].connect().is_held
         assert world.broker.is_draining
+
+    def test_clients_are_asked_for_a_pause_if_another_server_will_have_them(self, world: World) -> None:
+        """Those whose connect is held, and those whose connect comes now, each for another time."""
+        clients = [Client(world).joined("/a") for _ in range(8)]
+        held = [client.connect() for client in clients[:-1]]
+        world.broker.outbound.drain(world.broker.sessions.values(), 300)
+        held.append(clients[-1].connect())
+        pauses = [connect_reply(request.answer)["advice"]["interval"] for request in held]
+        assert all(150 <= each <= 300 for each in pauses)
+        assert len(set(pauses)) > 1

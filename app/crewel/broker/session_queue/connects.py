@@ -10,6 +10,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import inf
+from random import randint
 from typing import Any, Final
 
 from crewel.bayeux import replies
@@ -28,6 +29,8 @@ REPEATED_S: Final = 1.0
 nothing."""
 _BARE: Final = 4
 """The fields of a bare connect: `channel`, `clientId`, `connectionType` and `id`."""
+LONGEST_PAUSE_MS: Final = 300
+"""How long clients wait at most before their next connect while a node ends: its sessions are another one's by then."""
 _CONNECTED: Final = State.CONNECTED
 """Asked for with each connect: a member of an enumeration is a slow look-up."""
 
@@ -54,6 +57,8 @@ class Connects(ABC):
         self.timers = Timers(loop, self._on_timer)
         self.held = 0
         self._holds = True
+        self._longest_pause_ms = 0
+        """While the server ends and another one will have its sessions soon: how long clients are asked to wait at most."""
         self.conclude: Callable[[Session], None]
         """Called when a request has been read to its end whose statuses reported failures of the client."""
         self.load_backlog: Callable[[Session], None]
@@ -195,9 +200,18 @@ class Connects(ABC):
                     self.supersede(session)
                 self.hold(session, Held(peer, message, reply, now + timeout, not_before, exchange.advise))
                 return True
+        if self._longest_pause_ms:
+            self.ask_to_pause(session, self._longest_pause_ms)
+            exchange.advise = True
         if exchange.advise:
             reply["advice"] = self._times.advice(session)
         return False
+
+    def ask_to_pause(self, session: Session, longest_ms: int) -> None:
+        """Let the reply to this connect ask the client to wait a little, not all for the same time. A connect that came at once
+        would fail with its connection, and a stock client then waits for a second or more."""
+        session.transient = (None, randint(longest_ms // 2, longest_ms))  # noqa: S311 - it hides nothing
+        session.advised_on = None
 
     def hold(self, session: Session, held: Held) -> None:
         """Keep this connect until something is queued for the session, or until its deadline."""
@@ -280,6 +294,8 @@ class Connects(ABC):
             self._times.arm_time_out(session, now)
         if parts or not peer.pushes:
             peer.send(parts)
+        if self._longest_pause_ms:
+            peer.end_well()
         if held.twin is not None:
             held.twin.send(parts)
         elif session.batches is not NO_BATCHES:
@@ -317,15 +333,18 @@ class Connects(ABC):
             self._let_go(session, held)
             self._times.arm_time_out(session, self._loop.time())
 
-    def half_closed(self, peer: Peer) -> None:
+    def half_closed(self, peer: Peer, longest_pause_ms: int = 0) -> None:
         """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
-        the connect is answered now: the one gets its answer, the other does not stay held."""
+        the connect is answered now: the one gets its answer, the other does not stay held. With a pause, it is the node
+        with its connection that is about to end."""
         if peer.relay is not None:
             peer.relay.half_closed()
             return
         session = peer.session
         held = None if session is None else session.held
         if session is not None and held is not None and peer in (held.peer, held.twin):
+            if longest_pause_ms:
+                self.ask_to_pause(session, longest_pause_ms)
             self.release(session, self._loop.time())
 
     def socket_closed(self, socket: Peer) -> None:

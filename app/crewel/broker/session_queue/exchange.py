@@ -101,6 +101,9 @@ class Peer(ABC):
     def cut_off(self) -> None:  # noqa: B027 - not every connection can
         """Break the connection: what has become of the request is unknown, and no answer may say that it is known."""
 
+    def end_well(self) -> None:  # noqa: B027 - a request ends with its answer
+        """Close a socket behind what it was sent last."""
+
     @property
     def is_gone(self) -> bool:
         """Whether the connection has ended: what is sent arrives nowhere."""

@@ -420,6 +420,8 @@ class Outbound(Connects):
             parts = messages + parts if exchange.handshake is None else parts + messages
         if parts or not exchange.peer.pushes:
             exchange.peer.send(parts)
+        if self._longest_pause_ms and exchange.connect is not None:
+            exchange.peer.end_well()
         if session is None or not session.is_live:
             return
         if exchange.connect is not None or exchange.handshake is not None:
@@ -435,9 +437,11 @@ class Outbound(Connects):
         if session.urgent:
             self.make_ready(session)
 
-    def drain(self, sessions: Iterable[Session]) -> None:
-        """Answer every held connect now: the server is going down."""
-        self._holds = False
+    def drain(self, sessions: Iterable[Session], longest_pause_ms: int = 0) -> None:
+        """Answer every held connect now: the server is going down. With a pause, another one will have its sessions by then."""
+        self._holds, self._longest_pause_ms = False, longest_pause_ms
         for session in list(sessions):
+            if longest_pause_ms and session.held is not None:
+                self.ask_to_pause(session, longest_pause_ms)
             self.release(session, self._loop.time())
         self.timers.close()
