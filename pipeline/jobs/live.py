@@ -45,7 +45,7 @@ _MINUTES: Final = TABLES["minutes"]
 _FIGURES_S: Final = 24 * 3600
 """Seconds that the figures of a minute stay in the store."""
 
-_LOOK_S: Final = 1
+_LOOK_S: Final = 0.5
 _PAUSE_S: Final = 5.0
 """Seconds before the next attempt when the store has been away for too long."""
 
@@ -97,8 +97,8 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         while True:
             queries = job.start()
             try:
-                while not is_over(0) and all(query.isActive for query in queries):
-                    queries[0].awaitTermination(_LOOK_S)
+                while not is_over(_LOOK_S) and all(query.isActive for query in queries):
+                    pass
                 for query in queries:
                     query.stop()
                 for query in queries:
