@@ -144,6 +144,20 @@ async def test_the_example_policy_lets_members_in(start_server: StartServer, tmp
                     await client.subscribe(channel)
 
 
+async def test_the_example_policy_has_a_new_handshake_after_a_restart(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """The session is restored, and its attributes are not."""
+    (tmp_path / "door.py").write_text(applications()[3])
+    server = start_server(service="door")
+    async with asyncio.timeout(4 * LIMIT_S), Client(server.url, handshake={"ext": {"token": "sesame"}}) as client:
+        before = client.client_id
+        server.kill()
+        start_server(*server.store_sets, service="door", port=server.port)
+        await client.publish("/chat/demo", "again", persistent=True, retry_for=60)
+        assert client.client_id != before
+
+
 def from_faye(pattern: str) -> str:
     """Return the example of docs/how-to/from-faye.md that this pattern finds."""
     found = re.search(pattern, (ROOT / "docs" / "how-to" / "from-faye.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
