@@ -124,10 +124,11 @@ def attach(
     if settings.cluster.enabled:
         app[NODES] = app[ADMIN].membership = _share_store(broker, endpoint)
     app[BROKER] = broker
-    app.cleanup_ctx.append(_access)
+    app.cleanup_ctx.append(_keys)
     app.cleanup_ctx.append(_life_of_broker)
     if settings.storage.enabled:
         app.cleanup_ctx.append(_life_of_store)
+    app.cleanup_ctx.append(_admin_token)  # a start that the store fails leaves no token, and no directory for it
     # Held requests are answered before the server waits for requests to end.
     app.on_shutdown.append(_drain)
     for name in mounted:
@@ -173,8 +174,16 @@ MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {
 """What `attach` can serve beside Bayeux, and `crewel serve` does."""
 
 
-async def _access(app: web.Application) -> AsyncIterator[None]:
-    """Get what tokens are compared and verified with, before the first client. Raises SettingsError."""
+async def _keys(app: web.Application) -> AsyncIterator[None]:
+    """Get what tokens are verified with, before the first client. Raises SettingsError."""
+    policy = app[BROKER].guard.policy
+    if isinstance(policy, JwtPolicy):
+        await policy.tokens.open()
+    yield
+
+
+async def _admin_token(app: web.Application) -> AsyncIterator[None]:
+    """Get what the tokens of operators are compared with, before the first client."""
     broker = app[BROKER]
     token = broker.settings.admin.token
     if token is None:
@@ -184,8 +193,6 @@ async def _access(app: web.Application) -> AsyncIterator[None]:
             log.warning("there is no admin token, so there are no operators: %s", error)
     if token is not None:
         broker.admin.know(token)
-    if isinstance(broker.guard.policy, JwtPolicy):
-        await broker.guard.policy.tokens.open()
     yield
 
 

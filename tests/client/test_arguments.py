@@ -1,6 +1,7 @@
 """An argument of a wrong type, and one that there is not, are refused at the call: a client that opens with it would fail in
 its first outage."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,6 +89,15 @@ async def test_a_subscription_names_the_argument_that_does_not_fit(
 ) -> None:
     with pytest.raises(TypeError, match=complaint):
         await getattr(Client(URL), call)("/a", **given)
+
+
+@pytest.mark.parametrize("call", ["publish", "enqueue", "request"])
+async def test_a_publish_names_the_option_that_it_does_not_have(call: str, tmp_path: Path) -> None:
+    unknown: dict[str, Any] = {"persistnt": True}
+    with pytest.raises(TypeError, match=rf"{call}\(\) has no argument 'persistnt': did you mean 'persistent'\?"):
+        await getattr(Client(URL, outbox=Outbox(tmp_path / "outbox")), call)("/a", 1, **unknown)
+    with pytest.raises(TypeError, match=r"publish\(\) has no argument 'bound'$"):
+        Client(URL).batch().publish("/a", 1, bound=3)  # type: ignore[call-arg]
 
 
 async def test_other_calls_name_the_argument_that_does_not_fit() -> None:

@@ -74,7 +74,7 @@ def test_how_to_distribute_nothing_is_a_mistake(options: dict[str, Any]) -> None
 
 def test_an_option_that_there_is_not_is_a_mistake() -> None:
     unknown: dict[str, Any] = {"prioritee": 1}
-    with pytest.raises(TypeError, match="no option prioritee"):
+    with pytest.raises(TypeError, match=r"publish\(\) has no argument 'prioritee': did you mean 'priority'\?"):
         publication("/a", 1, **unknown)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import crewel.extensions.update  # noqa: F401 - imported by name when a server i
 from crewel import server
 from crewel.broker.services import Service
 from crewel.errors import ServiceError, SettingsError
-from crewel.settings import Settings
+from crewel.settings import Settings, load
 from crewel.settings.access import Admin
 from crewel.settings.storage import Storage
 
@@ -113,3 +114,15 @@ async def test_a_client_shakes_hands_with_a_mounted_server(aiohttp_client: Aioht
 async def test_an_unknown_mount_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="mount: there is no 'pages'; known are api, admin, health"):
         server.attach(web.Application(), Settings(storage=Storage(data_dir=tmp_path)), mount=["pages"])
+
+
+@pytest.mark.parametrize("sets", [["storage.server_binary=/none"], ["security.policy=jwt", "security.jwt_keys=/none"]])
+async def test_a_start_that_fails_leaves_no_directory(tmp_path: Path, sets: list[str]) -> None:
+    settings = await asyncio.to_thread(load, None, [f"storage.data_dir={tmp_path / 'data'}", *sets])
+    app = web.Application()
+    server.attach(app, settings)
+    runner = web.AppRunner(app)
+    with pytest.raises(SettingsError, match="/none"):
+        await runner.setup()
+    await runner.cleanup()
+    assert not (tmp_path / "data").exists()

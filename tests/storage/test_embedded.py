@@ -258,8 +258,9 @@ async def test_a_directory_of_another_format_is_refused(tmp_path: Path) -> None:
 
 async def test_a_program_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"storage\.server_binary /none: no such program"):
-        async with opened(tmp_path, "storage.server_binary=/none"):
+        async with opened(tmp_path / "data", "storage.server_binary=/none"):
             pass
+    assert not (tmp_path / "data").exists()
 
 
 async def test_a_disk_with_little_left_counts_as_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

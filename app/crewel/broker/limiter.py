@@ -49,14 +49,14 @@ _ROOM_S: Final = 2.0
 """When a client that meets a cap may come back: sessions end within `bayeux.max_interval_ms`."""
 _BUSY_S: Final = 1.0
 
-_RATES: Final[Mapping[str, Callable[[LimitSettings], Rate]]] = {
-    "handshakes": lambda settings: Rate(settings.handshakes_per_s, settings.handshakes_burst),
-    "publishes": lambda settings: Rate(settings.publishes_per_s, settings.publishes_burst),
-    "subscribes": lambda settings: Rate(settings.subscribes_per_s, settings.subscribes_burst),
-    "channels": lambda settings: Rate(settings.channels_per_s, settings.channels_burst),
-    "failed_tokens": lambda settings: Rate(settings.failed_tokens_per_s, settings.failed_tokens_burst),
+_RATES: Final[Mapping[str, Callable[[LimitSettings], tuple[int, int]]]] = {
+    "handshakes": lambda settings: (settings.handshakes_per_s, settings.handshakes_burst),
+    "publishes": lambda settings: (settings.publishes_per_s, settings.publishes_burst),
+    "subscribes": lambda settings: (settings.subscribes_per_s, settings.subscribes_burst),
+    "channels": lambda settings: (settings.channels_per_s, settings.channels_burst),
+    "failed_tokens": lambda settings: (settings.failed_tokens_per_s, settings.failed_tokens_burst),
 }
-"""The settings of each kind of token bucket."""
+"""The settings of each kind of token bucket, which may change while the server runs."""
 
 
 @dataclass(eq=False)
@@ -80,6 +80,7 @@ class Limiter:
         self._exempt = Networks(self._settings.exempt_addresses)
         self.addresses = Accounts(_MOST_ACCOUNTS)
         self.subjects = Accounts(_MOST_ACCOUNTS)
+        self._rates: dict[str, Rate] = {}  # as they were asked for last
 
     # Handshakes
 
@@ -248,8 +249,10 @@ class Limiter:
         return self._loop.time()
 
     def _rate(self, kind: str) -> Rate:
-        rate = _RATES[kind](self._settings)
-        return rate if rate.per_s else UNLIMITED
+        asked, known = _RATES[kind](self._settings), self._rates.get(kind, UNLIMITED)
+        if known != asked:
+            known = self._rates[kind] = Rate(*asked) if asked[0] else UNLIMITED
+        return known
 
     def _accounts(self, session: Session) -> list[Account]:
         """The accounts whose rates hold for the session."""

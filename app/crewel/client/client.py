@@ -211,7 +211,7 @@ class Client:
             raise ValueError(f"key is a string, not {key!r}")  # noqa: TRY004 - as all arguments that do not fit
         properties = {**(options.get("properties") or {}), KEY_PROPERTY: key}
         own: PublishOptions = {"persistent": True, **options, "key": key, "properties": properties}
-        return await self.outbox.put(publication(channel, data, ext, **own))
+        return await self.outbox.put(publication(channel, data, ext, "enqueue", **own))
 
     async def _publish(self, message: Fields) -> Reply:
         [reply] = await self._session.request([message])

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.bayeux.z85 import encode_z85
+from crewel.client.arguments import check_names
 from crewel.client.errors import (
     UNKNOWN_SESSION,
     ClientError,
@@ -89,9 +90,12 @@ class PublishOptions(TypedDict, total=False):
     destroy_delay_ms: int | None
 
 
-def publication(channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> Fields:
-    """The message that publishes `data`. Raises ValueError for a channel that takes no publish, TypeError for an option
-    that there is not."""
+def publication(
+    channel: str, data: Any, ext: Fields | None = None, function: str = "publish", **options: Unpack[PublishOptions]
+) -> Fields:
+    """The message that publishes `data`. Raises ValueError for a channel that takes no publish, TypeError for an option that
+    there is not, which names the function that got it."""
+    check_names(function, options, PublishOptions.__annotations__)
     name = channel_name(channel)
     parsed = parse(name)
     if parsed is None or parsed.is_wildcard or name.startswith("/meta/"):

@@ -117,7 +117,7 @@ class Requests:
             raise ValueError("a request waits for longer than 0 seconds")
         if options.get("reply_to") is not None:
             raise ValueError("the reply channel of a request is the client's own choice")
-        message = publication(channel, copy.deepcopy(data), copy.deepcopy(ext), **options)
+        message = publication(channel, copy.deepcopy(data), copy.deepcopy(ext), "request", **options)
         sent = asyncio.Event()
         try:
             async with asyncio.timeout(timeout):

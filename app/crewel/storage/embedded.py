@@ -198,6 +198,8 @@ class Embedded:
             if self._max_memory < 0:
                 self._max_memory = memory_bytes() // 2
             if not self._was_here:
+                if not self._directory.exists():
+                    server_binary(self._storage)  # a start that cannot succeed leaves no directory
                 self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_format()
             self._was_here = True
