@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 import redis
 
 from crewel.errors import CrewelError
+from crewel.findings import Finding, State
 from crewel.pipeline.connection import Address, patiently
 from crewel.pipeline.output import in_one_line
 from crewel.pipeline.spark_session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version
@@ -28,24 +28,6 @@ _BEHIND: Final = 0.5
 """Share of a stream that may be unread before that is worth a warning."""
 _LEAST_DISK: Final = 2 * 1024**3  # bytes
 _LEAST_MEMORY: Final = 3 * 1024**3  # bytes
-
-
-class State(StrEnum):
-    """What is to be thought of a finding."""
-
-    OK = "ok"
-    WARNING = "warning"
-    WRONG = "wrong"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    check: str
-    state: State
-    found: str
-    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import typer
 
-from crewel.cli.host_checks import Finding, State, keys_of, of_access, of_memory
+from crewel.cli.host_checks import keys_of, of_access, of_memory
 from crewel.errors import CrewelError, StoreError
+from crewel.findings import Finding, State
 from crewel.security.tokens import token_file
 from crewel.settings import Settings
 from crewel.settings.storage import Storage

@@ -9,7 +9,7 @@ from crewel.cli import output
 from crewel.cli.bayeux_client import Config, Overrides
 
 if TYPE_CHECKING:
-    from crewel.cli.host_checks import Finding
+    from crewel.findings import Finding
     from crewel.settings import Settings
 
 _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red", "unknown": "yellow"}

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from crewel.errors import SettingsError
+from crewel.findings import Finding, State
 from crewel.security.keys import load_keys
 from crewel.settings import Settings
 from crewel.settings.access import Security
@@ -22,25 +21,6 @@ ENDS_SOON: Final = timedelta(days=14)
 _OVERCOMMIT: Final = Path("/proc/sys/vm/overcommit_memory")
 _HUGE_PAGES: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _MEMORY: Final = Path("/proc/meminfo")
-
-
-class State(StrEnum):
-    """What is to be thought of a finding."""
-
-    OK = "ok"
-    WARNING = "warning"
-    WRONG = "wrong"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    check: str
-    state: State
-    found: str
-    advice: str = ""
 
 
 def of_memory(used: int, *, turns_off_huge_pages: bool) -> Iterator[Finding]:

@@ -1,10 +1,10 @@
 """Every setting once: name, type, unit, default, bounds, and why it is there.
 
-To add one, add it here with the code that obeys it; the command line, the
+To add one, add it to its group with the code that obeys it; the command line, the
 error messages and docs/reference/settings.md follow. Times are whole milliseconds, as
 Bayeux has them on the wire. The groups about what survives a restart are in
 `storage`, those about permissions and limits in `access`, and the rules
-for topics in `topics`.
+for topics in `topic_rules`.
 """
 
 from collections.abc import Mapping
