@@ -11,6 +11,8 @@ UNUSED := aiohttp valkey logging rerunfailures xdist junitxml pastebin doctest l
 TESTERS ?= 2
 # The longest level, whose tests wait most of their time: it is what the whole run lasts.
 SERVER_TESTERS ?= 3
+# Faults one at a time: their clients have seconds to come back, which a busy machine with two cores does not give to more.
+FAULT_TESTERS ?= 0
 PARALLEL := --dist worksteal --numprocesses
 # Servers, browsers and Java share the machine with much else. What passes only in a later try is listed at the end of the run.
 TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
@@ -84,7 +86,7 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in
 	$(BIN)/pytest --quiet tests/examples
 
 faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, full counts, about three hours
-	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py tests/browser/test_nodes_killed.py $(LONG) --timeout 1500 -s
+	FAULTS=full $(BIN)/pytest --dist load --maxschedchunk 1 --numprocesses $(FAULT_TESTERS) tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py tests/browser/test_nodes_killed.py $(LONG) --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest --quiet $(PURE) --cov -p tests.branches $(UNUSED:%=-p no:%)

@@ -1,7 +1,7 @@
 """What the fault tests share: how much of them runs, and the report that a full run writes.
 
-`make test` runs a few shots with fixed seeds. `make faults` sets FAULTS=full, runs the full counts one after the other, and
-writes RESULTS.md beside this file.
+`make test` runs a few shots with fixed seeds. `make faults` sets FAULTS=full and runs the full counts; its report is
+RESULTS.md beside this file. With several processes of pytest-xdist, the one that starts them writes it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ IS_FULL = os.environ.get("FAULTS") == "full"
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 Tell = Callable[[str], None]
+_TOLD = "told"
 _told: dict[str, str] = {}
 _outcomes: dict[str, str] = {}
 _seconds: dict[str, float] = {}
@@ -35,7 +36,12 @@ _begun = monotonic()
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Tell:
     """Say in one line what a test did and found out, for the report."""
-    return lambda text: _told.__setitem__(request.node.nodeid, text) or print(text)
+
+    def say(text: str) -> None:
+        request.node.user_properties.append((_TOLD, text))  # it comes with the report, also from another process
+        print(text)
+
+    return say
 
 
 @pytest.fixture
@@ -58,6 +64,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember how each test ended."""
     if "tests/faults/" not in report.nodeid:
         return
+    _told.update((report.nodeid, text) for name, text in report.user_properties if name == _TOLD)
     _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
     if report.failed:
         _outcomes[report.nodeid] = "FAILED: " + (str(report.longrepr).strip().splitlines() or ["?"])[-1]
@@ -67,7 +74,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the report of a full run, whatever its outcome was. What did not run keeps the row of the run before."""
-    if IS_FULL and _outcomes and not session.config.option.collectonly:
+    is_worker = hasattr(session.config, "workerinput")
+    if IS_FULL and _outcomes and not is_worker and not session.config.option.collectonly:
         RESULTS.write_text(_report(RESULTS.read_text() if RESULTS.exists() else ""))
 
 
