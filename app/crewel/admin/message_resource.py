@@ -6,6 +6,7 @@ What is open comes from the sessions of this server, what has ended from the fac
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from itertools import islice
@@ -81,6 +82,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
         raise NotThere(f"nothing is recorded of the message {message}, or no longer")
     if not (ask.covers_all or ask.covers(told.channel)):
         raise NotThere(f"nothing is recorded of the message {message} on the operator's channels")
+    await asyncio.sleep(0)
     counts, shown = await _shown(told, ask.fields.get("receiver", ""))
     _add_filters(admin, told.channel, shown)
     return {
@@ -241,9 +243,14 @@ def _waiting(admin: Administration, session: Session, attempts: int) -> dict[str
     return {"attempts": attempts, "why": why}
 
 
+async def _dead(told: MessageHistory) -> list[ReceiverOutcome]:
+    await asyncio.sleep(0)  # a turn of its own: there may be very many
+    return [outcome async for outcome in in_turns(told.outcomes.values()) if outcome.state == DEAD]
+
+
 async def _add_letters(admin: Administration, log_id: LogId, told: MessageHistory) -> list[StoredDeadLetter]:
     """Add the dead letters that are still there, and return them."""
-    dead = [outcome for outcome in told.outcomes.values() if outcome.state == DEAD]
+    dead = await _dead(told)
     found = []
     for outcome in dead[:_MOST_LETTERS]:
         wanted = DeadLetterFilter(
@@ -259,11 +266,7 @@ async def _add_letters(admin: Administration, log_id: LogId, told: MessageHistor
 
 async def _add_removals(admin: Administration, log_id: LogId, told: MessageHistory, *, is_partial: bool) -> None:
     """Add who took away the dead letters that are no longer there, and why."""
-    gone = [
-        outcome
-        for outcome in told.outcomes.values()
-        if outcome.state == DEAD and not {"letter", "redrivenAs"} & outcome.more.keys()
-    ]
+    gone = [each for each in await _dead(told) if not {"letter", "redrivenAs"} & each.more.keys()]
     if gone and is_partial and not all("discarded" in outcome.more for outcome in gone):
         add(told, log_id, await removals_of(admin.store, str(log_id), log_id // 1000))
     for outcome in gone[:_MOST_LETTERS]:
