@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.settings import Settings
@@ -508,3 +510,33 @@ async def test_a_closed_store_answers_what_was_asked_before_and_nothing_after(se
     assert await last == [1]
     (refused,) = await store.run([count(store.keys.names)])
     assert type(refused) is StoreUnavailable
+
+
+async def test_a_store_that_reads_its_file_for_longer_than_the_limit_is_waited_for(
+    start_store: StartStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers INFO meanwhile, and refuses the rest: that is no outage, however long it takes."""
+    # A tenth of a second a key, with a look at what clients ask in between.
+    process = start_store(key_load_delay="100000", loading_process_events_interval_bytes="1024")
+    with process.client() as client:
+        for number in range(15):
+            client.set(f"k{number}", os.urandom(2000))  # which does not shrink
+        client.bgrewriteaof()  # of a file that is no snapshot, it looks at what clients ask after 1,024 commands only
+        await until(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
+    process.kill()
+    starting = asyncio.create_task(asyncio.to_thread(process.start))
+
+    def is_loading() -> bool:
+        with process.client() as client, suppress(redis.ConnectionError):
+            return bool(client.info("persistence")["loading"])
+        return False
+
+    await until(is_loading)
+    monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 0.2)
+    store = Store(at(process, "loading:"))
+    await store.open()
+    try:
+        assert await store.reader.strlen("k14") == 2000
+    finally:
+        await store.close()
+        await starting
