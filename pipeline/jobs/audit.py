@@ -145,39 +145,41 @@ def _letters(spark: SparkSession, address: Address) -> DataFrame:
     return found
 
 
-def _set_back(spark: SparkSession, inputs: Inputs, address: Address, after: Extent) -> tuple[int, DataFrame | None]:
-    """Return how many facts the tables have and the store has lost, and the loss as a row of `fact_lost`, if no server told it.
-    Facts that were deleted one by one are none: what they said did happen."""
+def _set_back(
+    spark: SparkSession, inputs: Inputs, address: Address, after: Extent
+) -> tuple[DataFrame | None, DataFrame | None]:
+    """Return the facts that the tables have and the store has lost, and the loss as a row of `fact_lost`, if no server told it;
+    None if there are none. Facts that were deleted one by one are none: what they said did happen."""
     stored = inputs.sources.tables
     if not stored.days(RAW):
-        return 0, None
+        return None, None
     now = _look(address, "facts")["facts"]
     below = max(_before(now.oldest), now.deleted) if now.length else now.newest
     facts = inputs.raw.where(f.col("key") == "facts")
     is_there, is_beyond = ~_is_upto(below) & _is_upto(after.newest), ~_is_upto(now.newest)
     number, beyond = facts.agg(f.count_if(is_there), f.count_if(is_beyond)).collect()[0]
     if not beyond and number <= now.length - (now.added - after.added):
-        return 0, None
+        return None, None
     sure = stored.read(RAW).where((f.col("key") == "facts") & (is_there | is_beyond))
     there = load(spark, address, "facts", start=str(below)).where(f.col("key") == "facts").select("id")
     gone = sure.join(there, "id", "left_anti").select(f.col("id").alias("place"), "ms", "seq").localCheckpoint()
-    number = gone.count()
-    if not number:
-        return 0, None
+    if gone.isEmpty():
+        return None, None
     untold = audit.holding(gone, "place", inputs.silver["fact_lost"])
-    return number, audit.set_back(untold, inputs.silver["fact_published"])
+    return gone, audit.set_back(untold, inputs.silver["fact_published"])
 
 
-def unread_facts(inputs: Inputs, stream: Extent, gone: int = 0) -> tuple[int, int | None]:
+def unread_facts(inputs: Inputs, stream: Extent, gone: DataFrame | None = None) -> tuple[int, int | None]:
     """Return how many facts are missing, and when the last time ended of which facts are missing or could not be understood;
-    None if there are all. `gone` says how many of those that are known the store has lost.
+    None if there are all. `gone` has those of the tables that the store has lost; those beyond its end do not count.
 
     The stream tells how many facts there ever were. What it still has was read: what is missing is older, or was deleted on
     its own.
     """
     facts = _until(inputs.raw.where(f.col("key") == "facts"), stream)
     corrupt = _until(inputs.silver["corrupt"].where(f.col("key") == "facts"), stream).agg(f.max("ms")).collect()[0][0]
-    missing = max(stream.added - (facts.count() - gone) - inputs.sources.tables.forgotten, 0)
+    lost = 0 if gone is None else _until(gone, stream).count()
+    missing = max(stream.added - (facts.count() - lost) - inputs.sources.tables.forgotten, 0)
     ends = [stream.oldest.ms if stream.length else stream.newest.ms, stream.deleted.ms] if missing else []
     return missing, max([*ends, *([] if corrupt is None else [corrupt])], default=None)
 

@@ -2,14 +2,18 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from crewel.pipeline.connection import Address
-from crewel.pipeline.jobs.audit import Options, run
+from crewel.pipeline.jobs.audit import Options, run, unread_facts
+from crewel.pipeline.jobs.inputs import Inputs
 from crewel.pipeline.schemas import FINDINGS
+from crewel.pipeline.source.positions import EntryId, Extent
 from crewel.pipeline.transformations.audit import Records, audit, set_back, without_letter
 from tests.admin.desk import SETS, Receiver, publish
 from tests.conftest import StartServer
@@ -185,6 +189,21 @@ def test_facts_that_the_store_has_lost_do_not_count_and_are_named(spark: SparkSe
         None, loss, intervals=[_holds()], fact_published=published, fact_ended=[_ended(20_000, ms=41)]
     )
     assert found == [("rolled back", 40_000, "the store", ["40-0"])]
+
+
+def test_facts_beyond_the_end_of_a_store_that_was_set_back_are_not_missing(spark: SparkSession) -> None:
+    """The store has 1 to 3, said so of three that it ever had, and lost 4 and 5; the tables have all five."""
+    places = [(f"{each}-0", each, 0) for each in range(1, 6)]
+    raw = of_rows(spark, places, "place STRING, ms BIGINT, seq BIGINT").withColumn("key", f.lit("facts"))
+    inputs = cast(
+        "Inputs",
+        SimpleNamespace(raw=raw, silver=silver(spark), sources=SimpleNamespace(tables=SimpleNamespace(forgotten=0))),
+    )
+    stream = Extent(EntryId(3, 0), 3, 3, EntryId(1, 0))
+    gone = of_rows(spark, places[3:], "place STRING, ms BIGINT, seq BIGINT")
+    assert unread_facts(inputs, stream, gone) == (0, None)
+    replaced = of_rows(spark, [*places[3:], places[2]], "place STRING, ms BIGINT, seq BIGINT")
+    assert unread_facts(inputs, stream, replaced) == (1, 1), "another entry took the place of the third, unread"
 
 
 def test_a_dead_letter_that_is_gone_without_a_fact_is_found(spark: SparkSession) -> None:

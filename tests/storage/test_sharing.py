@@ -47,15 +47,15 @@ class RemembersWhatIsGivenBack(DurableSession):
 
 class TellsWhatIsGivenBack(DurableSession):
     def requeue(self, log_id: LogId) -> None:
-        self.settle(log_id, EndReason.RETURNED)
+        self.end_message(log_id, EndReason.RETURNED)
 
 
 class ForgetsWhereItCameFrom(DurableSession):
     def arrived(self, log_id: LogId, waiting: PendingMessage) -> bool:
         return super().arrived(log_id, waiting._replace(source=""))
 
-    def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
-        return super().settle(log_id, EndReason.RETURNED if reason is EndReason.LAPSED else reason)
+    def end_message(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
+        return super().end_message(log_id, EndReason.RETURNED if reason is EndReason.LAPSED else reason)
 
 
 @pytest.mark.parametrize("durable", [RemembersWhatIsGivenBack, TellsWhatIsGivenBack, ForgetsWhereItCameFrom])
