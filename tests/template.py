@@ -218,8 +218,8 @@ def _end(status: int) -> None:
     threading._shutdown()  # type: ignore[attr-defined]  # waits for the threads
     atexit._run_exitfuncs()
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None: the command has given it up
+            stream.flush()
     except (OSError, ValueError):
         return  # Python finds the same, and says so
     os._exit(status & 0xFF)

@@ -163,6 +163,14 @@ class TestLedger:
         assert book.told() == [{"id": "2", **FAILED}]
         assert not book.repeats("2")
 
+    def test_a_code_that_no_receiver_reports_is_told_and_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        book = Book()
+        handling = book.begin("1")
+        part(handling).reject("resource.full", "no")
+        handling.end()
+        assert book.told() == [{"id": "1", "errorCode": "resource.full", "message": "no"}]
+        assert "'resource.full' is no code that a receiver reports" in caplog.text
+
     def test_a_failure_after_an_ok_of_the_same_message_is_no_news(self) -> None:
         book = Book()
         first = book.begin("1")

@@ -413,10 +413,6 @@ class TestContract:
         message.working()
         message.defer()
 
-    def test_a_code_that_a_receiver_may_not_report_is_refused_at_the_call(self) -> None:
-        with pytest.raises(ValueError, match="resource"):
-            Message("/a", 1, {}).reject("resource.full")
-
 
 def test_a_message_knows_what_the_server_tells_of_it() -> None:
     plain = Message("/a", 1, {"channel": "/a", "data": 1, "id": "7"})

@@ -25,13 +25,14 @@ _GROUPS: Final = "group-empty"
 def joined(own: View, others: Sequence[View]) -> View:
     """This node's overview with the figures, samples and findings of the others. A finding has the node that found it."""
     views = [own, *others]
+    working, empty = _groups(views)
     return {
         **own,
         "nodes": [view["node"] for view in views],
         "samples": _samples(own["samples"], [view["samples"] for view in others]),
         "sessions": _summed([view["sessions"] for view in views]),
-        "groups": _groups(views),
-        "findings": _findings(views),
+        "groups": {"working": working, "empty": [tuple(each) for each in empty]},
+        "findings": _findings(views, empty),
     }
 
 
@@ -77,7 +78,7 @@ def _larger(one: float | None, other: float | None) -> float:
     return max(filter(_is_known, (one, other)), default=nan)  # type: ignore[type-var,return-value]
 
 
-def _groups(views: Sequence[View]) -> View:
+def _groups(views: Sequence[View]) -> tuple[list[tuple[str, str]], list[EmptyGroup]]:
     """The groups that work at any node; and those with messages that work at none, with the members of all."""
     working = {tuple(each) for view in views for each in view["groups"]["working"]}
     empty: dict[tuple[str, str], EmptyGroup] = {}
@@ -86,10 +87,10 @@ def _groups(views: Sequence[View]) -> View:
         if (pattern, name) not in working:
             both = max(known.waiting, waiting), known.members + members
             empty[pattern, name] = EmptyGroup(pattern, name, *both)
-    return {"working": sorted(working), "empty": list(empty.values())}
+    return sorted(working), list(empty.values())
 
 
-def _findings(views: Sequence[View]) -> list[View]:
+def _findings(views: Sequence[View], empty_groups: Sequence[EmptyGroup]) -> list[View]:
     found, seen = [], set()
     for view in views:
         for each in view["findings"]:
@@ -98,6 +99,6 @@ def _findings(views: Sequence[View]) -> list[View]:
                 found.append({**each, "node": view["node"]})
             if key in _OF_THE_STORE:
                 seen.add(key)
-    groups = findings(Facts(empty_groups=_groups(views)["empty"]))
+    groups = findings(Facts(empty_groups=empty_groups))
     found += [{**each.as_json(), "node": ""} for each in groups]
     return sorted(found, key=lambda each: each["level"] != Level.BAD)

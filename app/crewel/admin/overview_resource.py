@@ -52,7 +52,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         "samples": admin.metrics_history.since(after_ms),
         "sessions": _sessions(admin, counted),
         "store": store,
-        "groups": {"working": working, "empty": empty_groups},
+        "groups": {"working": working, "empty": [tuple(each) for each in empty_groups]},
         "findings": [each.as_json() for each in findings(facts)],
     }
 

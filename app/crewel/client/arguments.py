@@ -8,8 +8,6 @@ from difflib import get_close_matches
 from os import PathLike
 from typing import Any, Final
 
-from crewel.errors.codes import is_reportable
-
 _SECRETS: Final = frozenset({"token", "resume"})
 
 
@@ -71,14 +69,6 @@ def check_methods(name: str, value: object, expected: str, *methods: str, verb: 
     """Raises TypeError for what is not an object with these methods; a class is none."""
     if isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in methods):
         raise wrong_type(name, value, expected, verb)
-
-
-def check_code(code: str) -> None:
-    """Raises ValueError for a code that a receiver may not report."""
-    if not isinstance(code, str) or not is_reportable(code):
-        raise ValueError(
-            f"code is user. or communication. and letters and digits, such as user.update.error, not {code!r}"
-        )
 
 
 def check_names(function: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -17,12 +17,12 @@ from random import random
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from crewel.client.arguments import check_code, check_text
+from crewel.client.arguments import check_text
 from crewel.client.errors import INTERNAL_ERROR, failure_of
 from crewel.client.message import Handling, Message
 from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.subscription import SubscribeOptions, Subscription
-from crewel.errors.codes import is_below, is_reportable
+from crewel.errors.codes import is_below
 from crewel.qos.names import parse_name
 
 if TYPE_CHECKING:
@@ -79,9 +79,8 @@ class Delivery(Message):
             copy.end()
 
     def reject(self, code: str, text: str = "") -> None:
-        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md). Raises ValueError for a
-        code that a receiver may not report."""
-        check_code(code)
+        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md). Raises RuntimeError in a
+        transaction in which an `Inbox` has recorded the message, if the server would send it again."""
         if code == HOLDBACK or is_below(code, COMMUNICATION):
             self._check_not_recorded()
         for copy in self._end():
@@ -142,8 +141,6 @@ class Delivery(Message):
 
     def _failed(self, error: Exception) -> None:
         code, text = failure_of(error)
-        if not is_reportable(code):
-            code = INTERNAL_ERROR
         if not self.is_open or self.consumer is None or self.is_waiting:
             log.error("message %s of %s: an exception after its end", self.id, self.channel, exc_info=error)
             return

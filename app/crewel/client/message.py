@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.bayeux.z85 import decode_z85
-from crewel.client.arguments import check_code
 from crewel.qos.update import ERASED, POINT_TO_POINT
 
 HANDSHAKE = "/meta/handshake"
@@ -237,9 +236,7 @@ class Message:
             handling.end()
 
     def reject(self, code: str, text: str = "") -> None:
-        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md). Raises ValueError for a
-        code that a receiver may not report."""
-        check_code(code)
+        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md)."""
         if self.handling is not None:
             self.handling.failed(code, text)
             self.settle()

@@ -15,7 +15,7 @@ import orjson
 
 from crewel.bayeux.answers import MAX_CODE, MAX_TEXT
 from crewel.bayeux.message import Fields
-from crewel.client.errors import ClientError
+from crewel.client.errors import INTERNAL_ERROR, ClientError
 from crewel.client.extension import Extension
 from crewel.client.message import (
     CONNECT,
@@ -28,6 +28,7 @@ from crewel.client.message import (
     update_of,
     with_ext,
 )
+from crewel.errors.codes import is_reportable
 
 log = logging.getLogger("crewel.client.update")
 
@@ -164,6 +165,8 @@ class Ledger:
         self._named.discard(message_id)
         if message_id not in self._done:
             code, text = failure
+            if not is_reportable(code):
+                log.warning("%r is no code that a receiver reports: the server counts it as %s", code, INTERNAL_ERROR)
             self.statuses.put({"id": message_id, "errorCode": code[:MAX_CODE], "message": text[:MAX_TEXT]})
 
     def _ok(self, message_id: str) -> None:
