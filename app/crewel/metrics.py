@@ -78,6 +78,11 @@ DECLARED = (
     Declared("crewel_publishes_total", "counter", "Publishes accepted from clients and from the server."),
     Declared("crewel_deliveries_total", "counter", "Messages sent to a receiver, including those sent again."),
     Declared("crewel_resends_total", "counter", "Messages sent again because they were not acknowledged."),
+    Declared(
+        "crewel_resends_busy_total",
+        "counter",
+        "Messages sent again to a client that is connected and busy: it has not answered yet, or had no room for them.",
+    ),
     Declared("crewel_redeliveries_total", "counter", "Messages queued again because their receiver failed."),
     Declared(
         "crewel_dropped_total",
@@ -180,6 +185,7 @@ class Metrics(Collector):
         self.publishes = 0
         self.deliveries = 0
         self.resends = 0
+        self.resends_busy = 0
         self.redeliveries = 0
         self.dropped: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()

@@ -55,6 +55,20 @@ class TestHandingOver:
         assert batches.resend_delay() == 0
 
 
+@pytest.mark.parametrize(
+    ("connects", "in_hand", "is_busy"), [(1, 0, False), (1, 1, False), (1, 2, True), (2, 0, True), (2, 1, True)]
+)
+def test_a_client_with_others_in_hand_or_that_repeats_itself_is_busy(
+    connects: int, in_hand: int, is_busy: bool
+) -> None:
+    batches = Batches()
+    for number in range(connects):
+        sent(batches, entries(number))
+        batches.acknowledge(0, [])
+    batches.note_busy(in_hand)
+    assert batches.is_busy is is_busy
+
+
 def test_all_that_is_open_is_acknowledged_at_once() -> None:
     batches = Batches()
     for number in range(4):

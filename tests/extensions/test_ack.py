@@ -266,3 +266,17 @@ class TestAClientThatNeverAcknowledges:
         seen(connect(client, 1))
         assert client.world.broker.metrics.resends == 1
         assert client.world.broker.metrics.deliveries == 2
+
+    def test_a_client_that_is_connected_and_does_not_answer_is_busy(self, client: Client) -> None:
+        client.world.broker.publish("/a", 1)
+        metrics = client.world.broker.metrics
+        batch = 1
+        for expected in ((0, 0), (1, 0), (1, 1), (1, 2)):
+            request = connect(client, 1)
+            client.world.advance(5)
+            batch = seen(request)[1]
+            assert (metrics.resends, metrics.resends_busy) == expected
+        client.world.broker.publish("/a", 2)
+        seen(connect(client, batch))  # it has answered: a reply may be lost again
+        seen(connect(client, batch))
+        assert (metrics.resends, metrics.resends_busy) == (2, 2)

@@ -21,7 +21,7 @@ makes at most 15 connects in 30 s, however much is published meanwhile."""
 class Batches:
     """The unacknowledged entries of one session. Numbers start at 1; each connect reply takes the next one."""
 
-    __slots__ = ("_futile", "_open", "must_resend", "number")
+    __slots__ = ("_futile", "_open", "is_busy", "must_resend", "number")
 
     def __init__(self) -> None:
         self.number = 1
@@ -29,6 +29,8 @@ class Batches:
         self._open: dict[int, list[Entry]] = {}
         self.must_resend = False
         """Whether the open entries are the front of the queue, and not at the client."""
+        self.is_busy = False
+        """Whether what goes out again is not lost: the client is connected and has not answered, or had no room for it."""
         self._futile = 0  # connects in a row that acknowledged nothing although something had been sent
 
     def __len__(self) -> int:
@@ -154,6 +156,11 @@ class Batches:
         if self._futile < 2:
             return 0.0
         return min(FIRST_RESEND_DELAY * 2.0 ** min(self._futile - 2, 16), MAX_RESEND_DELAY)
+
+    def note_busy(self, in_hand: int) -> None:
+        """Note whether the client lacks what goes out again, or is busy. It has so many messages that it has not settled, these
+        included: with others in its hands it had no room; and a reply was not lost twice in a row."""
+        self.is_busy = self._futile > 1 or in_hand > self._count()
 
     def retain(self, entries: list[Entry]) -> int:
         """Keep what the reply with the current number carries: the front of the queue. The list is kept as it is and must not

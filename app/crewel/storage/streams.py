@@ -141,7 +141,8 @@ EVENTS: Final = (
     EventType(
         "redelivered",
         Level.RELIABLE,
-        "once per group for each session that gets messages again: not acknowledged with their batch, or requeued",
+        "once per group for each session that gets messages again: not acknowledged with their batch, unless its client is"
+        " busy, or requeued",
         {"session": _SESSION, "count": "Number of messages."},
     ),
     EventType(

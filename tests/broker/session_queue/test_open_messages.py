@@ -36,6 +36,17 @@ def waiting(world: StoredWorld, client: Receiver) -> int:
     return world.broker.dispatchers.waiting(client.session)
 
 
+def test_a_message_that_a_busy_client_has_no_room_for_is_no_failure(stored: StoredWorld, joe: Receiver) -> None:
+    store(stored, "/a", 0)
+    (first,) = joe.take()
+    store(stored, "/a", 1)
+    joe.reconnect(advice={"timeout": 0})
+    assert data(joe.take()) == [1]  # it had not acknowledged it: it has no room
+    metrics = stored.broker.metrics
+    assert (metrics.resends, metrics.resends_busy) == (0, 1)
+    assert joe.take(ok(first)) == []
+
+
 class TestOrder:
     def test_what_is_held_back_goes_before_what_the_client_did_not_get(
         self, stored: StoredWorld, joe: Receiver

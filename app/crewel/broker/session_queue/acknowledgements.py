@@ -69,6 +69,7 @@ class Acknowledgements:
             if not session.queue:
                 session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
             return
+        batches.note_busy(len(session.dispatcher.open))
         session.hold_delay = batches.resend_delay()
         if batch is not None:
             # A connect that acknowledges nothing at all is held as usual, and its reply carries them.
@@ -85,8 +86,11 @@ class Acknowledgements:
         if again:
             # What was to be sent again, and is not in this response, waits as all others do.
             session.queue = in_order(session.queue)
-            self._runtime.metrics.resends += again
-            self._events.redelivered(session, again)
+            if batches.is_busy:
+                self._runtime.metrics.resends_busy += again
+            else:
+                self._runtime.metrics.resends += again
+                self._events.redelivered(session, again)
         session.retained += len(entries)
 
     def reserve(self, session: Session, number: int) -> None:
