@@ -11,14 +11,24 @@ UNUSED := aiohttp valkey logging rerunfailures xdist junitxml pastebin doctest l
 TESTERS ?= 2
 # The longest level, whose tests wait most of their time: it is what the whole run lasts.
 SERVER_TESTERS ?= 3
-# Faults one at a time: their clients have seconds to come back, which a busy machine with two cores does not give to more.
-FAULT_TESTERS ?= 0
+# Most faults wait half of their time. Their limits of time grow with the number of testers (tests/faults/load.py).
+FAULT_TESTERS ?= 3
+# Per cent of the messages, frames and dead letters of the tests that count these: all of them take an hour more.
+FAULT_VOLUME ?= 20
 PARALLEL := --dist worksteal --numprocesses
 # Servers, browsers and Java share the machine with much else. What passes only in a later try is listed at the end of the run.
 TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
 # Whole jobs of Spark take minutes each, and nodes of earlier versions need the history: `make faults` runs them.
 LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py \
 	tests/pipeline/test_retention.py tests/pipeline/test_gold.py tests/faults/test_pipeline_killed.py
+
+# `make faults`: what measures delays, or keeps the whole machine busy, has it to itself; what only computes takes a processor each.
+ALONE    := $(addprefix tests/faults/,test_abuse.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) $(LONG)
+COMPUTED := $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py
+# The longest tests come first, so that no tester is left with one at the end.
+SHOT     := tests/faults/test_workers.py tests/faults/test_nodes_at_fault.py tests/browser/test_nodes_killed.py tests/faults \
+	tests/functional/test_abandonment.py $(ALONE:%=--ignore %)
+SHOOT    := FAULTS=full FAULT_VOLUME=$(FAULT_VOLUME) $(BIN)/pytest -p tests.faults.report --timeout 1500 --dist load --maxschedchunk 1
 
 # The tests start hundreds of servers, and compiling the code again takes a sixth of each start.
 export PYTHONDONTWRITEBYTECODE :=
@@ -38,7 +48,7 @@ LOCK := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes py
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run pages test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults check format docs tables bench lock clean
+.PHONY: help run pages test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults faults-shot faults-computed faults-alone check format docs tables bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,8 +95,19 @@ test-deploying: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(PROXIES_READY)
 test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in Node.js and Java; the others are part of make test
 	$(BIN)/pytest --quiet tests/examples
 
-faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, full counts, about three hours
-	FAULTS=full $(BIN)/pytest --dist load --maxschedchunk 1 --numprocesses $(FAULT_TESTERS) tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py tests/browser/test_nodes_killed.py $(LONG) --timeout 1500 -s
+# Each of the three passes ends after its time, and writes what it knows; the next one runs whatever became of it.
+faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, full counts, about an hour
+	@FAULTS_BEGAN=$$(date +%s) $(MAKE) --no-print-directory --keep-going faults-shot faults-computed faults-alone; \
+	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
+
+faults-shot:
+	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 2400 $(SHOT)
+
+faults-computed:
+	$(SHOOT) --numprocesses 2 --session-timeout 600 $(COMPUTED)
+
+faults-alone:
+	$(SHOOT) --numprocesses 0 --session-timeout 1800 -s $(ALONE)
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest --quiet $(PURE) --cov -p tests.branches $(UNUSED:%=-p no:%)

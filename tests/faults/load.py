@@ -7,13 +7,14 @@ their order. Clients of the official library run in processes of their own (test
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from tests.faults.ledger import Item, Ledger
 from tests.functional.bayeux import Client, Message
@@ -27,6 +28,8 @@ _OWN_CHANCE = 0.1  # that a message is for one subscriber alone
 Outcome = tuple[str | None, str | None]
 """Of a publish: its id if the answer was successful, else the error, if there was an answer at all."""
 _PAUSE_S = 0.1  # before a refused publish, or connect, is sent again
+TESTERS: Final = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+"""How many tests share the machine. Limits of time are those of a test that has it to itself: they are times this number."""
 
 
 def channel_of(publisher: str) -> str:
@@ -288,7 +291,7 @@ class Load:
 
     async def settle(self, limit_s: float = 15.0, *, may_begin_anew: bool = False) -> None:
         """Let the publishers end, wait for what is owed, and compare the ledger. Nobody may have made a new session."""
-        async with asyncio.timeout(limit_s):
+        async with asyncio.timeout(limit_s * TESTERS):
             for publisher in self.publishers:
                 await publisher.end()
         troubles = {each.name: each.trouble for each in self.clients if isinstance(each, Plain) and each.trouble}
@@ -332,9 +335,9 @@ async def wait_for(
     holds: Callable[[], Any], limit_s: float, report: Callable[[], str] = str, *, every_s: float = 0.02
 ) -> None:
     """Wait until something holds that nothing announces."""
-    deadline = monotonic() + limit_s
+    deadline = monotonic() + limit_s * TESTERS
     while not holds():
-        assert monotonic() < deadline, f"it did not come about within {limit_s} s\n{report()}"
+        assert monotonic() < deadline, f"it did not come about within {limit_s * TESTERS} s\n{report()}"
         await asyncio.sleep(every_s)
 
 

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from tests.conftest import StartServer
-from tests.faults.conftest import IS_FULL, Tell
+from tests.faults.conftest import IS_FULL, Tell, volume
 from tests.faults.fuzz_frames import CHANNELS, Frames
 from tests.faults.load import wait_for
 from tests.functional.wire import descriptors, resident, until
 from tests.server_process import ROOT, Server
 
-COUNT = 250_000 if IS_FULL else 2500
+COUNT = volume(250_000, 2500)
 """Frames a lane."""
 ANSWER_S = 20.0
 HEALTH_S = 0.05 if IS_FULL else 5.0  # the short run shares its processors with all other tests
@@ -301,8 +301,9 @@ async def _frame(reader: asyncio.StreamReader | None) -> tuple[int, bytes]:
     return first & 0x0F, await reader.readexactly(size)
 
 
+@pytest.mark.parametrize("count", [COUNT])
 @pytest.mark.parametrize("lane", ["http.fast_lane=true", "http.fast_lane=false"], ids=["fast", "aiohttp"])
-async def test_no_frame_fells_the_server(lane: str, start_server: StartServer, tell: Tell) -> None:
+async def test_no_frame_fells_the_server(lane: str, count: int, start_server: StartServer, tell: Tell) -> None:
     sets = (
         lane,
         "bayeux.timeout_ms=20",
@@ -319,7 +320,7 @@ async def test_no_frame_fells_the_server(lane: str, start_server: StartServer, t
         await receiver.start()
     listening = [asyncio.create_task(receiver.run()) for receiver in receivers]
     opened = descriptors(server)
-    fuzz = Fuzz(server, 1 if IS_FULL else 7, COUNT)
+    fuzz = Fuzz(server, 1 if IS_FULL else 7, count)
     begun = perf_counter()
     await fuzz.run()
     seconds = perf_counter() - begun
@@ -329,7 +330,7 @@ async def test_no_frame_fells_the_server(lane: str, start_server: StartServer, t
     await asyncio.to_thread(until, lambda: descriptors(server) <= opened + 4)
     memory = resident(server)
     tell(
-        f"{COUNT} frames in {seconds:.0f} s: {dict(fuzz.outcomes)}; health p99 {worst * 1000:.1f} ms,"
+        f"{count} frames in {seconds:.0f} s: {dict(fuzz.outcomes)}; health p99 {worst * 1000:.1f} ms,"
         f" largest {health[-1] * 1000:.0f} ms; {memory // 2**20} MiB at the end;"
         f" {sum(receiver.count for receiver in receivers)} messages for receivers; load {os.getloadavg()[0]:.1f}"
     )

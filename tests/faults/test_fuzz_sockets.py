@@ -16,12 +16,12 @@ from contextlib import suppress
 import pytest
 
 from tests.conftest import StartServer
-from tests.faults.conftest import IS_FULL, Tell
+from tests.faults.conftest import IS_FULL, Tell, volume
 from tests.functional.wire import descriptors, resident, until
 
 pytestmark = pytest.mark.timeout(1800 if IS_FULL else 120)
 
-COUNT = 100_000 if IS_FULL else 600
+COUNT = volume(100_000, 600)
 """Upgrades and frames, a lane."""
 AT_ONCE = 12
 ANSWER_S = 8.0  # less than aiohttp waits for the rest of a body
@@ -156,22 +156,25 @@ class Fuzz:
         return "ended"
 
 
+@pytest.mark.parametrize("count", [COUNT])
 @pytest.mark.parametrize("lane", ["http.fast_lane=true", "http.fast_lane=false"], ids=["fast", "aiohttp"])
-async def test_no_upgrade_and_no_frame_fells_the_server(lane: str, start_server: StartServer, tell: Tell) -> None:
+async def test_no_upgrade_and_no_frame_fells_the_server(
+    lane: str, count: int, start_server: StartServer, tell: Tell
+) -> None:
     sets = (lane, "storage.enabled=false", "bayeux.max_message_bytes=65536", "http.header_timeout_ms=2000")
     server = await asyncio.to_thread(start_server, *sets)
     assert server.port is not None
     await Fuzz(server.port, 100).run(1)  # what the first ones need stays
     await asyncio.to_thread(until, lambda: descriptors(server) <= 64)
     opened, before = descriptors(server), resident(server)
-    fuzz = Fuzz(server.port, COUNT)
+    fuzz = Fuzz(server.port, count)
     await fuzz.run(2)
     await asyncio.to_thread(until, lambda: descriptors(server) <= opened + 2)
     grown = resident(server) - before
     tell(
-        f"{COUNT} upgrades and frames: {dict(fuzz.outcomes)}; {grown / 2**20:.1f} MiB more; load {os.getloadavg()[0]:.1f}"
+        f"{count} upgrades and frames: {dict(fuzz.outcomes)}; {grown / 2**20:.1f} MiB more; load {os.getloadavg()[0]:.1f}"
     )
     assert not fuzz.stuck, fuzz.stuck[:3]
     assert "Traceback" not in server.stderr, server.stderr[server.stderr.index("Traceback") - 500 :][:5000]
-    assert min(fuzz.outcomes["refused"], fuzz.outcomes["ended"]) > COUNT / 100
+    assert min(fuzz.outcomes["refused"], fuzz.outcomes["ended"]) > count / 100
     assert grown < GROWTH

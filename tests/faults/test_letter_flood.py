@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartServer
-from tests.faults.conftest import IS_FULL, Tell
+from tests.faults.conftest import IS_FULL, Tell, volume
 from tests.functional.bayeux import Client, Message
 from tests.functional.wire import close_connections, figures
 from tests.server_process import Server
 
-MESSAGES, RECEIVERS = (400, 2000) if IS_FULL else (40, 100)
+MESSAGES, RECEIVERS = volume(400, 40), 2000 if IS_FULL else 100
 LETTERS_A_SECOND = 500
 """At least so many, with the machine's other work beside them."""
 P99_S = 1.0
@@ -38,7 +38,10 @@ def peak_mib(pid: int) -> int:
 
 
 @pytest.mark.timeout(120 + MESSAGES * RECEIVERS / LETTERS_A_SECOND)
-def test_others_publish_while_the_letters_of_a_flood_are_stored(start_server: StartServer, tell: Tell) -> None:
+@pytest.mark.parametrize("messages", [MESSAGES])
+def test_others_publish_while_the_letters_of_a_flood_are_stored(
+    messages: int, start_server: StartServer, tell: Tell
+) -> None:
     server = start_server("bayeux.max_sessions_per_browser=-1", "limits.max_sessions_per_address=0")
     for number in range(RECEIVERS):
         receiver = Client(server)
@@ -50,10 +53,10 @@ def test_others_publish_while_the_letters_of_a_flood_are_stored(start_server: St
     other.handshake()
     publish(publisher, "/flood", "fills the queues")
     began = time.monotonic()
-    replies = publish(publisher, "/flood", *range(MESSAGES))
+    replies = publish(publisher, "/flood", *range(messages))
     answered = time.monotonic() - began
     assert all(each["successful"] for each in replies), replies[-1]
-    wanted, took = MESSAGES * RECEIVERS, []
+    wanted, took = messages * RECEIVERS, []
     limit = began + 30 + wanted / LETTERS_A_SECOND
     while letters(server) < wanted and time.monotonic() < limit:
         asked = time.monotonic()
@@ -66,7 +69,7 @@ def test_others_publish_while_the_letters_of_a_flood_are_stored(start_server: St
     p99 = sorted(took)[int(len(took) * 0.99)]
     close_connections()
     tell(
-        f"{MESSAGES} messages to {RECEIVERS} full queues: answered in {answered:.1f} s, {wanted} letters stored"
+        f"{messages} messages to {RECEIVERS} full queues: answered in {answered:.1f} s, {wanted} letters stored"
         f" in {stored:.0f} s;"
         f" meanwhile {len(took)} publishes of another client, p99 {p99 * 1000:.0f} ms, the longest {max(took) * 1000:.0f} ms;"
         f" the server's memory {peak_mib(server.pid)} MiB at most"

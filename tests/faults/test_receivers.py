@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import StartServer
-from tests.faults.conftest import IS_FULL, Tell
+from tests.faults.conftest import IS_FULL, Tell, volume
 from tests.faults.flood import CHANNEL
 from tests.functional.bayeux import Client
 from tests.functional.frames import SocketClient
@@ -23,7 +23,7 @@ from tests.server_process import ROOT, Server
 from tests.store_process import StoreProcess
 
 MIB = 1 << 20
-COUNT = 5_000_000 if IS_FULL else 30_000
+COUNT = volume(5_000_000, 30_000)
 LIMIT_S = 3000 if IS_FULL else 100
 LOG_MAX = (16 if IS_FULL else 1) * MIB
 KEPT = 500
@@ -73,7 +73,10 @@ class Lazy(Client):
                 return list(numbers)
 
 
-async def test_receivers_that_take_nothing(store: StoreProcess, start_server: StartServer, tell: Tell) -> None:
+@pytest.mark.parametrize("count", [COUNT])
+async def test_receivers_that_take_nothing(
+    count: int, store: StoreProcess, start_server: StartServer, tell: Tell
+) -> None:
     server = await asyncio.to_thread(start_server, *SETS, f"storage.url={store.url}")
     absent = {"persistent": True, "queue": {"maxEntries": KEPT}}
     oldest = Lazy(server).begin(name="client/ann/1", **absent)
@@ -90,33 +93,33 @@ async def test_receivers_that_take_nothing(store: StoreProcess, start_server: St
     watch = asyncio.create_task(_watch(store, server))
     is_over = asyncio.Event()
     holding = asyncio.create_task(_never_acknowledge(silent, is_over))
-    outcome = await _flood(server)
+    outcome = await _flood(server, count)
     is_over.set()
     watch.cancel()
     await asyncio.wait([watch, holding])
     (before, most), (before_server, most_server), (_, most_log) = _watched
 
-    assert outcome["received"] == COUNT, outcome
+    assert outcome["received"] == count, outcome
     assert (outcome["wrong"], outcome["duplicates"], outcome["refused"]) == (0, 0, 0), outcome
     # Facts and log are looked at once a second, and may have twice as much in between; the last are buffers of connections.
     bound = before + 2 * LOG_MAX + 2 * FACTS_BYTES + (4 * KEPT + LETTERS) * ENTRY + 8 * MIB
     assert most < bound, f"the store used {most / MIB:.1f} MiB, allowed were {bound / MIB:.1f}"
 
     # It is looked at once a second, and trimmed up to the commit before.
-    meanwhile = int(1.5 * COUNT / outcome["seconds"]) * LOGGED
+    meanwhile = int(1.5 * count / outcome["seconds"]) * LOGGED
     allowed = 2 * LOG_MAX + max(meanwhile, MIB)
     assert most_log < allowed, f"the log took {most_log / MIB:.1f} MiB, allowed were {allowed / MIB:.1f}"
 
     first = list(range(1, KEPT + 1))
     assert await asyncio.to_thread(oldest.take_all) == first
     assert await asyncio.to_thread(silent.take_all) == first
-    assert await asyncio.to_thread(newest.take_all) == list(range(COUNT - KEPT + 1, COUNT + 1))
+    assert await asyncio.to_thread(newest.take_all) == list(range(count - KEPT + 1, count + 1))
     with store.client() as client:
         (dead,) = client.scan_iter("*{crewel}:dead", count=1000)
         assert client.xlen(dead) <= LETTERS
-    await asyncio.to_thread(until, lambda: _all_ended(server))
+    await asyncio.to_thread(until, lambda: _all_ended(server, count))
     tell(
-        f"{COUNT:,} messages in {outcome['seconds']:.0f} s past one that never acknowledged, one that never read and two"
+        f"{count:,} messages in {outcome['seconds']:.0f} s past one that never acknowledged, one that never read and two"
         f" that were away; the store used {before / MIB:.1f} MiB before and {most / MIB:.1f} MiB at most (allowed"
         f" {bound / MIB:.1f}), its log"
         f" {most_log / MIB:.1f}; the server grew by {(most_server - before_server) / MIB:.0f} MiB; who kept up got all in"
@@ -152,13 +155,13 @@ async def _never_acknowledge(client: Lazy, is_over: asyncio.Event) -> None:
         await asyncio.sleep(0.5)
 
 
-async def _flood(server: Server) -> dict[str, Any]:
+async def _flood(server: Server, count: int) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.faults.flood",
         str(server.port),
-        str(COUNT),
+        str(count),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -172,8 +175,8 @@ async def _flood(server: Server) -> dict[str, Any]:
     return outcome
 
 
-def _all_ended(server: Server) -> bool:
+def _all_ended(server: Server, count: int) -> bool:
     """The ledger in figures: each of five receivers had every message, and each message ended once for each, or waits."""
     now = figures(server)
     ended = sum(value for name, value in now.items() if name.startswith("crewel_ended_total"))
-    return ended + now["crewel_waiting"] == 5 * COUNT
+    return ended + now["crewel_waiting"] == 5 * count
