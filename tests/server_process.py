@@ -62,6 +62,11 @@ class Server:
         self.pid = self._process.pid
 
     @property
+    def pids(self) -> list[int]:
+        """Its process; of two nodes, both."""
+        return [self.pid]
+
+    @property
     def stderr(self) -> str:
         """What it logged until now."""
         return "".join(self._errors)
@@ -153,6 +158,11 @@ class Cluster(Server):
         same = [text for text in arguments if not text.startswith(("--set=storage.", "--port"))]
         stores = [f"--set={text}" for text in self.store_sets]
         self.second = Server(["--port=0", *stores, *same, *shared], directory, environ)
+
+    @property
+    def pids(self) -> list[int]:
+        """Those of both nodes."""
+        return [self.pid, self.second.pid]
 
     @property
     def ports(self) -> list[int]:

@@ -31,9 +31,10 @@ class Address(Protocol):
 
 
 class Process(Protocol):
-    """What is needed of a server to look at its process."""
+    """What is needed of a server to look at its processes."""
 
-    pid: int
+    @property
+    def pids(self) -> list[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +233,14 @@ def close_connections() -> None:
 
 def resident(server: Process) -> int:
     """The server's resident memory in bytes."""
-    return int(Path(f"/proc/{server.pid}/statm").read_text().split()[1]) * 4096
+    return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in server.pids) * 4096
 
 
 def descriptors(server: Process) -> int:
     """How many descriptors the server has open, without its connections to the store: these it opens when it needs them."""
     stores = {f"socket:[{line.split()[6]}]" for line in Path("/proc/net/unix").read_text().splitlines()[1:]}
     targets = []
-    for descriptor in Path(f"/proc/{server.pid}/fd").iterdir():
+    for descriptor in (each for pid in server.pids for each in Path(f"/proc/{pid}/fd").iterdir()):
         with suppress(FileNotFoundError):  # it was closed meanwhile
             targets.append(str(descriptor.readlink()))
     return sum(target not in stores for target in targets)

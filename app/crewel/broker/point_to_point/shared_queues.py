@@ -42,6 +42,7 @@ _AHEAD: Final = 100
 """Messages of a group that one member has at a time, unless its login said how many it takes at once."""
 _AT_ONCE: Final = 500
 _PAUSE_S: Final = 0.2  # before the store is asked again that was away
+_LOOK_S: Final = 1.0  # between looks at a queue that sessions of other nodes may empty
 _AT_FIRST_S: Final = 0.15
 """An answer that took longer may be that to a repeat: it tells what was when the store was asked first."""
 
@@ -49,7 +50,7 @@ _AT_FIRST_S: Final = 0.15
 class SharedQueue:
     """What this server knows of one shared queue: how much waits in it, and since when the store is asked for some."""
 
-    __slots__ = ("asked_at", "count", "is_asked", "lease_again", "name", "touched_at")
+    __slots__ = ("asked_at", "count", "is_asked", "lease_again", "looked_at", "name", "touched_at")
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
@@ -63,6 +64,8 @@ class SharedQueue:
         """Loop time (s) at which it was asked."""
         self.lease_again = False
         """Whether there was reason meanwhile to ask it again."""
+        self.looked_at = now
+        """Loop time (s) at which the store was last asked whether sessions of other nodes have emptied it."""
 
 
 @dataclass(eq=False)
@@ -251,7 +254,7 @@ class SharedQueues:
         """The session is there, or there again, or takes messages again: let it have the messages that wait for it."""
         if session.name and self._access.is_shared:
             for name in self._names_for(session):
-                self.refresh(name)  # another node may have filled it
+                self._look(self._queue(name))  # another node may have filled it
         elif self._known and session.name:
             for name in self._names_for(session):
                 self.schedule_lease(name)
@@ -301,7 +304,7 @@ class SharedQueues:
 
     def _lease(self, queue: SharedQueue, members: list[Member]) -> None:
         access = self._access
-        queue.is_asked, queue.asked_at = True, self._loop.time()
+        queue.is_asked, queue.lease_again, queue.asked_at = True, False, self._loop.time()
         step = shared_queues.lease(access.keys, access.token, queue.name, members, access.facts_max)
         sessions = access.node.sessions
         asked = {member.name: sessions[member.name] for member in members if member.name in sessions}
@@ -330,11 +333,13 @@ class SharedQueues:
         for leased in answer.leased:
             self._arrive(queue.name, leased, asked.get(leased.receiver))
         if self._loop.time() - queue.asked_at > _AT_FIRST_S:
-            self.refresh(queue.name)
+            self._look(queue)
         elif answer.left and (answer.leased or queue.lease_again or not asked):
             self.schedule_lease(queue.name)
         elif answer.left:
             self.blocked.add(queue.name)
+        elif queue.lease_again and self._access.is_shared:
+            self._look(queue)  # the step may have come before what another node has put into the queue
         queue.lease_again = queue.is_asked and queue.lease_again
 
     def _arrive(self, name: str, leased: Leased, durable: DurableSession | None) -> None:
@@ -376,14 +381,25 @@ class SharedQueues:
         self._ask(queue)
 
     def _ask(self, queue: SharedQueue) -> None:
+        if self._asks(queue):
+            self._lease(queue, self._rooms(queue.name, self.members(queue.name)))
+
+    def _look(self, queue: SharedQueue) -> None:
+        """Ask the store how much is in the queue, and for a lease only if that is anything: a subject may have very many
+        sessions, and mostly nothing waits for them."""
+        if self._asks(queue):
+            queue.looked_at = self._loop.time()
+            self._lease(queue, [])
+
+    def _asks(self, queue: SharedQueue) -> bool:
+        """Whether the store can be asked now. If it is being asked already, it will be asked once more."""
         access = self._access
         if access.is_superseded or access.writing.is_closed:
-            return
+            return False
         if queue.is_asked:
             queue.count += 1  # more or less: the next answer tells
             queue.lease_again = True
-        else:
-            self._lease(queue, self._rooms(queue.name, self.members(queue.name)))
+        return not queue.is_asked
 
     # What no session will have
 
@@ -445,6 +461,9 @@ class SharedQueues:
                 queue.touched_at = now  # asked for once
                 reason = f"nobody who is {subject_of(queue.name)} has come for {idle:g} s"
                 self._spawn(self._abandon(queue.name, reason))
+            elif self.announce is not None and queue.looked_at + _LOOK_S <= now:
+                self.announce(queue.name)  # the announcement before may have been lost
+                self._look(queue)
 
     async def _abandon(self, name: str, reason: str) -> None:
         """Make dead letters of what waits for a subject, unless a session of it is at another node."""
