@@ -82,7 +82,7 @@ class AcknowledgedSession(SessionPart):
         """Tell the batch id."""
         batches = self._batches
         if batches.must_resend:
-            batches.lift()
+            batches.unbatch()
         number = batches.number  # `close`, without a call
         batches.number = number + 1
         if session.durable is not None:

@@ -332,19 +332,19 @@ def _is_over(told: dict[str, Any], now: float) -> bool:
 def _left_over(session: Session, now: int) -> set[int]:
     """What should not wait any more, and is not at the client either."""
     assert session.durable is not None
-    sent = [*(entry for entry, _ in session.dispatcher.open.values()), *session.batches.unacknowledged]
+    sent = [*(entry for entry, _ in session.dispatcher.in_flight.values()), *session.batches.unacknowledged]
     return {*session.durable.expired(now)} - {entry.position for entry in sent}
 
 
 def _check(session: Session) -> None:
     durable, batches, dispatcher = session.durable, session.batches, session.dispatcher
     assert durable is not None
-    is_open = {*durable.open, *durable.inbox}
+    is_open = {*durable.pending, *durable.inbox}
     waiting = [each.position for each in session.queue if each.position]
     waiting += [each for each in map(place_of, durable.evicted) if each in is_open]
     if len(waiting) != len(set(waiting)):
         raise Crossed(f"{session.name} would get something twice: {waiting}")
-    sent = [*(entry for entry, _ in dispatcher.open.values()), *batches.unacknowledged]
+    sent = [*(entry for entry, _ in dispatcher.in_flight.values()), *batches.unacknowledged]
     somewhere = {*waiting, *(each.position for each in sent if each.position)}
     if lost := is_open - somewhere:
         raise Crossed(f"{sorted(lost)} are open for {session.name}, and nowhere")

@@ -149,7 +149,7 @@ class Run:
     def _open(self) -> tuple[Server, DurableSession, LogId] | None:
         """Any open message of such a session."""
         found = self._session()
-        ids = [] if found is None else [*found[1].open, *found[1].inbox]
+        ids = [] if found is None else [*found[1].pending, *found[1].inbox]
         return (*found, self.random.choice(ids)) if found is not None and ids else None
 
     # Servers
@@ -371,9 +371,9 @@ class Run:
 
     def _spill(self) -> None:
         found = self._session()
-        if found is not None and found[1].open:
+        if found is not None and found[1].pending:
             server, durable = found
-            server.spill(durable, [*durable.open][: self.random.randint(1, 4)])
+            server.spill(durable, [*durable.pending][: self.random.randint(1, 4)])
 
     def _trim(self) -> None:
         if server := self._server():
@@ -398,7 +398,7 @@ class Run:
             durable = server.serving.sessions.get(name)
             if durable is None:
                 raise Broken(f"{name} has not come to the last server")
-            if account.waiting != (found := {*durable.open, *durable.inbox}):
+            if account.waiting != (found := {*durable.pending, *durable.inbox}):
                 raise Broken(f"{sorted(account.waiting)} wait for {name}, and {sorted(found)} are open")
             for log_id in found:
                 server.settle(durable, log_id)
@@ -428,7 +428,7 @@ class Run:
                 record.at,
                 record.ending,
                 record.closed,
-                record.open,
+                record.pending,
                 record.inbox,
                 self.ledger.accounts[name].waiting,
             )

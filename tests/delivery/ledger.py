@@ -126,7 +126,7 @@ class Ledger:
 
     def _audit_session(self, name: SessionName, record: SessionRecord, cursor: LogId, store: Stored) -> None:
         account = self.accounts[name]
-        open_ids = record.open.keys() | record.inbox.keys()
+        open_ids = record.pending.keys() | record.inbox.keys()
         if crossed := open_ids - account.waiting:
             raise Broken(f"{sorted(crossed)} are open for {name} and not pending for it, or ended")
         if lost := [each for each in account.waiting - open_ids if each <= cursor]:

@@ -129,7 +129,7 @@ class PassesWhoLacks(LogConsumer):
 class RecordsForAppliedSessions(LogConsumer):
     def acknowledged(self, durable: DurableSession, log_id: LogId, record: FanOutRecord | None) -> None:
         if record is not None:
-            record.open.discard(durable)
+            record.unacknowledged.discard(durable)
         else:
             super().acknowledged(durable, log_id, record)
 
@@ -260,7 +260,7 @@ class ReleasesAhead(DurableSession):
 class NeedsNothingForLetters(DurableSession):
     @property
     def first_needed(self) -> LogId | None:
-        return next(iter(self.open), None)
+        return next(iter(self.pending), None)
 
 
 class SettlesBeforeItTakes(DurableSession):
@@ -274,7 +274,7 @@ class SettlesBeforeItTakes(DurableSession):
 class SettlesAllThatWasTaken(DurableSession):
     def _apply(self, fan_out: FanOutBuffer) -> None:
         for record in fan_out.records:
-            record.open.discard(self)
+            record.unacknowledged.discard(self)
         super()._apply(fan_out)
 
 
@@ -288,14 +288,14 @@ class TakesForEverybody(DurableSession):
     def _apply(self, fan_out: FanOutBuffer) -> None:
         for record in fan_out.records:
             if self not in record.subscribers.sessions:
-                record.open.add(self)
+                record.unacknowledged.add(self)
         super()._apply(fan_out)
 
 
 class SettlesForEverybody(DurableSession):
     def _apply(self, fan_out: FanOutBuffer) -> None:
         for record in fan_out.records:
-            if self not in record.open:
+            if self not in record.unacknowledged:
                 record.subscribers = SubscriberSet([*record.subscribers.sessions, self])
         super()._apply(fan_out)
 

@@ -172,7 +172,7 @@ class RankedServer(ReceivingServer):
         for durable in self.serving.sessions.values():
             receiver = self.receivers.get(durable)
             at_client = () if receiver is None else {each.position for each in receiver._sent()}
-            waiting = {**durable.open, **durable.inbox}
+            waiting = {**durable.pending, **durable.inbox}
             over = [each for each in waiting if 0 < waiting[each].expires <= self.ledger.now and each not in at_client]
             if over and not durable.is_fenced:
                 raise Broken(f"{over} had to go, and wait for {durable.name} after a sweep at {self.ledger.now}")

@@ -37,7 +37,9 @@ class Receiver:
     # What is where
 
     def _sent(self) -> list[Entry]:
-        return list(dict.fromkeys([*(each for each, _ in self.dispatcher.open.values()), *self.batches.unacknowledged]))
+        return list(
+            dict.fromkeys([*(each for each, _ in self.dispatcher.in_flight.values()), *self.batches.unacknowledged])
+        )
 
     def _transients(self) -> list[Entry]:
         return [each for each in dict.fromkeys([*self._sent(), *self.queue]) if not each.position]
@@ -68,7 +70,7 @@ class Receiver:
 
     def recall(self, entries: Iterable[Entry] = ()) -> None:
         """These wait again in their place, and all that is stored waits in the store."""
-        self.batches.lift()
+        self.batches.unbatch()
         durable = self.durable
         for place in sorted({each.position for each in (*entries, *self.queue) if each.position}):
             if durable.find(place) is not None and not durable.is_evicted(place):
@@ -83,7 +85,7 @@ class Receiver:
 
     def renew(self) -> None:
         """Another client goes on."""
-        sent = self.batches.forget()
+        sent = self.batches.reset()
         self.recall(dict.fromkeys((*self.dispatcher.forget(), *sent)))
 
     def look(self) -> None:
@@ -119,7 +121,11 @@ class Receiver:
             self.queue = in_order(self.queue)
         for entry in leaving:
             self.dispatcher.send(entry, now)
-            if entry.position and entry.position not in self.durable.open and entry.position not in self.durable.inbox:
+            if (
+                entry.position
+                and entry.position not in self.durable.pending
+                and entry.position not in self.durable.inbox
+            ):
                 raise Broken(f"{entry.position} was sent to {self.durable.name} after it had ended")
         self._look_after_order(leaving[:again], leaving[again:])
         return self.batches.close(), [_id(each) for each in leaving]

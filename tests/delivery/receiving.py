@@ -232,7 +232,7 @@ class ReceivingServer(Server):
         super().close(durable)
 
     def _end_open(self, durable: DurableSession) -> None:
-        for log_id in [*durable.open, *durable.inbox]:
+        for log_id in [*durable.pending, *durable.inbox]:
             if durable.is_named or durable.death is not None:
                 durable.dead_letter(PendingDeadLetter(durable.name, log_id, *(durable.death or DEAD_SESSION)))
             else:

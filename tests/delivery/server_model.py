@@ -106,7 +106,7 @@ class Server:
         for record in self.records.values():
             durable = self.durable_class.adopted(record)
             self.node.add(durable)
-            self._received[durable] = {*durable.open, *durable.inbox}
+            self._received[durable] = {*durable.pending, *durable.inbox}
             self._late.add(durable)
 
     def _ask(self, kind: str, *arguments: Any, then: Callable[[Any], None], in_doubt: Any = None) -> None:
@@ -193,7 +193,7 @@ class Server:
         self._ask("end", durable.name, ended, letters, then=answered)
 
     def _end_open(self, durable: DurableSession) -> None:
-        for number, log_id in enumerate([*durable.open, *durable.inbox]):
+        for number, log_id in enumerate([*durable.pending, *durable.inbox]):
             if number % 2:
                 durable.dead_letter(
                     PendingDeadLetter(durable.name, log_id, "communication.noConnection.dead", "the session has ended")
@@ -335,7 +335,7 @@ class Server:
             if each.reason is EndReason.SETTLED and (others := set(each.ids) - self._answered[each.session]):
                 raise Broken(f"{sorted(others)} are settled for {each.session}, which has not acknowledged them")
         for durable in self.serving.sessions.values():
-            if still := self._answered[durable.name].intersection(durable.open):
+            if still := self._answered[durable.name].intersection(durable.pending):
                 raise Broken(f"{sorted(still)} are open for {durable.name}, which has acknowledged them")
 
     def _deliver(self, durable: DurableSession, logged: Logged, *, is_bounded: bool) -> None:
@@ -357,9 +357,9 @@ class Server:
     def load(self, durable: DurableSession, count: int) -> None:
         ids = durable.load(durable.first_evicted(count))
         if ids != [each for each in durable.in_order() if each in ids] or not all(
-            each in durable.open or each in durable.inbox for each in ids
+            each in durable.pending or each in durable.inbox for each in ids
         ):
-            raise Broken(f"{ids} were loaded for {durable.name}, of {[*durable.open, *durable.inbox]}")
+            raise Broken(f"{ids} were loaded for {durable.name}, of {[*durable.pending, *durable.inbox]}")
 
     def settle(self, durable: DurableSession, log_id: LogId) -> None:
         if not durable.end_message(log_id):
@@ -422,7 +422,7 @@ class Server:
             # A letter may wait behind one that the cursor has not passed.
             is_blocked = letters is not None and letters.withheld and letters.first > node._committed
             withheld = letters.kept.keys() if letters is not None and is_blocked else set()
-            ended = durable._stored.keys() - durable.open.keys() - withheld
+            ended = durable._stored.keys() - durable.pending.keys() - withheld
             if late := [each for each in ended if each <= node._committed]:
                 raise Broken(f"{late} have ended for {durable.name}, and no commit tells it")
 

@@ -215,7 +215,7 @@ class StoreModel:
         """Asked again, it answers the same: those of the ids that lie in the inbox now."""
         row = self._fence(token, name)
         for log_id in ids:
-            waiting = row.record.open.pop(log_id, None)
+            waiting = row.record.pending.pop(log_id, None)
             if waiting is not None:
                 self._box(row, log_id, waiting)
         return [each for each in ids if each in row.record.inbox]
@@ -245,10 +245,10 @@ class StoreModel:
 
     def _change(self, row: SessionRow, change: Change, cursor: LogId) -> None:
         record = row.record
-        record.open |= change.opened
+        record.pending |= change.opened
         for log_id in (*change.settled, *change.removed):
             # a spill may have been under way when it settled: it is gone from wherever it lies
-            record.open.pop(log_id, None)
+            record.pending.pop(log_id, None)
             record.inbox.pop(log_id, None)
             row.bodies.pop(log_id, None)
         record.closed = [each for each in record.closed if each[2] > cursor or each[:2] not in change.forgotten]

@@ -15,7 +15,7 @@ def read(number: int) -> SessionRecord:
     name = SessionName(f"client/joe/{number}")
     waiting = [PendingMessage(0, int("10"), "/a" + str(place)) for place in range(2)]
     first, second = (LogId(int(str(PLACE + place))) for place in range(2))
-    return SessionRecord(name, {}, open={first: waiting[0]}, inbox={second: waiting[1]})
+    return SessionRecord(name, {}, pending={first: waiting[0]}, inbox={second: waiting[1]})
 
 
 def test_what_is_equal_in_two_records_is_shared() -> None:
@@ -24,8 +24,8 @@ def test_what_is_equal_in_two_records_is_shared() -> None:
     for record in records:
         record.share(same)
     one, other = records
-    assert (one.open, one.inbox) == (other.open, other.inbox)
-    for mine, theirs in ((one.open, other.open), (one.inbox, other.inbox)):
+    assert (one.pending, one.inbox) == (other.pending, other.inbox)
+    for mine, theirs in ((one.pending, other.pending), (one.inbox, other.inbox)):
         assert next(iter(mine)) is next(iter(theirs))
         assert next(iter(mine.values())) is next(iter(theirs.values()))
 
@@ -33,8 +33,8 @@ def test_what_is_equal_in_two_records_is_shared() -> None:
 def test_sessions_that_are_adopted_together_share_what_is_known_of_a_message() -> None:
     sent: dict[PendingMessage, PendingMessage] = {}
     one, other = (DurableSession.adopted(read(number), sent) for number in range(2))
-    for mine, theirs in ((one.open, other.open), (one.inbox, other.inbox)):
+    for mine, theirs in ((one.pending, other.pending), (one.inbox, other.inbox)):
         assert next(iter(mine.values())) is next(iter(theirs.values()))
         assert next(iter(mine.values())).attempts == 1
     alone = DurableSession.adopted(read(3))
-    assert alone.open == one.open
+    assert alone.pending == one.pending

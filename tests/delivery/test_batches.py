@@ -75,7 +75,7 @@ def test_all_that_is_open_is_acknowledged_at_once() -> None:
         sent(batches, entries(number))
         batches.acknowledge(0, [])
     assert batches.resend_delay() > 0
-    batches.forget()
+    batches.reset()
     sent(batches, entries(5, 6))
     batches.acknowledge_all()
     assert batches.unacknowledged == []
@@ -231,8 +231,8 @@ class TestStored:
         batches = Batches()
         first = sent(batches, self.queue(11))
         second = sent(batches, self.queue(12, 13))
-        assert [each.position for each in batches.beyond(first)] == [12, 13]
-        assert batches.beyond(second) == []
+        assert [each.position for each in batches.sent_after(first)] == [12, 13]
+        assert batches.sent_after(second) == []
 
     def test_what_goes_out_again_lies_at_the_front_of_the_queue(self) -> None:
         batches = Batches()
@@ -252,14 +252,14 @@ class TestStored:
     def test_what_was_sent_can_be_forgotten(self) -> None:
         batches = Batches()
         batch = sent(batches, self.queue(11))
-        assert [each.position for each in batches.forget()] == [11]
+        assert [each.position for each in batches.reset()] == [11]
         assert batches.acknowledge(batch, []) == []
 
     def test_what_the_queue_has_again_is_forgotten_there(self) -> None:
         batches = Batches()
         sent(batches, self.queue(11))
         batches.acknowledge(None, [])
-        assert batches.forget() == []
+        assert batches.reset() == []
         assert (batches.resending, len(batches)) == (0, 0)
 
 
@@ -335,14 +335,14 @@ class TestLifting:
         batches = Batches()
         batch = sent(batches, entries(1))
         queue = batches.acknowledge(0, entries(2))
-        batches.lift()
+        batches.unbatch()
         assert (batches.must_resend, batches.resending, batches.unacknowledged) == (False, 0, [])
         assert numbers_of(batches.acknowledge(batch, queue)) == [1, 2]
 
     def test_what_is_at_the_client_stays_in_its_batch(self) -> None:
         batches = Batches()
         sent(batches, entries(1))
-        batches.lift()
+        batches.unbatch()
         assert numbers_of(batches.unacknowledged) == [1]
 
 

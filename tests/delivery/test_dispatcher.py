@@ -80,7 +80,7 @@ def dead_letters(judgement: Judgement) -> list[tuple[str, str, str, int]]:
 
 class TestSending:
     def test_what_leaves_is_open_in_the_order_of_sending(self) -> None:
-        assert list(dispatcher("2", "1", "3").open) == ["2", "1", "3"]
+        assert list(dispatcher("2", "1", "3").in_flight) == ["2", "1", "3"]
 
     def test_the_first_time_a_message_was_not_sent_before(self) -> None:
         assert Dispatcher(BATCH).send(entry("1"), 0.0) == 0
@@ -89,26 +89,26 @@ class TestSending:
         made = dispatcher("1", "2")
         assert [made.send(entry("1"), 1.0) for _ in range(3)] == [1, 2, 3]
         assert made.send(entry("3"), 1.0) == 0
-        assert list(made.open) == ["2", "1", "3"]
+        assert list(made.in_flight) == ["2", "1", "3"]
 
     def test_settled_it_is_known_no_more(self) -> None:
         made = dispatcher("1")
         made.send(entry("1"), 1.0)
         judge(made, ("1", OK))
-        assert (made.open, made.tries) == ({}, {})
+        assert (made.in_flight, made.tries) == ({}, {})
 
 
 class TestAcknowledging:
     def test_a_batch_settles_what_no_status_names(self) -> None:
         made = dispatcher("1", "2", rules=BATCH)
-        sent = [each for each, _ in made.open.values()]
+        sent = [each for each, _ in made.in_flight.values()]
         assert ids(made.acknowledge(sent)) == ["1", "2"]
-        assert not made.open
+        assert not made.in_flight
 
     def test_with_settle_message_it_settles_nothing(self) -> None:
         made = dispatcher("1", "2")
-        assert made.acknowledge([each for each, _ in made.open.values()]) == []
-        assert list(made.open) == ["1", "2"]
+        assert made.acknowledge([each for each, _ in made.in_flight.values()]) == []
+        assert list(made.in_flight) == ["1", "2"]
 
     @pytest.mark.parametrize("rules", [BATCH, MESSAGE])
     def test_a_message_of_unknown_origin_is_settled_for_no_status_can_name_it(self, rules: Rules) -> None:
@@ -117,7 +117,7 @@ class TestAcknowledging:
 
     def test_what_is_open_no_more_is_not_settled_twice(self) -> None:
         made = dispatcher("1", rules=BATCH)
-        sent = [each for each, _ in made.open.values()]
+        sent = [each for each, _ in made.in_flight.values()]
         judge(made, ("1", "user.no"))
         assert made.acknowledge(sent) == []
 
@@ -126,10 +126,10 @@ class TestAcknowledging:
         place = Entry.placeholder(LogId(17))
         waits = dispatcher("17")
         assert waits.acknowledge([place]) == []
-        assert list(waits.open) == ["17"]
+        assert list(waits.in_flight) == ["17"]
         settles = dispatcher("17", rules=BATCH)
         assert settles.acknowledge([place]) == [place]
-        assert not settles.open
+        assert not settles.in_flight
 
     def test_success_ends_a_row_of_failures(self) -> None:
         made = dispatcher("1", "2", rules=BATCH)
@@ -137,7 +137,7 @@ class TestAcknowledging:
         assert made.failures == 1
         made.acknowledge([])
         assert made.failures == 1
-        made.acknowledge([each for each, _ in made.open.values()])
+        made.acknowledge([each for each, _ in made.in_flight.values()])
         assert made.failures == 0
 
 
@@ -145,7 +145,7 @@ class TestStatuses:
     def test_ok_settles(self) -> None:
         made = dispatcher("1", "2", "3")
         assert ids(judge(made, ("3", OK), ("1", OK)).settled) == ["3", "1"]
-        assert list(made.open) == ["2"]
+        assert list(made.in_flight) == ["2"]
 
     def test_what_is_not_open_is_told_back_and_a_repeat_is_harmless(self) -> None:
         made = dispatcher("1")
@@ -161,7 +161,7 @@ class TestStatuses:
         made = dispatcher("1", "2", rules=replace(MESSAGE, ack_wait=5.0))
         assert made.next_at() == 5.0
         judge(made, ("1", WORKING), now=3.0)
-        assert list(made.open) == ["2", "1"]
+        assert list(made.in_flight) == ["2", "1"]
         assert ids(overdue(made, 5.0).put_back) == ["2"]
         assert overdue(made, 7.9).put_back == []
         assert ids(overdue(made, 8.0).put_back) == ["1"]
@@ -169,7 +169,7 @@ class TestStatuses:
     def test_a_status_names_single_messages_and_the_rest_is_untouched(self) -> None:
         made = dispatcher("1", "2", "3")
         judge(made, ("2", "user.no"))
-        assert list(made.open) == ["1", "3"]
+        assert list(made.in_flight) == ["1", "3"]
 
     def test_the_last_failure_is_remembered(self) -> None:
         made = dispatcher("1", "2")
@@ -193,7 +193,7 @@ class TestStatuses:
         made = dispatcher("1", "2", rules=replace(BATCH, retries=1, delay=0.0))
         judge(made, ("1", GONE))
         made.send(entry("1"), 0.0)
-        rest = [made.open["2"][0]]
+        rest = [made.in_flight["2"][0]]
         made.judge(read_statuses([{"id": "1", "errorCode": GONE}])[0], JOE, 1.0, 0)
         assert ids(made.acknowledge(rest)) == ["2"]
         assert (made.conclude(1.0), made.failures) == (None, 1)
@@ -201,7 +201,7 @@ class TestStatuses:
     def test_until_the_request_is_read_to_its_end_a_failure_of_the_client_changes_nothing(self) -> None:
         made = dispatcher("1", "2")
         made.judge(read_statuses([{"id": "1", "errorCode": AUTH}])[0], JOE, 1.0, 0)
-        assert (made.state, made.is_paused, list(made.open)) == (ALIVE, False, ["2"])
+        assert (made.state, made.is_paused, list(made.in_flight)) == (ALIVE, False, ["2"])
         assert made.conclude(1.0) == (AUTH, "")
         assert (made.state, made.conclude(1.0)) == (DEAD, None)
 
@@ -374,7 +374,7 @@ class TestDeath:
         assert dead_letters(judgement) == [("1", AUTH, "why", 1)]
         assert judgement.death == (AUTH, "why")
         assert made.state is DEAD
-        assert list(made.open) == ["2"]  # who ends the session ends these
+        assert list(made.in_flight) == ["2"]  # who ends the session ends these
 
     def test_the_first_reason_counts(self) -> None:
         made = dispatcher("1", "2", rules=replace(MESSAGE, retries=0))
@@ -415,7 +415,7 @@ class TestTakeOver:
         made = dispatcher("1", "2")
         made.send(entry("1"), 1.0)
         assert ids(made.forget()) == ["2", "1"]
-        assert (made.open, made.tries) == ({}, {"1": 2, "2": 1})
+        assert (made.in_flight, made.tries) == ({}, {"1": 2, "2": 1})
         assert made.send(entry("1"), 2.0) == 2
         assert made.forget()
         assert made.tries == {"1": 3, "2": 1}
@@ -441,11 +441,11 @@ class TestTakeOver:
 class TestEndsOfOtherKinds:
     def test_what_has_ended_otherwise_is_open_no_more(self) -> None:
         made = dispatcher("1", "2")
-        made.close(made.open["1"][0])
-        assert list(made.open) == ["2"]
+        made.close(made.in_flight["1"][0])
+        assert list(made.in_flight) == ["2"]
         made.close(entry("1"))
         made.close(Entry({"channel": "/a"}))  # of unknown origin
-        assert list(made.open) == ["2"]
+        assert list(made.in_flight) == ["2"]
 
     def test_how_often_it_was_sent_is_forgotten_with_it(self) -> None:
         made = dispatcher("1", "2")
@@ -478,7 +478,7 @@ class TestAckWait:
         assert made.overdue(4.9) == Judgement()
         judgement = overdue(made, 5.0)
         assert ids(judgement.put_back) == ["1"]
-        assert list(made.open) == ["2"]
+        assert list(made.in_flight) == ["2"]
 
     def test_a_missing_answer_counts_as_a_failure_of_the_client(self) -> None:
         made = dispatcher("1", "2", rules=self.RULES)
@@ -565,7 +565,7 @@ class TestNothingIsLost:
             else:
                 judgement = overdue(made, now) if what == "wait" else judge(made, (message_id, what), now=now)
             self._move(judgement, before, places)
-            assert {each for each, place in places.items() if place == "open"} == set(made.open)
+            assert {each for each, place in places.items() if place == "open"} == set(made.in_flight)
             assert set(made.tries) <= {each for each, place in places.items() if place in ("waiting", "open")}
             assert made.next_at() == inf or made.next_at() > 0
 
@@ -586,7 +586,7 @@ def test_while_the_client_is_away_memory_keeps_the_places_of_what_is_stored() ->
     stored = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "", b""))
     made.send(stored, 0.0)
     made.drop_body()
-    assert [(each.wire == b"", each.position) for each, _ in made.open.values()] == [(False, 0), (True, 17)]
+    assert [(each.wire == b"", each.position) for each, _ in made.in_flight.values()] == [(False, 0), (True, 17)]
     assert [each.position for each in judge(made, ("17", OK)).settled] == [17]
 
 

@@ -125,7 +125,7 @@ class TestIntervals:
         durable = adopted(
             at=LogId(2),
             subscriptions={"/a": LogId(1)},
-            open={LogId(4): PendingMessage()},
+            pending={LogId(4): PendingMessage()},
             inbox={LogId(5): PendingMessage()},
         )
         durable.end_message(LogId(4))
@@ -154,14 +154,14 @@ class TestMessages:
         durable = session(4, 5, 6)
         durable.spilled([LogId(5)])
         durable.settle_all([LogId(4), LogId(5), LogId(7)])
-        assert ([*durable.open], [*durable.inbox], durable.size) == ([6], [], 10)
+        assert ([*durable.pending], [*durable.inbox], durable.size) == ([6], [], 10)
         assert durable.take_ended() == ([Disposition(JOE, EndReason.SETTLED, (LogId(4), LogId(5)))], [])
         durable.settle_all([LogId(4)])
         assert not durable.has_uncommitted_ends
 
     def test_what_is_found_late_lies_in_the_order_of_the_log(self) -> None:
         durable = session(4, 7, 5)
-        assert [*durable.open] == [4, 5, 7]
+        assert [*durable.pending] == [4, 5, 7]
 
     def test_the_log_is_not_needed_for_what_lies_in_the_inbox(self) -> None:
         durable = session(4, 5, 6)
@@ -246,11 +246,11 @@ class TestAdoption:
         durable = adopted(
             at=LogId(3),
             batch=2000,
-            open={LogId(9): PendingMessage(0, 5), LogId(6): PendingMessage(2, 5)},
+            pending={LogId(9): PendingMessage(0, 5), LogId(6): PendingMessage(2, 5)},
             inbox={LogId(7): PendingMessage(1, 3)},
         )
-        assert durable.open == {6: PendingMessage(3, 5), 9: PendingMessage(1, 5)}
-        assert [*durable.open] == [6, 9]
+        assert durable.pending == {6: PendingMessage(3, 5), 9: PendingMessage(1, 5)}
+        assert [*durable.pending] == [6, 9]
         assert durable.inbox == {7: PendingMessage(2, 3)}
         assert durable.evicted == [6, 7, 9]
         assert (durable.size, durable.batch, durable.floor, durable.first_needed) == (13, 2000, 3, 6)
@@ -262,7 +262,7 @@ class TestAdoption:
         assert not durable.was_adopted
 
     def test_nothing_has_changed_by_itself(self) -> None:
-        durable = adopted(open={LogId(6): PendingMessage()}, inbox={LogId(7): PendingMessage()}, batch=1000)
+        durable = adopted(pending={LogId(6): PendingMessage()}, inbox={LogId(7): PendingMessage()}, batch=1000)
         assert durable.take_change(FAR, LogId(0)) is None
 
 
@@ -337,7 +337,7 @@ class TestCommits:
         assert letters == [letter(5)]
 
     def test_up_to_its_own_cursor_an_adopted_session_tells_ends_at_once(self) -> None:
-        durable = adopted(at=LogId(6), open={LogId(5): PendingMessage(), LogId(7): PendingMessage()})
+        durable = adopted(at=LogId(6), pending={LogId(5): PendingMessage(), LogId(7): PendingMessage()})
         durable.end_message(LogId(5))
         durable.end_message(LogId(7))
         assert change(durable, cursor=2).settled == (5,)
@@ -389,10 +389,10 @@ class TestArriving:
 
 class TestAttempts:
     def test_what_was_sent_here_is_added_to_what_was_sent_before(self) -> None:
-        durable = adopted(open={LogId(4): PendingMessage(1, 10)}, inbox={LogId(5): PendingMessage(0, 10)})
+        durable = adopted(pending={LogId(4): PendingMessage(1, 10)}, inbox={LogId(5): PendingMessage(0, 10)})
         for log_id in (4, 5, 6):
             durable.attempted(LogId(log_id), 2)
-        assert (durable.open, durable.inbox) == ({4: PendingMessage(4, 10)}, {5: PendingMessage(3, 10)})
+        assert (durable.pending, durable.inbox) == ({4: PendingMessage(4, 10)}, {5: PendingMessage(3, 10)})
         assert durable.size == 20
 
 
@@ -435,7 +435,7 @@ class TestGivingBack:
     def test_what_is_not_here_does_not_go_back(self) -> None:
         durable = session(4)
         durable.requeue(LogId(5))
-        assert (list(durable.open), durable.size) == ([4], 10)
+        assert (list(durable.pending), durable.size) == ([4], 10)
 
 
 class TestPriorities:
@@ -448,7 +448,7 @@ class TestPriorities:
 
     def test_what_comes_back_is_evicted_by_the_priority_that_the_store_knows(self) -> None:
         record = {LogId(1): PendingMessage(0, 1, "/a", 1), LogId(2): PendingMessage(0, 1, "/a", 5)}
-        assert loaded(adopted(open=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 9)}), 9) == [3, 2, 1]
+        assert loaded(adopted(pending=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 9)}), 9) == [3, 2, 1]
 
     def test_something_goes_before_a_message_that_arrives_if_it_has_its_priority_or_a_higher_one(self) -> None:
         durable = of_priorities(5)
@@ -516,4 +516,4 @@ class TestExpiry:
 
     def test_the_next_expiry_of_a_session_that_comes_back_is_known(self) -> None:
         record = {LogId(1): PendingMessage(0, 1, "/a", 5, 30), LogId(2): PendingMessage()}
-        assert adopted(open=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 5, 20)}).expiry == 20
+        assert adopted(pending=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 5, 20)}).expiry == 20

@@ -95,7 +95,7 @@ class TakesWhatArrivesTwice(DurableSession):
 
 class BoxesNothing(DurableSession):
     def end_message(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
-        return log_id in self.open and super().end_message(log_id, reason)
+        return log_id in self.pending and super().end_message(log_id, reason)
 
 
 class LetsASinkKeep(ReceivingServer):

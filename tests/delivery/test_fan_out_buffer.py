@@ -60,7 +60,7 @@ class TestTaking:
         joe, ann = session(a=3), session("client/ann/1", a=5)
         node = served(joe, ann)
         take(node, subscriber_set(node, joe, ann), 11, 12)
-        assert (list(joe.open), list(ann.open)) == ([11, 12], [11, 12])
+        assert (list(joe.pending), list(ann.pending)) == ([11, 12], [11, 12])
         assert (len(joe), joe.size, joe.first_needed, node.cursor) == (2, 10, 11, 12)
 
     def test_others_do_not_have_it(self) -> None:
@@ -68,7 +68,7 @@ class TestTaking:
         node = served(joe, ann)
         take(node, subscriber_set(node, joe), 11)
         take(node, subscriber_set(node, joe, ann), 12)
-        assert (list(joe.open), list(ann.open)) == ([11, 12], [12])
+        assert (list(joe.pending), list(ann.pending)) == ([11, 12], [12])
 
     def test_one_that_looks_does_not_get_it_twice(self) -> None:
         joe = session(a=3)
@@ -83,7 +83,7 @@ class TestTaking:
         joe = session(a=3)
         node = served(joe)
         assert node.take_for(subscriber_set(node, joe), LogId(10), PendingMessage()) is None
-        assert not joe.open
+        assert not joe.pending
 
     def test_nobody_has_to_hear_it(self) -> None:
         node = served()
@@ -98,7 +98,7 @@ class TestTaking:
         node = LogConsumer(LogId(10), LogId(11))
         node.add(joe)
         take(node, subscriber_set(node, joe), 11, 12)
-        assert [each.attempts for each in joe.open.values()] == [1, 0]
+        assert [each.attempts for each in joe.pending.values()] == [1, 0]
 
     def test_a_session_that_comes_later_has_not_heard_it(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
@@ -106,7 +106,7 @@ class TestTaking:
         take(node, subscriber_set(node, joe), 11)
         node.add(ann)
         take(node, subscriber_set(node, joe, ann), 12)
-        assert list(ann.open) == [12]
+        assert list(ann.pending) == [12]
 
     def test_what_came_beside_the_log_may_be_newer(self) -> None:
         joe = session(a=3)
@@ -115,7 +115,7 @@ class TestTaking:
         take(node, all_of_them, 11)
         joe.arrived(LogId(13), PendingMessage(0, 7))
         take(node, all_of_them, 12)
-        assert (list(joe.open), list(joe.inbox), joe.size) == ([11, 12], [13], 17)
+        assert (list(joe.pending), list(joe.inbox), joe.size) == ([11, 12], [13], 17)
         assert not joe.wants(A, LogId(13))
         assert joe.wants(A, LogId(14))
 
@@ -209,7 +209,7 @@ class TestApplyInSteps:
         steps = node.apply_in_steps()
         next(steps)
         take(node, subscriber_set(node, joe, eve, ann), 12)
-        assert eve.open
+        assert eve.pending
         for _ in steps:
             pass
         acknowledge(node, joe, 12)
@@ -228,7 +228,7 @@ class TestApplyInSteps:
         node.max_applied = 1
         take(node, subscriber_set(node, joe, eve), 11)
         acknowledge(node, joe, 11)
-        assert not joe.open
+        assert not joe.pending
         first = node.apply_in_steps()
         next(first)
         next(first)
@@ -277,7 +277,7 @@ class TestAcknowledging:
         node = served(joe)
         take(node, subscriber_set(node, joe), 11, 12)
         acknowledge(node, joe, *ids)
-        assert list(joe.open) == [each for each in (11, 12) if each not in ids]
+        assert list(joe.pending) == [each for each in (11, 12) if each not in ids]
         ((_, reason, settled),), _ = joe.take_ended()
         assert (reason, sorted(settled)) == (EndReason.SETTLED, sorted(each for each in ids if each < 13))
 
@@ -289,9 +289,9 @@ class TestAcknowledging:
         assert node.commit() is not None
         take(node, all_of_them, 12)
         acknowledge(node, joe, 12)
-        assert (list(joe.open), joe.size) == ([11], 5)
+        assert (list(joe.pending), joe.size) == ([11], 5)
         acknowledge(node, joe, 11)
-        assert (list(joe.open), joe.size) == ([], 0)
+        assert (list(joe.pending), joe.size) == ([], 0)
 
     def test_by_two_audiences(self) -> None:
         joe, ann = session(a=3), session("client/ann/1", a=5)
@@ -411,7 +411,7 @@ class TestSettlingAlike:
         both, one = subscriber_set(node, joe, ann), subscriber_set(node, joe)
         take(node, both, 11)
         take(node, one, 12)
-        assert list(joe.open) == [11, 12]
+        assert list(joe.pending) == [11, 12]
         take(node, both, 13)
         acknowledge(node, joe, 11, 12, 13)
         acknowledge(node, ann, 11, 13)
@@ -447,7 +447,7 @@ class TestLeaving:
         acknowledge(node, ann, 11)
         node.drop(joe)
         assert ended(node) == [Disposition(ann.name, EndReason.SETTLED, (LogId(11),))]
-        assert list(joe.open) == [11]
+        assert list(joe.pending) == [11]
         node.drop(joe)
 
     def test_what_it_acknowledges_afterwards_is_booked_too(self) -> None:
@@ -456,7 +456,7 @@ class TestLeaving:
         take(node, subscriber_set(node, joe), 11)
         node.leave(joe)
         acknowledge(node, joe, 11)
-        assert not joe.open
+        assert not joe.pending
 
 
 class TestSubscriberSets:
@@ -486,7 +486,7 @@ class TestSubscriberSets:
         node.drop(joe)
         again = session(a=3)
         node.add(again)
-        assert (list(joe.open), list(again.open)) == ([11], [])
+        assert (list(joe.pending), list(again.pending)) == ([11], [])
 
     def test_whatever_may_change_it_is_noted(self) -> None:
         joe, ann = session(a=3), session("client/ann/1")
@@ -531,7 +531,7 @@ class TestSubscriberSets:
             take(node, others, each)
             found = node.take_closing(others, LogId(each), A, PendingMessage(0, 5))
             assert found == ([ann] if each == 11 else [])
-        assert (list(joe.open), list(ann.open)) == ([11, 12], [11])
+        assert (list(joe.pending), list(ann.pending)) == ([11, 12], [11])
 
     def test_a_session_that_is_in_it_has_it_once(self) -> None:
         joe = session(a=3, b=5)
@@ -549,4 +549,4 @@ class TestSubscriberSets:
         node.take(LogId(11), A, PendingMessage(0, 5), [])
         take(node, all_of_them, 12)
         assert node.answered(pending, {"/*": (LogId(10), None)}) == [11]
-        assert list(joe.open) == [11, 12]
+        assert list(joe.pending) == [11, 12]

@@ -70,7 +70,7 @@ def session(name: str = "client/joe/1", **subscriptions: int) -> DurableSession:
 def adopted(at: int, open_ids: Iterable[int] = (), **subscriptions: int) -> DurableSession:
     record = SessionRecord(SessionName("client/joe/1"), {}, LogId(at))
     record.subscriptions = {f"/{pattern}": LogId(since) for pattern, since in subscriptions.items()}
-    record.open = {LogId(each): PendingMessage() for each in open_ids}
+    record.pending = {LogId(each): PendingMessage() for each in open_ids}
     return DurableSession.adopted(record)
 
 
@@ -125,7 +125,7 @@ class TestSubscribing:
         pending = served.node.subscribing(durable, ["/a"])
         assert [served.take(11), served.take(12, B), served.take(13), served.take(14)] == [[], [], [], []]
         assert served.node.answered(pending, held(pending, since=11)) == [13, 14]
-        assert [*durable.open] == [13, 14]
+        assert [*durable.pending] == [13, 14]
         assert served.take(15) == ["client/joe/1"]
 
     def test_what_the_store_refuses_begins_nothing(self) -> None:
@@ -314,7 +314,7 @@ class TestAdopting:
         node.add(durable)
         for log_id in (11, 12, 13):
             node.take(LogId(log_id), A, PendingMessage(0, 5), [durable])
-        assert [waiting.attempts for waiting in durable.open.values()] == [1, 1, 0]
+        assert [waiting.attempts for waiting in durable.pending.values()] == [1, 1, 0]
 
     def test_what_it_had_open_keeps_the_log(self) -> None:
         served = Served(adopted(12, [4], a=3))
@@ -403,7 +403,7 @@ class TestExpiry:
 
     def test_one_that_was_taken_over_is_named(self) -> None:
         record = SessionRecord(SessionName("client/joe/1"), {}, LogId(10))
-        record.open = {LogId(4): PendingMessage(0, 5, "/a", 5, 50)}
+        record.pending = {LogId(4): PendingMessage(0, 5, "/a", 5, 50)}
         durable = DurableSession.adopted(record)
         assert Served(durable).node.expiring(60) == [durable]
 
@@ -493,7 +493,7 @@ class TestDividedCommits:
         node.max_changes = 1
         for number in range(1, 4):
             record = SessionRecord(SessionName(f"client/joe/{number}"), {}, LogId(10))
-            record.open = {LogId(number + 3): PendingMessage()}
+            record.pending = {LogId(number + 3): PendingMessage()}
             node.add(DurableSession.adopted(record))
         commit = node.commit()
         assert commit is not None

@@ -114,7 +114,9 @@ def test_a_commit_tells_once_that_it_is_settled() -> None:
 
 
 def test_an_adopted_session_has_its_notices_evicted_behind_their_messages() -> None:
-    record = SessionRecord(JOE, {}, open={LogId(1): waiting(2)}, inbox={LogId(3): waiting()}, notices={"/a": LogId(9)})
+    record = SessionRecord(
+        JOE, {}, pending={LogId(1): waiting(2)}, inbox={LogId(3): waiting()}, notices={"/a": LogId(9)}
+    )
     durable = DurableSession.adopted(record)
     assert evicted(durable) == [3, 1, 9]
     assert durable.notices[LogId(9)].attempts == 1

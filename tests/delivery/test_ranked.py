@@ -56,7 +56,7 @@ class ComesBackByAge(DurableSession):
     @classmethod
     def adopted(cls, record: SessionRecord) -> DurableSession:
         durable = super().adopted(record)
-        durable.evicted = sorted(each for each in (*record.open, *record.inbox))
+        durable.evicted = sorted(each for each in (*record.pending, *record.inbox))
         return durable
 
 
@@ -169,7 +169,7 @@ class ExpiresEarly(DurableSession):
 
 class LooksAtTheLogOnly(DurableSession):
     def expired(self, now: int) -> list[LogId]:
-        return [each for each in super().expired(now) if each in self.open]
+        return [each for each in super().expired(now) if each in self.pending]
 
 
 class ForgetsWhoHasLives(LogConsumer):

@@ -24,9 +24,9 @@ def test_every_end_reason_says_in_a_sentence_what_it_means(reason: EndReason) ->
 def test_two_sessions_read_from_the_store_share_nothing() -> None:
     one, other = SessionRecord(SessionName("client/joe/1"), {}), SessionRecord(SessionName("client/joe/2"), {})
     one.subscriptions["/a"] = LogId(1)
-    one.open[LogId(2)] = one.inbox[LogId(1)] = PendingMessage(0, 3)
+    one.pending[LogId(2)] = one.inbox[LogId(1)] = PendingMessage(0, 3)
     one.closed.append(("/b", LogId(1), LogId(2)))
-    assert (other.subscriptions, other.open, other.inbox, other.closed) == ({}, {}, {}, [])
+    assert (other.subscriptions, other.pending, other.inbox, other.closed) == ({}, {}, {}, [])
 
 
 def test_what_is_not_said_is_empty() -> None:

@@ -89,7 +89,7 @@ def _outcome(ask: Callable[[], Any]) -> Any:
 
 def _plain(record: SessionRecord) -> tuple[Any, ...]:
     subscriptions, closed = sorted(record.subscriptions.items()), sorted(record.closed)
-    waiting = sorted(record.open), sorted(record.inbox)
+    waiting = sorted(record.pending), sorted(record.inbox)
     return (record.name, record.at, record.batch, record.ending, subscriptions, closed, waiting)
 
 

@@ -67,7 +67,7 @@ class NodeServer(Server):
         for record in records:
             durable = self.durable_class.adopted(record)
             node.add(durable)
-            self._received[durable] = {*durable.open, *durable.inbox}
+            self._received[durable] = {*durable.pending, *durable.inbox}
             self._late.add(durable)
             durables.append(durable)
         for logged in read(min(record.at or LogId(0) for record in records)):

@@ -25,7 +25,7 @@ async def test_a_session_comes_as_it_was_left(store: Store) -> None:
             batch=2000,
             subscriptions={"/a b": LogId(0), "/c/**": LogId(0)},
             closed=[("/gone away", LogId(0), second)],
-            open={second: PendingMessage(0, 10)},
+            pending={second: PendingMessage(0, 10)},
             inbox={first: PendingMessage(0, 10)},
         )
     ]
@@ -81,7 +81,7 @@ async def test_a_slice_of_large_sessions_is_smaller(store: Store) -> None:
     sizes = []
     while adopted := await heir.adopt(1000):
         sizes.append(len(adopted))
-        assert all(len(record.open) == 1500 for record in adopted)
+        assert all(len(record.pending) == 1500 for record in adopted)
     assert sizes == [50, 50, 20]
 
 

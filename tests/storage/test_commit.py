@@ -383,6 +383,6 @@ async def test_adoption_takes_back_an_unfinished_commit_in_parts(store: Store) -
     assert len(await open_ids(owner)) == 2000
     heir = await started(store, "b")
     records = await heir.adopt_all()
-    assert set(records[JOE].open) == set(range(1, 101))
+    assert set(records[JOE].pending) == set(range(1, 101))
     assert await open_ids(heir) == set(range(1, 101))
     assert records[JOE].at == 100

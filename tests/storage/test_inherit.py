@@ -89,7 +89,7 @@ async def test_an_heir_gets_the_sessions_as_they_were_left(store: Store) -> None
     await die(first)
     finished, (record,) = await inherit(second)
     assert finished == ["a"]
-    assert (record.name, record.at, record.batch, list(record.open)) == (JOE, ids[0], 2000, [ids[0]])
+    assert (record.name, record.at, record.batch, list(record.pending)) == (JOE, ids[0], 2000, [ids[0]])
     assert (await second.record())["owner"] == "b"
     assert (await members(second)).tags == {"tag-a": "b", "tag-b": "b"}
 

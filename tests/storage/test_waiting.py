@@ -32,7 +32,7 @@ async def test_adopted_session_has_its_open_messages(store: Store) -> None:
     opened = {LogId(number): known for number, (known, _) in enumerate(TEXTS, 1)}
     await owner.commit(100, Change(JOE, opened, (), (), (), in_step=False), low=0)
     heir = await started(store, "b")
-    assert (await heir.adopt_all())[JOE].open == opened
+    assert (await heir.adopt_all())[JOE].pending == opened
 
 
 async def test_a_spilled_message_stays_as_it_is_known(store: Store) -> None:
@@ -51,4 +51,4 @@ async def test_texts_of_an_older_version_are_counted_and_read(store: Store) -> N
     await owner.login()
     await store.reader.hset(store.keys.session(JOE), mapping={"o:5": "1:30", "o:6": "0:40:/a:9"})
     heir = await started(store, "b")
-    assert (await heir.adopt_all())[JOE].open == {5: PendingMessage(1, 30), 6: PendingMessage(0, 40, "/a", 9)}
+    assert (await heir.adopt_all())[JOE].pending == {5: PendingMessage(1, 30), 6: PendingMessage(0, 40, "/a", 9)}

@@ -215,7 +215,7 @@ async def _waiting_for(admin: Administration, log_id: LogId) -> list[tuple[Sessi
             (session, waiting)
             for session in sessions[start : start + _SESSIONS_AT_ONCE]
             if (durable := session.durable) is not None
-            and (log_id in durable.open or log_id in durable.inbox or log_id in durable.notices)
+            and (log_id in durable.pending or log_id in durable.inbox or log_id in durable.notices)
             and session.is_live
             and (waiting := durable.find(log_id)) is not None
         ]

@@ -21,12 +21,12 @@ makes at most 15 connects in 30 s, however much is published meanwhile."""
 class Batches:
     """The unacknowledged entries of one session. Numbers start at 1; each connect reply takes the next one."""
 
-    __slots__ = ("_futile", "_open", "is_busy", "must_resend", "number")
+    __slots__ = ("_futile", "_sent", "is_busy", "must_resend", "number")
 
     def __init__(self) -> None:
         self.number = 1
         """The number that the next connect reply carries."""
-        self._open: dict[int, list[Entry]] = {}
+        self._sent: dict[int, list[Entry]] = {}
         self.must_resend = False
         """Whether the open entries are the front of the queue, and not at the client."""
         self.is_busy = False
@@ -35,7 +35,7 @@ class Batches:
 
     def __len__(self) -> int:
         """How many entries are neither acknowledged nor in the queue."""
-        return self._count() if self._open and not self.must_resend else 0
+        return self._count() if self._sent and not self.must_resend else 0
 
     def acknowledge(
         self, batch: int | None, queue: list[Entry], acknowledged: list[Entry] | None = None
@@ -45,43 +45,43 @@ class Batches:
         never sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` got, plus new
         entries. `acknowledged` gets the entries that are acknowledged.
         """
-        if not self._open or (batch == self.number - 1 and not self.must_resend):
+        if not self._sent or (batch == self.number - 1 and not self.must_resend):
             if acknowledged is not None:
-                self._collect(self._open, acknowledged)
-            self._open.clear()
+                self._collect(self._sent, acknowledged)
+            self._sent.clear()
             self._futile = 0
             return queue
         unsent = queue[self._count() :] if self.must_resend else queue
-        settled = [number for number in self._open if batch is not None and number <= batch < self.number]
+        settled = [number for number in self._sent if batch is not None and number <= batch < self.number]
         if acknowledged is not None:
             self._collect(settled, acknowledged)
         for number in settled:
-            del self._open[number]
+            del self._sent[number]
         if settled:
             self._futile = 0
         elif not self.must_resend:
             self._futile += 1
-        self.must_resend = bool(self._open)
+        self.must_resend = bool(self._sent)
         return [*in_order(self.unacknowledged), *unsent]
 
     def acknowledge_all(self) -> None:
         """Nothing is open from now on: the client has acknowledged the last batch, and nothing was to be sent again."""
         self._futile = 0
-        self._open.clear()
+        self._sent.clear()
 
     def hand_over(self) -> list[Entry]:
         """All that is open; nothing is from now on, for the client has acknowledged the last batch, and nothing was to be sent
         again."""
         self._futile = 0
-        if len(self._open) == 1:
-            return self._open.popitem()[1]
+        if len(self._sent) == 1:
+            return self._sent.popitem()[1]
         opened = self.unacknowledged
-        self._open.clear()
+        self._sent.clear()
         return opened
 
     def _collect(self, numbers: Iterable[int], acknowledged: list[Entry]) -> None:
         for number in numbers:
-            acknowledged += self._open[number]
+            acknowledged += self._sent[number]
 
     def expire(self, now: int, queue: list[Entry], *, is_away: bool) -> tuple[list[Entry], list[Entry]]:
         """The session's queue without the entries that have to go out of all queues by now (microseconds since 1970), and
@@ -90,49 +90,49 @@ class Batches:
         if is_away or self.must_resend:
             gone += [entry for entry in self.unacknowledged if entry.is_over(now)]
             left = {
-                number: [each for each in entries if not each.is_over(now)] for number, entries in self._open.items()
+                number: [each for each in entries if not each.is_over(now)] for number, entries in self._sent.items()
             }
-            self._open = {number: entries for number, entries in left.items() if entries}
-            self.must_resend = self.must_resend and bool(self._open)
+            self._sent = {number: entries for number, entries in left.items() if entries}
+            self.must_resend = self.must_resend and bool(self._sent)
         return [entry for entry in queue if not entry.is_over(now)], list(dict.fromkeys(gone))
 
     def take_out(self, entry: Entry, queue: list[Entry]) -> list[Entry]:
         """The session's queue without this entry, which has ended before its batch was acknowledged. A stored one is known by
         its place: it may have been read again, or memory may have no more of it."""
-        for number, entries in self._open.items():
+        for number, entries in self._sent.items():
             rest = _without(entry, entries)
             if len(rest) < len(entries):
                 if rest:
-                    self._open[number] = rest
+                    self._sent[number] = rest
                 else:
-                    del self._open[number]
+                    del self._sent[number]
                 if not self.must_resend:
                     return queue
-                self.must_resend = bool(self._open)
+                self.must_resend = bool(self._sent)
                 break
         return _without(entry, queue)
 
     def take_out_many(self, gone: Container[Entry], queue: list[Entry]) -> list[Entry]:
         """The session's queue without these entries, which have ended before their batches were acknowledged."""
-        left = {number: [each for each in entries if each not in gone] for number, entries in self._open.items()}
-        self._open = {number: entries for number, entries in left.items() if entries}
-        self.must_resend = self.must_resend and bool(self._open)
+        left = {number: [each for each in entries if each not in gone] for number, entries in self._sent.items()}
+        self._sent = {number: entries for number, entries in left.items() if entries}
+        self.must_resend = self.must_resend and bool(self._sent)
         return [each for each in queue if each not in gone]
 
-    def lift(self) -> None:
+    def unbatch(self) -> None:
         """Take what goes out again out of its batches: a client that has got the last of these may lack it."""
         if self.must_resend:
-            self._open.clear()
+            self._sent.clear()
             self.must_resend = False
 
     @property
     def unacknowledged(self) -> list[Entry]:
         """The entries that were sent and are not acknowledged, those included that go out again."""
-        return [entry for entries in self._open.values() for entry in entries]
+        return [entry for entries in self._sent.values() for entry in entries]
 
-    def beyond(self, batch: int) -> list[Entry]:
+    def sent_after(self, batch: int) -> list[Entry]:
         """The entries of later batches. A client that got this batch last cannot have got them."""
-        return [entry for number, entries in self._open.items() if number > batch for entry in entries]
+        return [entry for number, entries in self._sent.items() if number > batch for entry in entries]
 
     @property
     def resending(self) -> int:
@@ -141,12 +141,12 @@ class Batches:
 
     def drop_body(self) -> None:
         """Keep of what is stored no more than its place: these entries are not sent to any client."""
-        self._open = {number: [entry.drop_body() for entry in entries] for number, entries in self._open.items()}
+        self._sent = {number: [entry.drop_body() for entry in entries] for number, entries in self._sent.items()}
 
-    def forget(self) -> list[Entry]:
+    def reset(self) -> list[Entry]:
         """Begin again: nothing is open that was sent. Returns what was, unless the queue has it."""
         entries = [] if self.must_resend else self.unacknowledged
-        self._open.clear()
+        self._sent.clear()
         self.must_resend = False
         return entries
 
@@ -169,22 +169,22 @@ class Batches:
         if self.must_resend:
             # Open entries that this reply does not carry belong to no batch: to have got it says nothing of them.
             again = min(self._count(), len(entries))
-            self.lift()
+            self.unbatch()
         if entries:
-            self._open[self.number] = entries
+            self._sent[self.number] = entries
         return again
 
     def close(self) -> int:
         """The number for the reply that is going out; the next reply has the next one. What should go out again and is not in
         this one belongs to no batch any more."""
         if self.must_resend:
-            self.lift()
+            self.unbatch()
         number = self.number
         self.number = number + 1
         return number
 
     def _count(self) -> int:
-        return sum(map(len, self._open.values()))
+        return sum(map(len, self._sent.values()))
 
 
 NO_BATCHES: Final = Batches()

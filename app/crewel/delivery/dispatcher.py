@@ -81,14 +81,14 @@ class Judgement:
 
 
 class Dispatcher:
-    """One session's. `open` is what the client was sent and has not settled, by id, in the order of sending."""
+    """One session's. `in_flight` is what the client was sent and has not acknowledged, by id, in the order of sending."""
 
     __slots__ = (
         "failures",
         "flushes",
         "holdback",
+        "in_flight",
         "last_failure",
-        "open",
         "rejection",
         "reported",
         "rules",
@@ -111,7 +111,7 @@ class Dispatcher:
         self.last_failure: tuple[str, str] | None = None
         self.reported: list[tuple[Outcome, str, str]] = []
         """Failures (outcome, code, reason) that concern more than their message, and that `conclude` has yet to look at."""
-        self.open: dict[str, tuple[Entry, float]] = {}
+        self.in_flight: dict[str, tuple[Entry, float]] = {}
         self.unclaimed: set[str] = set()
         """Ids of open messages that no listener of the client takes. An acknowledgement does not settle them, and when their
         wait runs out they are sent again and nothing has failed: the client is there, and has said how they fare."""
@@ -148,17 +148,17 @@ class Dispatcher:
         """The message leaves; returns how often it may have been sent before."""
         assert entry.origin is not None
         message_id = entry.origin.id
-        if self.open.pop(message_id, None) is not None:  # no reply has confirmed it
+        if self.in_flight.pop(message_id, None) is not None:  # no reply has confirmed it
             self.tries[message_id] = self.tries.get(message_id, 0) + 1
             self.unclaimed.discard(message_id)
-        self.open[message_id] = (entry, now)
+        self.in_flight[message_id] = (entry, now)
         return self.tries.get(message_id, 0) if self.tries else 0
 
     def acknowledge(self, entries: Iterable[Entry]) -> list[Entry]:
         """The client has got these; returns those that are settled by that. Of a message whose id it did not get, there
         will be no status."""
         if self.rules.settle is Settle.MESSAGE:
-            return [entry for entry in entries if entry.origin is None and _id(entry) not in self.open]
+            return [entry for entry in entries if entry.origin is None and _id(entry) not in self.in_flight]
         if self.unclaimed:
             entries = [entry for entry in entries if _id(entry) not in self.unclaimed]
         settled = [entry for entry in entries if self._close(_id(entry)) is not None or entry.origin is None]
@@ -169,27 +169,27 @@ class Dispatcher:
     def forget(self) -> list[Entry]:
         """Another client continues: it has received nothing. Returns what was open; each counts as sent once more."""
         entries = []
-        for message_id, (entry, _) in self.open.items():
+        for message_id, (entry, _) in self.in_flight.items():
             self.tries[message_id] = self.tries.get(message_id, 0) + 1
             entries.append(entry)
-        self.open.clear()
+        self.in_flight.clear()
         self.unclaimed.clear()
         return entries
 
     def drop_body(self) -> None:
         """The client is away: keep of what is stored no more than its place, and let no wait for a status run out."""
-        self.open = {message_id: (entry.drop_body(), inf) for message_id, (entry, _) in self.open.items()}
+        self.in_flight = {message_id: (entry.drop_body(), inf) for message_id, (entry, _) in self.in_flight.items()}
 
     def restart_wait(self, now: float) -> None:
         """The client is there again, and has time to report the statuses of its messages."""
-        self.open = {message_id: (entry, now) for message_id, (entry, _) in self.open.items()}
+        self.in_flight = {message_id: (entry, now) for message_id, (entry, _) in self.in_flight.items()}
 
     def close(self, entry: Entry) -> None:
         """The message has ended in another way."""
         self._close(_id(entry))
 
     def _close(self, message_id: str) -> Entry | None:
-        entry, _ = self.open.pop(message_id, (None, 0.0))
+        entry, _ = self.in_flight.pop(message_id, (None, 0.0))
         self.unclaimed.discard(message_id)
         if self.tries:
             self.tries.pop(message_id, None)
@@ -202,11 +202,11 @@ class Dispatcher:
         from 1970."""
         judgement = Judgement()
         for status in _failures_last(statuses):
-            if status.id not in self.open:
+            if status.id not in self.in_flight:
                 judgement.rejected.append({**status.given, "reason": NOT_OPEN})
             elif status.verdict in (Verdict.WORKING, Verdict.UNCLAIMED):
-                entry, _ = self.open.pop(status.id)
-                self.open[status.id] = (entry, now)
+                entry, _ = self.in_flight.pop(status.id)
+                self.in_flight[status.id] = (entry, now)
                 if status.verdict is Verdict.WORKING:
                     self.unclaimed.discard(status.id)
                 elif status.id not in self.unclaimed:
@@ -266,7 +266,7 @@ class Dispatcher:
         judgement.dead_letters.append(FailedDelivery(entry, code, reason, attempts))
 
     def _put_back(self, message_id: str, judgement: Judgement) -> None:
-        entry, _ = self.open.pop(message_id)
+        entry, _ = self.in_flight.pop(message_id)
         self.unclaimed.discard(message_id)
         self.tries[message_id] = self.tries.get(message_id, 0) + 1
         judgement.put_back.append(entry)
@@ -288,8 +288,8 @@ class Dispatcher:
     def next_at(self) -> float:
         """When `overdue` or `resume` has something to do; infinite if never."""
         due = self.waits_until or inf
-        if self.open and self.rules.ack_wait != inf:
-            due = min(due, next(iter(self.open.values()))[1] + self.rules.ack_wait)
+        if self.in_flight and self.rules.ack_wait != inf:
+            due = min(due, next(iter(self.in_flight.values()))[1] + self.rules.ack_wait)
         return due
 
     def resume(self, now: float) -> bool:
@@ -308,7 +308,7 @@ class Dispatcher:
         """What the statuses that did not come in time mean for their messages."""
         judgement = Judgement()
         reason = f"no status came within {self.rules.ack_wait:g} s"
-        for message_id, (_, sent) in list(self.open.items()):
+        for message_id, (_, sent) in list(self.in_flight.items()):
             if sent + self.rules.ack_wait > now:
                 break
             if message_id in self.unclaimed:

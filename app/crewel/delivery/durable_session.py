@@ -40,6 +40,7 @@ class DurableSession(PendingDeliveries):
         "_stored_notices",
         "batch",
         "closing",
+        "connected",
         "dead_letters",
         "death",
         "ending",
@@ -47,7 +48,6 @@ class DurableSession(PendingDeliveries):
         "expiry",
         "failed",
         "floor",
-        "holder",
         "is_dirty",
         "is_fenced",
         "name",
@@ -59,7 +59,7 @@ class DurableSession(PendingDeliveries):
     def __init__(self, name: SessionName) -> None:
         super().__init__()
         self.name = name
-        self.holder: Any = None
+        self.connected: Any = None
         """The session of the broker that is connected to it."""
         self.since: dict[str, LogId] = {}
         """Pattern -> the id after which its subscription holds."""
@@ -100,10 +100,10 @@ class DurableSession(PendingDeliveries):
         durable.ending, durable.death = record.ending, record.death
         durable.batch = durable._stored_batch = record.batch
         sent = {} if sent is None else sent
-        durable._stored, durable._stored_inbox = record.open, set(record.inbox)
-        durable.applied = {each: _sent(record.open[each], sent) for each in sorted(record.open)}
+        durable._stored, durable._stored_inbox = record.pending, set(record.inbox)
+        durable.applied = {each: _sent(record.pending[each], sent) for each in sorted(record.pending)}
         durable.applied_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
-        messages = {**record.open, **record.inbox}
+        messages = {**record.pending, **record.inbox}
         durable._stored_notices = dict(record.notices)
         durable.notices = {place: PendingMessage(1, channel=channel) for channel, place in record.notices.items()}
         durable.failed = dict(record.failed)
@@ -116,12 +116,12 @@ class DurableSession(PendingDeliveries):
         if record.at is not None:
             durable.floor = record.at
             durable.was_adopted = True
-        durable._newest = max(durable.floor, *record.open, *record.inbox, LogId(0))
+        durable._newest = max(durable.floor, *record.pending, *record.inbox, LogId(0))
         return durable
 
     def __len__(self) -> int:
         """How many messages are open."""
-        return len(self.open) + len(self.inbox)
+        return len(self.pending) + len(self.inbox)
 
     @property
     def is_named(self) -> bool:
@@ -162,7 +162,7 @@ class DurableSession(PendingDeliveries):
         return any(pattern in self.since and self.since[pattern] <= cursor for pattern in patterns)
 
     def _has_had(self, log_id: LogId) -> bool:
-        if log_id <= self.floor or log_id in self.open or log_id in self.inbox:
+        if log_id <= self.floor or log_id in self.pending or log_id in self.inbox:
             return True
         # Or it was open when the session was taken over, and has ended before the node came to it.
         return log_id in self._stored or log_id in self._stored_inbox
@@ -175,11 +175,11 @@ class DurableSession(PendingDeliveries):
 
     def take(self, log_id: LogId, waiting: PendingMessage) -> None:
         """The entry is open from now on. What is known of it may be shared by all who take it."""
-        self.open[log_id] = waiting
+        self.pending[log_id] = waiting
         if log_id > self._newest:
             self._newest = log_id
         else:  # found late, by a subscription that was pending: `open` is kept in the order of the log
-            self.applied = {each: self.open[each] for each in sorted(self.open)}
+            self.applied = {each: self.pending[each] for each in sorted(self.pending)}
         self.applied_size += waiting.size
         if waiting.expires:
             self._note_expiry(waiting.expires)
@@ -190,11 +190,11 @@ class DurableSession(PendingDeliveries):
 
     def find(self, log_id: LogId) -> PendingMessage | None:
         """What is known of an open message, or of a notice that waits; None if there is none."""
-        return self.open.get(log_id) or self.inbox.get(log_id) or self.notices.get(log_id)
+        return self.pending.get(log_id) or self.inbox.get(log_id) or self.notices.get(log_id)
 
     def expired(self, now: int) -> list[LogId]:
         """The open messages that have to go out of all queues by now, microseconds since 1970."""
-        messages = {**self.open, **self.inbox}
+        messages = {**self.pending, **self.inbox}
         self.expiry = _first_expiry(messages.values())
         if not 0 < self.expiry <= now:
             return []
@@ -208,7 +208,7 @@ class DurableSession(PendingDeliveries):
 
     def in_order(self) -> list[LogId]:
         """All open messages, in the order in which they are to be delivered."""
-        return sorted((*self.open, *self.inbox), key=self._rank)
+        return sorted((*self.pending, *self.inbox), key=self._rank)
 
     def is_evicted(self, log_id: LogId) -> bool:
         """Whether the message, which is open, is evicted."""
@@ -273,7 +273,7 @@ class DurableSession(PendingDeliveries):
         return True
 
     def _pop(self, log_id: LogId) -> PendingMessage | None:
-        waiting = self.open.pop(log_id, None)
+        waiting = self.pending.pop(log_id, None)
         if waiting is None:
             waiting = self.inbox.pop(log_id, None)
         if waiting is not None:
@@ -307,7 +307,7 @@ class DurableSession(PendingDeliveries):
     def spilled(self, ids: Iterable[LogId]) -> None:
         """The store has copied these messages into the inbox and noted it: the log may lose them."""
         for log_id in ids:
-            waiting = self.open.pop(log_id, None)
+            waiting = self.pending.pop(log_id, None)
             self._stored.pop(log_id, None)
             self._put_outside_log(log_id)
             if waiting is not None:
@@ -345,7 +345,7 @@ class DurableSession(PendingDeliveries):
 
     def attempted(self, log_id: LogId, times: int) -> None:
         """The message, if it is open, has been sent so many times since the session came here."""
-        for messages in (self.open, self.inbox):
+        for messages in (self.pending, self.inbox):
             if (waiting := messages.get(log_id)) is not None:
                 messages[log_id] = waiting._replace(attempts=waiting.attempts + times)
 
@@ -378,7 +378,7 @@ class DurableSession(PendingDeliveries):
         priority that any of them has."""
         for place, notice in self.notices.items():
             priority = notice.priority
-            for messages in (self.open, self.inbox):
+            for messages in (self.pending, self.inbox):
                 for at, each in messages.items():
                     if each.priority < priority and at < place and notice.is_about(each.channel):
                         priority = each.priority
@@ -394,7 +394,7 @@ class DurableSession(PendingDeliveries):
     @property
     def first_needed(self) -> LogId | None:
         """The first entry that this session needs in the log; None if it needs none. All before it may be trimmed."""
-        first = next(iter(self.open), None)
+        first = next(iter(self.pending), None)
         letters = None if self.dead_letters is None else self.dead_letters.first_needed
         if first is None or letters is None:
             return letters if first is None else first
@@ -449,7 +449,7 @@ class DurableSession(PendingDeliveries):
     def _open_changes(self, through: LogId) -> tuple[dict[LogId, PendingMessage], tuple[LogId, ...], tuple[LogId, ...]]:
         """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are not told: a session
         that is taken over counts everything open as sent."""
-        stored, open_now, inbox = self._stored, self.open, self.inbox
+        stored, open_now, inbox = self._stored, self.pending, self.inbox
         kept: dict[LogId, PendingMessage] = {}
         opened = {each: waiting for each, waiting in open_now.items() if each not in stored}
         if self.dead_letters is not None and (kept := self.dead_letters.kept):

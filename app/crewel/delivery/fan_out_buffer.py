@@ -50,15 +50,15 @@ class SubscriberSet:
 class FanOutRecord:
     """One message that was taken for a set of subscribers."""
 
-    __slots__ = ("id", "number", "open", "subscribers", "waiting")
+    __slots__ = ("id", "message", "number", "subscribers", "unacknowledged")
 
-    def __init__(self, number: int, log_id: LogId, waiting: PendingMessage, subscribers: SubscriberSet) -> None:
+    def __init__(self, number: int, log_id: LogId, message: PendingMessage, subscribers: SubscriberSet) -> None:
         self.number = number
         """How many were ever taken, with this one."""
         self.id = log_id
-        self.waiting = waiting
+        self.message = message
         self.subscribers = subscribers
-        self.open = set(subscribers.sessions)
+        self.unacknowledged = set(subscribers.sessions)
         """The sessions that have not acknowledged it. It says nothing of a session that has applied it."""
 
 
@@ -89,16 +89,16 @@ class FanOutBuffer:
         self.changes: Changes[DurableSession] = Changes()
         """The sessions that may be in other subscriber sets than before."""
 
-    def take(self, log_id: LogId, waiting: PendingMessage, subscribers: SubscriberSet) -> FanOutRecord:
+    def take(self, log_id: LogId, message: PendingMessage, subscribers: SubscriberSet) -> FanOutRecord:
         """The message is open for all of them."""
         self.upto += 1
-        record = FanOutRecord(self.upto, log_id, waiting, subscribers)
+        record = FanOutRecord(self.upto, log_id, message, subscribers)
         if not subscribers.records:
             self.subscriber_sets.append(subscribers)
         subscribers.records.append(record)
         self.records.append(record)
         self.deliveries += len(subscribers.sessions)
-        self.size += waiting.size
+        self.size += message.size
         return record
 
     def sessions(self) -> dict[DurableSession, None]:
@@ -109,7 +109,7 @@ class FanOutBuffer:
         """The sessions for which a record is open, and those that have applied one."""
         found = dict(self.applied)
         for subscribers in self.subscriber_sets:
-            some: set[DurableSession] = set().union(*(record.open for record in subscribers.records))
+            some: set[DurableSession] = set().union(*(record.unacknowledged for record in subscribers.records))
             if some:
                 found.update((each, None) for each in subscribers.sessions if each in some)
         return found
@@ -127,8 +127,8 @@ class FanOutBuffer:
         for record in self.records:
             if record.number <= upto:
                 self.deliveries -= len(record.subscribers.sessions)
-                self.size -= record.waiting.size
-                record.open.clear()  # its message may wait in queues for long
+                self.size -= record.message.size
+                record.unacknowledged.clear()  # its message may wait in queues for long
         self.records = [record for record in self.records if record.number > upto]
         self.subscriber_sets = [subscribers for subscribers in self.subscriber_sets if subscribers.records]
         return settled
@@ -136,7 +136,7 @@ class FanOutBuffer:
     def clear(self) -> None:
         """Each session has applied all records, or need not."""
         for record in self.records:
-            record.open.clear()  # its message may wait in queues for long
+            record.unacknowledged.clear()  # its message may wait in queues for long
         for subscribers in self.subscriber_sets:
             subscribers.records = []
         self.records.clear()
@@ -180,7 +180,7 @@ class PendingDeliveries:
         """The number of the last record that is applied here, or was discarded."""
 
     @property
-    def open(self) -> dict[LogId, PendingMessage]:
+    def pending(self) -> dict[LogId, PendingMessage]:
         """The messages that wait for it in the log."""
         self.apply_pending()
         return self.applied
@@ -229,9 +229,9 @@ class PendingDeliveries:
         self.upto = fan_out.upto
         settled = []
         for record in fan_out.records[first:]:
-            if self in record.open:
-                self.applied[record.id] = record.waiting
-                self.applied_size += record.waiting.size
+            if self in record.unacknowledged:
+                self.applied[record.id] = record.message
+                self.applied_size += record.message.size
             elif self in record.subscribers.sessions:
                 settled.append(record.id)
             else:
@@ -245,7 +245,7 @@ class PendingDeliveries:
 
     def settle_all(self, ids: Iterable[LogId]) -> None:
         """These messages have been answered OK; those that are not open are left alone."""
-        opened, inbox = self.open, self.applied_inbox
+        opened, inbox = self.pending, self.applied_inbox
         settled = self._ended.setdefault(EndReason.SETTLED, [])
         for log_id in ids:
             waiting = opened.pop(log_id, None) or inbox.pop(log_id, None)

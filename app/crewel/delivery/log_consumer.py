@@ -239,7 +239,7 @@ class LogConsumer(PendingSubscriptions):
         """The client of a session has acknowledged a message, with its fan-out record if it has one. The next commit looks at
         each session that has applied something since the last one, and at others only if they are touched."""
         if record is not None and durable.upto < record.number:
-            record.open.discard(durable)  # the session has not applied it: this suffices
+            record.unacknowledged.discard(durable)  # the session has not applied it: this suffices
         else:
             durable.acknowledged.append(log_id)
             if durable.needs_touch:
@@ -267,7 +267,7 @@ class LogConsumer(PendingSubscriptions):
     def _apply_portions(self, fan_out: FanOutBuffer, upto: int) -> Iterator[None]:
         portion = max(1, self.max_applied // (1 + len(fan_out.records)))
         applied: dict[DurableSession, None] = {}
-        for sessions in (*(record.open for record in fan_out.records), fan_out.applied):
+        for sessions in (*(record.unacknowledged for record in fan_out.records), fan_out.applied):
             durables = list(sessions)
             for start in range(0, len(durables), portion):
                 if not fan_out.records or fan_out.records[0].number > upto:

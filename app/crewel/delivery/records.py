@@ -142,7 +142,7 @@ class SessionRecord:
     """Pattern -> what was asked for it in `ext.subscribe`, JSON; also of groups, which are no subscriptions of the log."""
     closed: list[tuple[str, LogId, LogId]] = field(default_factory=list)
     """Intervals that have an end, (pattern, from, until], and that the cursor had not passed."""
-    open: dict[LogId, PendingMessage] = field(default_factory=dict)
+    pending: dict[LogId, PendingMessage] = field(default_factory=dict)
     inbox: dict[LogId, PendingMessage] = field(default_factory=dict)
     """Open messages whose bodies lie in the session's inbox and not in the log."""
     notices: dict[str, LogId] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class SessionRecord:
         """Let what is equal to something in `same` be that very thing, and put the rest there: what waits for many
         sessions is in memory once."""
         share = same.setdefault
-        self.open = {share(each, each): share(waiting, waiting) for each, waiting in self.open.items()}
+        self.pending = {share(each, each): share(waiting, waiting) for each, waiting in self.pending.items()}
         self.inbox = {share(each, each): share(waiting, waiting) for each, waiting in self.inbox.items()}
 
 

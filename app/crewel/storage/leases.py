@@ -154,7 +154,7 @@ def filled(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
     for field, value in zip(fields, fields, strict=True):
         kind, key = field[:2], field[2:]
         if kind == b"o:":
-            record.open[LogId(int(key))] = waiting_of(value)
+            record.pending[LogId(int(key))] = waiting_of(value)
         elif kind == b"s:":
             record.subscriptions[key.decode()] = LogId(int(value))
         elif kind == b"i:":

@@ -59,7 +59,7 @@ def is_booked(world: StoredWorld) -> bool:
 
 def waiting(client: Receiver) -> list[int]:
     assert client.session.durable is not None
-    return list(client.session.durable.open)
+    return list(client.session.durable.pending)
 
 
 class TestTogether:

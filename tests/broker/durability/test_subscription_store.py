@@ -33,7 +33,7 @@ class Store:
         self.joe = DurableSession(SessionName("client/joe/1"))
         self.node.add(self.joe)
         self.session = SimpleNamespace(is_live=True, subscriptions=self.index)
-        self.joe.holder = self.session
+        self.joe.connected = self.session
         self.asked: list[tuple[Step[Any], Callable[[Any], None], bool]] = []
         self.metrics = Metrics()
         self.dead_letters: list[PendingDeadLetter] = []
@@ -117,7 +117,7 @@ async def test_a_subscribe_in_doubt_is_refused_and_ended_and_what_it_was_owed_is
     assert isinstance(done.exception(), StoreUncertain)
     assert store.node.commit() is None  # the cursor waits
     assert store.answer(interval(10, 11)) == "unsubscribe!"
-    assert [*store.joe.open] == [11]
+    assert [*store.joe.pending] == [11]
     assert store.joe.since == {}
 
 
@@ -162,7 +162,7 @@ async def test_an_unsubscribe_in_doubt_is_asked_until_the_store_says_where_it_en
     assert store.answer(StoreUncertain("lost")) == "unsubscribe"
     assert isinstance(done.exception(), StoreUncertain)
     assert store.answer(interval(10, 11)) == "unsubscribe!"
-    assert ([*store.joe.open], store.joe.since, store.index) == ([11], {}, set())
+    assert ([*store.joe.pending], store.joe.since, store.index) == ([11], {}, set())
 
 
 async def test_an_unsubscribe_that_was_not_done_leaves_the_subscription() -> None:

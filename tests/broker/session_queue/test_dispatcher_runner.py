@@ -226,7 +226,7 @@ class TestAbsence:
         assert joe.take() == []
         assert len(stored.ended()) == 2
         assert stored.broker.dispatchers.waiting(joe.session) == 0
-        assert joe.session.dispatcher.open == {}
+        assert joe.session.dispatcher.in_flight == {}
 
     @pytest.mark.parametrize("settle", ["batch", "message"])
     def test_what_a_status_names_is_not_settled_by_the_batch(self, stored: StoredWorld, settle: str) -> None:

@@ -201,7 +201,7 @@ class TestSwept:
         mortal = LogId(store(stored, "a", lifeTime=60_000, forceDestroy=True))
         durable = session(joe).durable
         assert durable is not None
-        durable.open[mortal] = durable.open[mortal]._replace(expires=1)
+        durable.pending[mortal] = durable.pending[mortal]._replace(expires=1)
         durable.expiry = 1
         stored.broker.sweep()
         assert joe.take() == []

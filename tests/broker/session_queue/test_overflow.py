@@ -103,7 +103,7 @@ def test_no_commit_has_more_letters_than_it_may(make_stored: MakeStored) -> None
     assert told == {(f"client/joe{n}/1", int(each)): 1 for n in range(RECEIVERS) for each in ids}
     assert world.wait(dead_letters.count(world.store, dead_letters.DeadLetterFilter())) == MESSAGES * RECEIVERS
     assert max(letters_of_commits(world)) <= MOST_LETTERS
-    assert {log_id for session in world.access.node.sessions.values() for log_id in session.open} == {int(kept)}
+    assert {log_id for session in world.access.node.sessions.values() for log_id in session.pending} == {int(kept)}
 
 
 def publish_all(world: StoredWorld, numbers: Iterable[int]) -> list[str]:
@@ -138,7 +138,7 @@ def test_letters_that_were_not_stored_are_messages_again_when_the_server_dies(
     after = make_stored(prefix=world.prefix)
     letters = [letter.id for letter in after.letters()]
     (durable,) = after.access.node.sessions.values()
-    assert sorted([*map(int, letters), *durable.open]) == sorted([int(kept), *map(int, ids)])
+    assert sorted([*map(int, letters), *durable.pending]) == sorted([int(kept), *map(int, ids)])
 
 
 def test_what_waits_for_a_commit_does_not_wait_for_withheld_letters(make_stored: MakeStored) -> None:

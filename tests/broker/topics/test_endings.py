@@ -298,7 +298,7 @@ class TestErase:
         store(stored, "/a/b", 1)
         durable = reader.session.durable
         assert durable is not None
-        durable.holder = None
+        durable.connected = None
         erase(stored, "/a/b", force=True)
         assert len(durable) == 0
 

@@ -85,7 +85,7 @@ class BacklogLoader:
             del self.running[durable]
             if not done.done():
                 done.set_result(None)
-        if durable.holder is not session:
+        if durable.connected is not session:
             self._pauses.pop(durable, None)
         elif error is not None:
             self._try_again(session, durable, error)
@@ -105,7 +105,7 @@ class BacklogLoader:
 
     def _again(self, session: Session, durable: DurableSession) -> None:
         del self._timers[durable]
-        is_there = durable.holder is session and not session.is_absent
+        is_there = durable.connected is session and not session.is_absent
         if not is_there or self.load(session) is None:
             self._pauses.pop(durable, None)  # its next connect, or the end of a pause, asks once more
 
@@ -115,7 +115,7 @@ class BacklogLoader:
         async with self._turns:
             ids = durable.first_evicted(_BURST)
             found = await self._found(durable, ids)
-        if durable.holder is not session or session.is_paused:  # it may have been on hold meanwhile
+        if durable.connected is not session or session.is_paused:  # it may have been on hold meanwhile
             return True
         queued = durable.load(set(ids))
         self._queue(session, durable, queued, found)
@@ -128,7 +128,7 @@ class BacklogLoader:
 
     async def _found(self, durable: DurableSession, ids: list[LogId]) -> dict[LogId, Logged]:
         store = self._access.store
-        found = await stored_log.fetch(store, [each for each in ids if each in durable.open])
+        found = await stored_log.fetch(store, [each for each in ids if each in durable.pending])
         spilled = [each for each in ids if each not in found and each not in durable.notices]
         return found | await stored_log.fetch_inbox(store, durable.name, spilled) if spilled else found
 
@@ -138,8 +138,8 @@ class BacklogLoader:
             if notice is not None:
                 self._outbound.enqueue(session, notice_entry(notice, log_id, durable.failed.get(notice.channel, "")))
             elif logged is not None:
-                if log_id in durable.open or log_id in durable.inbox:
-                    waiting = durable.open.get(log_id) or durable.inbox.get(log_id)
+                if log_id in durable.pending or log_id in durable.inbox:
+                    waiting = durable.pending.get(log_id) or durable.inbox.get(log_id)
                     # Its end is as it was counted when it was taken.
                     entry = Entry.read_back(logged, 0 if waiting is None else waiting.expires)
                     self._outbound.enqueue(session, entry)

@@ -253,7 +253,7 @@ class Durability:
         patterns = {}
         for durable in list(self._access.node.sessions.values()):
             self._access.node.drop(durable)
-            session, durable.holder = durable.holder, None
+            session, durable.connected = durable.connected, None
             if session is not None:
                 patterns[durable.name] = set(durable.since)
                 self.set_aside(session)
@@ -268,16 +268,16 @@ class Durability:
             self._runtime.metrics.lost_sessions += len(gone)
         for name, patterns in before.items():
             durable = self._access.node.sessions.get(name)
-            if durable is not None and durable.holder is not None and set(durable.since) != patterns:
+            if durable is not None and durable.connected is not None and set(durable.since) != patterns:
                 log.warning(
                     "the subscriptions of a session in the store differ from those of its client: the session ends"
                 )
                 self._runtime.metrics.lost_sessions += 1
-                self.end_session(durable.holder, Event.SILENCE)
+                self.end_session(durable.connected, Event.SILENCE)
 
     def _forget(self, durable: DurableSession) -> None:
         self._access.node.drop(durable)
-        session, durable.holder = durable.holder, None
+        session, durable.connected = durable.connected, None
         if session is not None:
             session.leave_store()
             self.end_session(session, Event.SILENCE)
@@ -314,7 +314,7 @@ class Durability:
 
     def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
-        durable.holder = session
+        durable.connected = session
         session.join_store(durable)
         self._access.node.fan_out.changes.note(durable)
 
@@ -325,8 +325,8 @@ class Durability:
         durable.settle_all(ids)
         if not durable.is_dirty:
             self._access.node.touch(durable)
-        if self._shared_queues.blocked and durable.holder is not None:
-            self._shared_queues.on_capacity(durable.holder)
+        if self._shared_queues.blocked and durable.connected is not None:
+            self._shared_queues.on_capacity(durable.connected)
 
     def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""

@@ -344,7 +344,7 @@ class LogAppender:
         self, durable: DurableSession, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> None:
         filtered = self._options.filtered
-        if filtered and durable.holder in filtered:
+        if filtered and durable.connected in filtered:
             self._choose(durable, channel, entry, excluded, sender, qos)
         else:
             self._deliver(durable, entry, excluded)
@@ -363,7 +363,7 @@ class LogAppender:
     def _choose(
         self, durable: DurableSession, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> None:
-        session: Session = durable.holder
+        session: Session = durable.connected
         match = self._options.match(session, channel, entry, sender, qos)
         if match is MatchResult.YES:
             self._deliver(durable, entry, excluded)
@@ -374,7 +374,7 @@ class LogAppender:
             self._outbound.enqueue(session, entry.oneway())
 
     def _deliver(self, durable: DurableSession, entry: Entry, excluded: str) -> None:
-        session: Session | None = durable.holder
+        session: Session | None = durable.connected
         if durable.name == excluded:
             durable.end_message(entry.position, EndReason.FILTERED)
         elif session is None:

@@ -123,7 +123,7 @@ class LogTrimmer:
         """Copy what is open in the oldest tenth of the log to the inboxes of its receivers."""
         border = await stored_log.oldest_tenth(self._access.store)
         for durable in list(self._access.node.sessions.values()):
-            ids = [each for each in durable.open if each <= border]
+            ids = [each for each in durable.pending if each <= border]
             for start in range(0, len(ids), _MOVED_AT_ONCE):
                 await self._move(durable, ids[start : start + _MOVED_AT_ONCE])
         self._trimmed_at = LogId(-1)

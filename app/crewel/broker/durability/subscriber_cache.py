@@ -113,7 +113,7 @@ class SubscriberCache:
             durable = session.durable
             if durable is None:
                 found.others[session] = None
-            elif durable.holder is session and node.receives_all(durable, channel.patterns):
+            elif durable.connected is session and node.receives_all(durable, channel.patterns):
                 members[durable] = None
             else:
                 found.unusual[session] = None
@@ -152,8 +152,8 @@ class SubscriberCache:
             durable = each if isinstance(each, DurableSession) else each.durable
             if durable is not None:
                 members.pop(durable, None)
-                if durable.holder is not None:
-                    sessions[durable.holder] = None
+                if durable.connected is not None:
+                    sessions[durable.connected] = None
             if isinstance(each, Session):
                 sessions[each] = None
         for session in sessions:
@@ -180,7 +180,7 @@ class SubscriberCache:
             if index >= most:
                 fan_outs.add(entry.channel, self._queue(members.sessions, index, entry))
                 break
-            session: Session = durable.holder
+            session: Session = durable.connected
             if not (
                 session.queue
                 or session.retained
@@ -212,7 +212,7 @@ class SubscriberCache:
         rest = islice(durables, start, None)
         while portion := tuple(islice(rest, step)):
             for durable in portion:
-                session: Session | None = durable.holder
+                session: Session | None = durable.connected
                 if session is None or not is_open(durable, entry):
                     continue
                 if self._is_usual(session, durable, fan_out.size):

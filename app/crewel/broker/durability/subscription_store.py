@@ -77,7 +77,7 @@ class SubscriptionStore:
                 self._owe(
                     durable, node.answered(pending, {pattern: (since, None) for pattern, since in answer.items()})
                 )
-                if session.is_live and durable.holder is session:
+                if session.is_live and durable.connected is session:
                     for pattern, choices in wanted.items():
                         self._options.enter(session, pattern, choices)
 
@@ -150,7 +150,7 @@ class SubscriptionStore:
             node.skip(answer.notice)
         elif answer.prev > node.cursor:
             self._access.writing.probe()
-        if durable.holder is session:
+        if durable.connected is session:
             self._backlog.on_notice(session, durable, channel, answer.notice, why)
 
     def _take_back(self, durable: DurableSession, patterns: list[str], pending: Pending) -> None:
@@ -161,9 +161,9 @@ class SubscriptionStore:
 
         def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
             self._in_doubt -= Counter([durable])
-            if durable.holder is not None:
+            if durable.connected is not None:
                 for pattern in patterns:
-                    self._options.leave(durable.holder, pattern)
+                    self._options.leave(durable.connected, pattern)
             intervals = {} if isinstance(answer, StoreError) else answer
             self._owe(durable, node.answered(pending, intervals))
 
@@ -186,13 +186,13 @@ class SubscriptionStore:
     def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         for log_id in ids:
             durable.evict(log_id)
-        if durable.evicted and durable.holder is not None:
-            self._backlog.load_if_waiting(durable.holder)
+        if durable.evicted and durable.connected is not None:
+            self._backlog.load_if_waiting(durable.connected)
 
     def end(self, durable: DurableSession) -> None:
         """The session has ended. What is open for it ends with it, once the log has been read as far as the session receives
         it."""
-        durable.holder = None
+        durable.connected = None
         node = self._access.node
         pending = node.unsubscribing(durable, node.patterns(durable))
 
@@ -216,9 +216,9 @@ class SubscriptionStore:
         node.leave(durable)
         durable.expire(durable.expired(self._expiry.now()))
         returning = self._requeue.of(durable)
-        for log_id in [*durable.open, *durable.inbox]:
+        for log_id in [*durable.pending, *durable.inbox]:
             if makes_letters:
-                waiting = durable.open.get(log_id) or durable.inbox[log_id]
+                waiting = durable.pending.get(log_id) or durable.inbox[log_id]
                 durable.dead_letter(PendingDeadLetter(durable.name, log_id, *death, waiting.attempts))
             elif log_id not in returning:
                 durable.end_message(log_id, EndReason.LAPSED)

@@ -347,7 +347,7 @@ class Destinations:
         self._arrive(Delivery(logged.to, durable.name, "", waiting.source), durable, entry)
 
     def _arrive(self, delivery: Delivery, durable: DurableSession | None, entry: Entry) -> None:
-        session: Session | None = None if durable is None else durable.holder
+        session: Session | None = None if durable is None else durable.connected
         if session is None:  # it is ending, and its end finds the message
             if delivery.source and durable is not None:
                 self._shared_queues.requeue.expect(durable, delivery.source)

@@ -343,7 +343,7 @@ class SharedQueues:
         queue.lease_again = queue.is_asked and queue.lease_again
 
     def _arrive(self, name: str, leased: Leased, durable: DurableSession | None) -> None:
-        session: Session | None = None if durable is None else durable.holder
+        session: Session | None = None if durable is None else durable.connected
         if session is None:
             if durable is not None:
                 self.requeue.expect(durable, name)

@@ -69,7 +69,7 @@ class Acknowledgements:
             if not session.queue:
                 session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
             return
-        batches.note_busy(len(session.dispatcher.open))
+        batches.note_busy(len(session.dispatcher.in_flight))
         session.hold_delay = batches.resend_delay()
         if batch is not None:
             # A connect that acknowledges nothing at all is held as usual, and its reply carries them.

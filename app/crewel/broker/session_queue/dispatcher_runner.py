@@ -195,7 +195,7 @@ class DispatcherRunner:
         dispatcher = session.dispatcher
         statuses, rejected = read_statuses(given)
         if batch is not None:
-            repeated = {entry.origin.id for entry in session.batches.beyond(batch) if entry.origin is not None}
+            repeated = {entry.origin.id for entry in session.batches.sent_after(batch) if entry.origin is not None}
             statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
         if not (dispatcher.rules.tells and session.is_live):
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"

@@ -57,10 +57,10 @@ class Expiry:
         self._watched = {session for session in self._watched if session.is_live}
         due = {session for session in self._watched if session.expiry <= now}
         for durable in self._access.node.expiring(now):
-            if durable.holder is None:
+            if durable.connected is None:
                 self._end_stored(durable, durable.expired(now))
             else:
-                due.add(durable.holder)
+                due.add(durable.connected)
         for session in due:
             self.expire(session, is_away=session.is_absent)
 

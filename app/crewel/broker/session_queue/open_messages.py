@@ -55,7 +55,7 @@ class OpenMessages:
 
     def recall(self, session: Session, entries: Iterable[Entry] = ()) -> None:
         """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
-        session.batches.lift()
+        session.batches.unbatch()
         durable = session.durable
         queued = session.queue
         if durable is not None:
@@ -72,7 +72,7 @@ class OpenMessages:
         if session.dispatcher is NO_DISPATCHER:
             session.forget_sent()
         else:
-            entries = dict.fromkeys((*session.dispatcher.forget(), *session.batches.forget()))
+            entries = dict.fromkeys((*session.dispatcher.forget(), *session.batches.reset()))
             self.recall(session, entries)
             session.dispatcher.flushes = bool(
                 session.queue or (session.durable is not None and session.durable.evicted)
@@ -87,7 +87,7 @@ class OpenMessages:
         found = [durable.find(each.position) for each in entries]
         channels = {each.channel for each in found if each is not None}
         channels.update(each.channel for each in entries if not each.position)
-        notices = [entry for entry, _ in dispatcher.open.values() if entry.position in durable.notices]
+        notices = [entry for entry, _ in dispatcher.in_flight.values() if entry.position in durable.notices]
         after = [each for each in notices if any(durable.notices[each.position].is_about(name) for name in channels)]
         for entry in after:
             dispatcher.close(entry)
@@ -118,7 +118,7 @@ class OpenMessages:
                 durable.end_message(entry.position, EndReason.DROPPED)
         else:
             message = None if entry.position else self.kept(entry)
-            waiting = durable.open.get(entry.position) or durable.inbox.get(entry.position)
+            waiting = durable.pending.get(entry.position) or durable.inbox.get(entry.position)
             attempts += 0 if waiting is None else waiting.attempts
             durable.dead_letter(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message))
         if durable is not None:
@@ -142,7 +142,7 @@ class OpenMessages:
         durable = session.durable
         if durable is None:
             return False
-        waiting = durable.open.get(place) or durable.inbox.get(place)
+        waiting = durable.pending.get(place) or durable.inbox.get(place)
         if waiting is None:
             return False
         attempts = self.attempts(session, place)
@@ -163,7 +163,7 @@ class OpenMessages:
         """The evicted message at this place ends. The queue does not have it, and is not looked through."""
         durable, dispatcher = session.durable, session.dispatcher
         sent = session.batches.unacknowledged
-        if any(each.position == place for each in sent) or str(place) in dispatcher.open:
+        if any(each.position == place for each in sent) or str(place) in dispatcher.in_flight:
             self.drop_stored(session, place)
         elif durable is not None:
             durable.forget_evicted(place)
@@ -210,7 +210,7 @@ class OpenMessages:
         """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
         has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
         durable = session.durable
-        if not session.queue and (durable is None or not durable.open):
+        if not session.queue and (durable is None or not durable.pending):
             return
         if durable is not None:
             for place in _never_sent(session, durable, channel, newest):
@@ -239,13 +239,13 @@ class OpenMessages:
     def _attempts(session: Session, message_id: str) -> int:
         """How often this server may have sent the message."""
         dispatcher = session.dispatcher
-        return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.open)
+        return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.in_flight)
 
     def leave_attempts(self, session: Session) -> None:
         """The session ends: the dead letters of what is stored are written by its durable half, which has to know."""
         dispatcher, durable = session.dispatcher, session.durable
         if durable is not None:
-            for message_id in {*dispatcher.tries, *dispatcher.open}:
+            for message_id in {*dispatcher.tries, *dispatcher.in_flight}:
                 if message_id.isdecimal():
                     durable.attempted(LogId(int(message_id)), self._attempts(session, message_id))
 
@@ -317,6 +317,6 @@ def _never_sent(session: Session, durable: DurableSession, channel: str, newest:
     sent = {entry.position for entry in session.in_memory()} - queued
     return [
         place
-        for place, waiting in durable.open.items()
+        for place, waiting in durable.pending.items()
         if waiting.channel == channel and place != newest and place not in sent
     ]

@@ -136,7 +136,7 @@ class Overflow:
             stored,
             len(session.queue),
             len(batches) + batches.resending,
-            len(session.dispatcher.open),
+            len(session.dispatcher.in_flight),
         )
         known = self._counted.get(session)
         if known is None or known[0] != seen:

@@ -173,7 +173,7 @@ class SessionQueue:
     def note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue."""
         if self.dispatcher.rules.tells:
-            self.retained = max(len(self.dispatcher.open) - self.batches.resending, 0)
+            self.retained = max(len(self.dispatcher.in_flight) - self.batches.resending, 0)
 
     # Waiting again
 
@@ -184,7 +184,7 @@ class SessionQueue:
 
     def forget_sent(self) -> None:
         """Another client without a dispatcher continues: all that was sent waits again."""
-        self.replace(in_order([*self.batches.forget(), *self.queue]))
+        self.replace(in_order([*self.batches.reset(), *self.queue]))
         self.retained = 0
 
     def evict(self) -> None:
@@ -198,7 +198,7 @@ class SessionQueue:
     def come_back(self) -> list[LogId]:
         """The client is there again. Returns the places of what is stored and has to be loaded; the rest waits."""
         self.is_absent = False
-        entries = [*self.batches.forget(), *self.queue]
+        entries = [*self.batches.reset(), *self.queue]
         self.replace(in_order([entry for entry in entries if not entry.position]))
         self.retained = 0
         return [entry.position for entry in entries if entry.position]
@@ -273,4 +273,4 @@ class SessionQueue:
         ]
 
     def _opened(self) -> list[Entry]:
-        return [entry for entry, _ in self.dispatcher.open.values()]
+        return [entry for entry, _ in self.dispatcher.in_flight.values()]

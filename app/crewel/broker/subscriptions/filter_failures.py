@@ -140,7 +140,7 @@ class SubscriptionFailures:
             if durable is None or name in durable.failed:
                 continue
             places = [place for place, each in durable.notices.items() if each.channel == name]
-            if any(str(place) in session.dispatcher.open for place in places):
+            if any(str(place) in session.dispatcher.in_flight for place in places):
                 continue  # the client has it
             if places:
                 durable.forget_notice(name)
@@ -159,7 +159,7 @@ class SubscriptionFailures:
             session.drop_where(lambda entry: _is_failure(entry) and entry.channel == pattern)
         else:
             [place] = [place for place, each in durable.notices.items() if each.channel == pattern]
-            if str(place) in session.dispatcher.open:
+            if str(place) in session.dispatcher.in_flight:
                 return None  # its client has it, and knows it if it comes again
             is_unsent = durable.is_evicted(place) or any(entry.position == place for entry in session.queue)
             for entry in [each for each in session.in_memory() if each.position == place]:

@@ -339,5 +339,5 @@ def _waiting(session: Session) -> set[str]:
     ids = {str(entry.position) for entry in session.queue if entry.position}
     ids |= {entry.origin.id for entry in session.queue if entry.origin is not None}
     if session.durable is not None:
-        ids |= {str(place) for places in (session.durable.open, session.durable.inbox) for place in places}
+        ids |= {str(place) for places in (session.durable.pending, session.durable.inbox) for place in places}
     return ids

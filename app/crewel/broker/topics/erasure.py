@@ -185,7 +185,7 @@ async def _answered(name: str, under_way: list[asyncio.Future[None]]) -> None:
 def _places(durable: DurableSession, name: str, upto: LogId) -> set[LogId]:
     """The places of messages of this topic that are open for a session, as many as end in one step."""
     found: set[LogId] = set()
-    for waiting in (durable.open, durable.inbox):
+    for waiting in (durable.pending, durable.inbox):
         for place, each in waiting.items():
             if each.channel == name and place <= upto:
                 found.add(place)

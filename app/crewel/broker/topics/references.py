@@ -124,7 +124,7 @@ class QueuedTopics:
 
 
 def _open(durable: DurableSession) -> Iterable[PendingMessage]:
-    yield from durable.open.values()
+    yield from durable.pending.values()
     yield from durable.inbox.values()
 
 
