@@ -18,7 +18,12 @@ _AT_ONCE: Final = (
     " clients shake hands again a second later"
 )
 
+_PER_NODE: Final = "the sessions of one browser are counted at each node (decision 0267), and these may be at two"
+
 REASONS: Final = {
+    "test_browsers.py::test_the_second_tab_is_told_to_poll": _PER_NODE,
+    "test_connects.py::test_what_came_while_no_connect_was_there_comes_with_the_next_at_once": _ASYNCHRONOUS,
+    "test_connects.py::test_what_is_queued_goes_out_before_the_disconnect_reply": _ASYNCHRONOUS,
     "test_origins.py::test_the_own_origin_is_the_host_that_was_asked_for": _PORT,
     "test_origins.py::test_listed_origins_may": _PORT,
     "test_pages.py::test_the_version_is_said_everywhere_and_in_one_place": _FIGURES,

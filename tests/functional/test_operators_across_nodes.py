@@ -14,6 +14,7 @@ from tests.cli.command import crewel
 from tests.conftest import StartServer
 from tests.functional.cluster import LONG, NODE, OPERATED, TOKEN
 from tests.functional.people import Person
+from tests.functional.post import Keeper, comes
 from tests.functional.test_names_across_nodes import Forgetful
 from tests.functional.test_nodes import publish, values, wait_for
 from tests.functional.wire import until
@@ -96,6 +97,22 @@ def test_all_sessions_of_a_subject_end_at_all_nodes(pair: list[Server], desks: l
     assert desks[0].post(f"/subjects/{subject}/kill")["killed"] == 3
     for each in persons:
         assert each.connect(advice={"timeout": 0})[-1]["error"].startswith("402")
+
+
+def test_a_dead_letter_is_shown_at_all_nodes_and_redriven_at_any(pair: list[Server], desks: list[Desk]) -> None:
+    """The session is at the second node, and the work is done at the first."""
+    watchers = [Person(server).be(token=TOKEN) for server in pair]
+    for watcher in watchers:
+        watcher.subscribe("/__sys__deadMessage")
+    name = f"client/oper{next(_numbers)}/1"
+    reader = Keeper(pair[1]).be(name)
+    reader.subscribe("/letters")
+    publish(pair[0], 7, channel="/letters")
+    reader.reject(comes(reader), "user.update.deadMessage")
+    assert [values(comes(watcher)) for watcher in watchers] == [[7]] * 2
+    (letter,) = desks[0].letters(f"receiver={name}")
+    desks[0].post("/dead-letters/redrive", {"ids": [letter["id"]]})
+    assert values(comes(reader)) == [7]
 
 
 def test_the_sessions_of_a_dead_node_are_listed_where_they_live_on(start_server: StartServer) -> None:

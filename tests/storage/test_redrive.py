@@ -7,7 +7,7 @@ import pytest
 
 from crewel.delivery.records import Disposition, EndReason, Logged, LogId, PendingDeadLetter, SessionName
 from crewel.errors import Fenced
-from crewel.storage import dead_letters, log
+from crewel.storage import dead_letters, log, shared_queues
 from crewel.storage.dead_letters import Redriven, RedriveOutcome, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.storage.conftest import settings_for
@@ -166,6 +166,10 @@ async def test_a_receiver_that_another_server_owns_gets_it(store: Store) -> None
     outcome, log_id, _ = await redrive(heir, each)
     assert outcome is MOVED
     assert (await owner.record())["owner"] == "a"
+    (told,) = await log.read(store, LogId(0), 10)  # where the other one learns of it
+    (waiting,) = shared_queues.addressed(told).values()
+    assert (told.id, told.body, told.redrive_of, waiting.size) == (log_id, each.body, each.dead_id, len(each.body))
+    assert list(shared_queues.addressed(told)) == [JOE]
     records = await heir.adopt_all()
     assert list(records[JOE].inbox) == [log_id]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Final
@@ -19,6 +19,8 @@ import orjson
 from crewel.bayeux.channel import REPLIES, Channel, parse
 from crewel.broker.broadcaster import Broadcaster
 from crewel.broker.channels import Channels
+from crewel.broker.dead_letters.dead_letter import CHANNEL as DEAD_LETTERS
+from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.node_tags import tag_in
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
@@ -43,6 +45,7 @@ class Bus:
         channels: Channels,
         broadcaster: Broadcaster,
         groups: ConsumerGroups,
+        dead_letters: DeadLetterNotifier,
         registry: NodeRegistry,
         link_to: Callable[[str], Link | None],
     ) -> None:
@@ -51,6 +54,7 @@ class Bus:
         self._channels = channels
         self._broadcaster = broadcaster
         self._groups = groups
+        self._dead_letters = dead_letters
         self._registry = registry
         self._link_to = link_to
         # What others want
@@ -133,6 +137,8 @@ class Bus:
         if frame.kind == Kind.HEARD:
             self._hearers[link] = int.from_bytes(frame.payload)
             self._wake_waiting()
+        elif frame.kind == Kind.DEAD_LETTERS:
+            self._dead_letters.made_elsewhere(orjson.loads(frame.payload))
         else:
             self._deliver(link.token, frame.payload)
 
@@ -207,6 +213,13 @@ class Bus:
             link = self._link_to(token)
             if link is not None:  # else the next message that arrives shows that this one did not
                 link.send(Kind.MESSAGE, 0, _MESSAGE.pack(self._sent[token], len(head)) + head + entry.wire)
+
+    def announce_dead_letters(self, dead_ids: Sequence[str]) -> None:
+        """Let the nodes with operators who follow dead letters read these from the store."""
+        for token in self._wanted.get(DEAD_LETTERS, ()):
+            link = self._link_to(token)
+            if link is not None:
+                link.send(Kind.DEAD_LETTERS, 0, orjson.dumps(dead_ids))
 
     def _receivers(self, channel: Channel) -> Iterable[str]:
         if channel.is_reply:

@@ -82,6 +82,8 @@ class Kind(IntEnum):
     SETTLED = 25
     """How many frames of a WebSocket have been processed and answered (4 bytes), and 1 or 0 (1): whether a connect among them
     is held. A connect alone that is held is reported with the next frame, or when it has been answered."""
+    DEAD_LETTERS = 26
+    """As JSON the ids of dead letters that the store has since just now, for the operators who follow them at the receiver."""
 
 
 class Frame(NamedTuple):

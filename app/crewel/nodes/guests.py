@@ -217,7 +217,7 @@ class Arrivals:
         if frame.kind in (Kind.ADDRESSED, Kind.QUEUES):
             self.on_addressed(frame)
             return
-        if frame.kind in (Kind.MESSAGE, Kind.HEARD):
+        if frame.kind in (Kind.MESSAGE, Kind.HEARD, Kind.DEAD_LETTERS):
             self.bus.take(link, frame)
             return
         if frame.kind == Kind.REQUEST:

@@ -54,8 +54,15 @@ class Membership:
         self.links = Links(broker.loop, lambda: access.token, self.departures, self.arrivals)
         self.router.connect(self.links, self.departures)
         self.bus = Bus(
-            broker.runtime, broker.channels, broker.broadcaster, broker.groups, self.registry, self.links.open_to
+            broker.runtime,
+            broker.channels,
+            broker.broadcaster,
+            broker.groups,
+            broker.dead_letters,
+            self.registry,
+            self.links.open_to,
         )
+        broker.dead_letters.on_stored.append(self.bus.announce_dead_letters)
         broker.groups.on_first, broker.groups.on_last = self.bus.wants, self.bus.gives_up
         self.addressed = RemoteDestinations(
             broker.loop,

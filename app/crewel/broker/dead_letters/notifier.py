@@ -153,6 +153,11 @@ class DeadLetterNotifier:
         for stored in self.on_stored:
             stored(dead_ids)
 
+    def made_elsewhere(self, dead_ids: Sequence[str]) -> None:
+        """Another node has made these: its services and its webhook have them, and the operators who follow here may not."""
+        if self._channels.count(CHANNEL):
+            self._live.offer(dead_ids)
+
     async def count(self) -> None:
         """Read the figures of the store's dead letters, for the metrics. While the store is away, or takes its time, they stay
         as they were."""

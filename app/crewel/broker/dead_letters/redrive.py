@@ -268,7 +268,7 @@ class DeadLetterRedrive:
     def _arrived(self, letter: StoredDeadLetter, receiver: str, moved: Redriven) -> None:
         session = self._names.find(receiver)
         if is_queue(receiver):
-            self._shared_queues.filled(receiver)
+            self._shared_queues.filled_for_all(receiver)
         elif session is not None and session.durable is not None:
             self._backlog.on_inbox_message(
                 session, moved.id, PendingMessage(0, moved.size, letter.channel, priority_in(letter.qos))

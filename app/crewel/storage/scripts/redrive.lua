@@ -1,8 +1,8 @@
 #!lua
 -- Sends a dead letter again: taken out of the dead letters it gets a new log id, and waits in the inbox of its receiver, or in
 -- the queue of the subject or group that was its receiver, or lies in the log like something just published. One that is
--- addressed to a receiver can wait for its destination instead, and is never published. Whatever server owns the receiver; one
--- that does not know yet sees that ids were given that it has not taken.
+-- addressed to a receiver can wait for its destination instead, and is never published. Whatever server owns the receiver: the
+-- log tells that of a session's message if another one has the session, with `w`, as send.lua does.
 --
 -- Returns {'moved', id, bytes}; {'gone'}: another operator was quicker; {'no receiver'}: the session is not in the store, its
 -- end has begun, or the group has no members; {'full'}: it has what it may have waiting; {'empty'}: nothing is left of the
@@ -79,6 +79,7 @@ local receiver = ARGV[5] == '2' and destination or letter.receiver
 local session, inbox = base .. 's:' .. receiver, base .. 'inbox:' .. receiver
 local is_group = string.match(receiver, '^group:')
 local is_queue = is_group or string.match(receiver, '^client/[^/]+$')
+local owner
 if is_queue and not to_channel then
   if is_group and call('EXISTS', base .. 'members:' .. receiver) == 0 then
     return {'no receiver'}
@@ -86,7 +87,8 @@ if is_queue and not to_channel then
     return {'full'}
   end
 elseif not to_channel then
-  local owner, ending = unpack(call('HMGET', session, 'owner', 'ending'))
+  local ending
+  owner, ending = unpack(call('HMGET', session, 'owner', 'ending'))
   if not owner or ending then
     return {'no receiver'}
   elseif not has_room(receiver, session, size, max_entries, max_bytes) then
@@ -116,7 +118,11 @@ elseif is_queue then
   where = '"session":' .. cjson.encode(receiver)
 else
   call('HSET', inbox, text, packed(entry))
-  call('HSET', session, 'i:' .. text, waiting_text('0', size, letter.channel, priority_of(letter), '0', ''))
+  local waiting = waiting_text('0', size, letter.channel, priority_of(letter), '0', '')
+  call('HSET', session, 'i:' .. text, waiting)
+  if base .. 'node:' .. owner ~= node then
+    call('XADD', log, text .. '-0', 'w', cjson.encode({[receiver] = waiting}), unpack(entry))
+  end
   where = '"session":' .. cjson.encode(receiver)
 end
 local job = KEYS[7] and ',"job":' .. cjson.encode(string.match(KEYS[7], 'job:(.*)$')) or ''
