@@ -3,7 +3,7 @@
  */
 
 import {get} from "./api.js";
-import {filters, h, pager, select, table} from "./elements.js";
+import {filters, h, pager, select, swap, table} from "./elements.js";
 import {count, time, things} from "./format.js";
 
 const PAGE = 100;
@@ -22,7 +22,7 @@ export function audit({query, go}) {
     async function refresh() {
         const told = await get("/audit", {...wanted, after: asked.after, count: PAGE});
         total.textContent = `${things(told.kept, "entry", "entries")} kept, of at most ${count(told.max)}.`;
-        list.replaceChildren(
+        swap(list,
             table("Audit", HEADINGS, told.entries.map(row), told.next ? "No match so far; the search continues on the next page." : "No entry matches."),
             pager(asked, told.next, go,
                 h("a", {class: "button", href: `/admin/api/audit/export?${new URLSearchParams(wanted)}`, download: "audit.ndjson"}, "Export")));

@@ -4,7 +4,7 @@
 
 import {get, post} from "./api.js";
 import {ask, may} from "./dialogs.js";
-import {h, say, table} from "./elements.js";
+import {h, say, swap, table} from "./elements.js";
 import {time} from "./format.js";
 
 const PREFIX = "__cmd:";
@@ -108,7 +108,7 @@ export function commands({query, me, note}) {
             return; // a later key has asked for others
         }
         offered = found.filter(([text]) => text !== field.value).slice(0, OFFERED);
-        options.replaceChildren(...offered.map(([text, told], index) => h("li", {
+        swap(options, ...offered.map(([text, told], index) => h("li", {
             id: `completion-${index}`, role: "option", "aria-selected": "false",
             onmousedown: (event) => {
                 event.preventDefault();
@@ -200,7 +200,7 @@ export function commands({query, me, note}) {
             meaning(each),
             each.writeRole ? `${each.role}; to write ${each.writeRole}` : each.role,
         ]);
-        list.replaceChildren(h("summary", {}, h("h2", {}, `All ${rows.length} commands that you may run`)),
+        swap(list, h("summary", {}, h("h2", {}, `All ${rows.length} commands that you may run`)),
             table("Commands", ["Command", "Access", "Meaning", "Role"], rows));
         field.focus();
     }

@@ -18,6 +18,33 @@ export function h(tag, properties = {}, ...children) {
     return element;
 }
 
+/** What the operator may have scrolled within a part of the page. */
+const SCROLLED = ".scroll, pre, .data, .names";
+
+/** What tells an element of one state of the page from others, and finds its successor in the next one. */
+function trait(element) {
+    return [element.tagName, element.getAttribute("href"), element.getAttribute("aria-label"), element.getAttribute("href") ? "" : element.textContent].join();
+}
+
+/** Shows these children in place of those that are there. Who was on a link or button stays on it, and what was scrolled stays so. */
+export function swap(element, ...children) {
+    const active = element.contains(document.activeElement) && document.activeElement !== element ? document.activeElement : null;
+    const wanted = active && trait(active);
+    const alike = (root) => [...root.querySelectorAll("a, button, input, select, summary")].filter((each) => trait(each) === wanted);
+    const place = active ? alike(element).indexOf(active) : 0;
+    const scrolled = [...element.querySelectorAll(SCROLLED)].map(({scrollLeft, scrollTop}) => [scrollLeft, scrollTop]);
+    element.replaceChildren(...children);
+    if (scrolled.some(([left, top]) => left || top)) {
+        [...element.querySelectorAll(SCROLLED)].slice(0, scrolled.length).forEach((each, index) => {
+            [each.scrollLeft, each.scrollTop] = scrolled[index];
+        });
+    }
+    if (active && !active.isConnected) {
+        const next = alike(element);
+        (next[place] ?? next.at(-1))?.focus({preventScroll: true});
+    }
+}
+
 /** A table with these headings and rows of cells; a cell is a text, an element, or a list of them. */
 export function table(caption, headings, rows, empty = "Nothing here.") {
     if (rows.length === 0) {

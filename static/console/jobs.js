@@ -4,7 +4,7 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, h, pager, select, table} from "./elements.js";
+import {facts, h, pager, select, swap, table} from "./elements.js";
 import {ago, count, span, things, time} from "./format.js";
 
 const PAGE = 100;
@@ -56,7 +56,7 @@ export function jobs({query, go}) {
 
     async function refresh() {
         const told = await get("/jobs", {state: asked.state, after: asked.after, count: PAGE});
-        list.replaceChildren(
+        swap(list,
             table("Jobs", HEADINGS, told.jobs.map(row), "No job. A redrive or discard of many dead letters appears here."),
             pager(asked, told.next, go));
     }
@@ -98,7 +98,7 @@ export function job({words: [id], query, go, me, again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            head.replaceChildren(h("p", {class: "hint"}, error.message));
+            swap(head, h("p", {class: "hint"}, error.message));
             actions.replaceChildren();
             return;
         }
@@ -106,10 +106,10 @@ export function job({words: [id], query, go, me, again}) {
         const possible = STEERINGS.filter(([verb, , states]) => states.includes(told.state) && may(me.role, verb === "resume" ? role : "operate"));
         if (known !== possible.map(([verb]) => verb).join()) {
             known = possible.map(([verb]) => verb).join();
-            actions.replaceChildren(...possible.map(button));
+            swap(actions, ...possible.map(button));
         }
-        head.replaceChildren(about(told));
-        errors.replaceChildren(...told.errors.length ? [
+        swap(head, about(told));
+        swap(errors, ...told.errors.length ? [
             h("h2", {}, "What stayed"),
             h("p", {class: "hint"}, `The first ${count(told.errors.length)} of ${count(told.undone)}.`),
             table("What stayed", [told.what === "drain" ? "Receiver" : "Dead letter", "Code", "Why"], told.errors.map((each) => [
@@ -125,7 +125,7 @@ export function job({words: [id], query, go, me, again}) {
         const rows = page.letters.map((each) => [
             h("a", {href: `#/dead-letters/${each.letter}`}, each.letter), time(each.at), each.to,
             h("a", {href: `#/message/${encodeURIComponent(each.redrivenAs || each.message)}`}, each.redrivenAs || each.message)]);
-        letters.replaceChildren(
+        swap(letters,
             h("h2", {}, what === "redrive" ? "Where they are now" : "What was discarded"),
             table("Dead letters", ["Dead letter", "At", what === "redrive" ? "To" : "Receiver", what === "redrive" ? "Now message" : "Message"], rows,
                 page.next ? "None so far; the next page continues." : done ? "No longer recorded." : "None yet."),

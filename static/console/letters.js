@@ -5,7 +5,7 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, pager, parts, sections, table} from "./elements.js";
+import {data, facts, filters, h, pager, parts, sections, swap, table} from "./elements.js";
 import {ago, count, things, time} from "./format.js";
 import {work} from "./jobs.js";
 import {discarded} from "./message.js";
@@ -22,7 +22,7 @@ function filled(asked) {
     return Object.fromEntries([...FIELDS.map(([name]) => name), "like"].filter((name) => asked[name]).map((name) => [name, asked[name]]));
 }
 
-export function deadLetters({query, go, me, again}) {
+export function deadLetters({query, go, me, again, changed}) {
     const asked = Object.fromEntries(query);
     const wanted = filled(asked);
     const form = filters(FIELDS, asked, go);
@@ -54,7 +54,7 @@ export function deadLetters({query, go, me, again}) {
         const [told, counted] = await Promise.all([found(wanted, asked.after), wanted.contains ? null : get("/dead-letters/count", wanted)]);
         const dropped = counted?.dropped ? ` ${count(counted.dropped)} were dropped, because there were too many.` : "";
         total.textContent = counted === null ? "" : `${things(counted.count, "dead letter")} ${Object.keys(wanted).length ? "match" : "in all"}.${dropped}`;
-        list.replaceChildren(
+        swap(list,
             table("Dead letters", ["Select", {text: "Dead letter", class: "id"}, "Code", "Channel", "Receiver", "Reason", "Data"],
                 told.letters.map((each) => row(each, chosen, choose)), told.next ? "No match so far; the search continues on the next page." : "No dead letter matches."),
             pager(asked, told.next, go,
@@ -62,7 +62,9 @@ export function deadLetters({query, go, me, again}) {
     }
 
     async function showGroup(by, place) {
-        groups.children[place].replaceWith(group(await get("/dead-letters/groups", {by}), asked, go));
+        const field = by === "likeness" ? "like" : by;
+        const {[field]: own, ...others} = wanted; // how many there would be with another choice of this kind
+        swap(groups.children[place], ...group(await get("/dead-letters/groups", {by, ...others}), asked, changed));
     }
 
     return {element, refresh, everyMs: 10_000, liveMs: 60_000, hears: ["letters", "job"]};
@@ -83,16 +85,16 @@ async function found(filters, after) {
     return {letters, next};
 }
 
-function group({by, groups, values}, asked, go) {
+function group({by, groups, values, partial}, asked, changed) {
     const rows = groups.slice(0, GROUPED).map(({value, like, count: number}) => {
         const [field, wanted] = like === undefined ? [by, value] : ["like", like]; // a likeness is shown as a shape, and filtered by its id
         const isOn = asked[field] === wanted;
         return h("li", {},
-            h("button", {type: "button", class: "plain", "aria-pressed": String(isOn), onclick: () => go({[field]: isOn ? "" : wanted, after: ""})}, value),
+            h("a", {href: changed({[field]: isOn ? "" : wanted, after: ""}), "aria-current": isOn && "true", title: isOn ? "Show all again" : null}, value),
             h("span", {class: "number"}, count(number)));
     });
-    return h("section", {class: "card"}, h("h2", {}, `By ${by}`), h("ul", {}, rows),
-        values > GROUPED ? h("p", {class: "hint"}, `and ${count(values - GROUPED)} more`) : null);
+    const hints = [values > GROUPED && `and ${count(values - GROUPED)} more`, partial && "of the newest ones"].filter(Boolean).join(", ");
+    return [h("h2", {}, `By ${by}`), rows.length ? h("ul", {}, rows) : h("p", {class: "hint"}, "None."), h("p", {class: "hint", hidden: !hints}, hints)];
 }
 
 function row(letter, chosen, choose) {
@@ -187,14 +189,14 @@ export function deadLetter({words: [id], me, again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            body.replaceChildren(h("p", {}, "There is no such dead letter, or no longer: it was redriven, discarded or dropped."), await end(id, me));
+            swap(body, h("p", {}, "There is no such dead letter, or no longer: it was redriven, discarded or dropped."), await end(id, me));
             choice.hidden = true;
             return;
         }
         if (!choice.hasChildNodes()) {
             choice.replaceChildren(...works(letter.may, () => ({ids: [id]}), output, again));
         }
-        body.replaceChildren(
+        swap(body,
             h("section", {class: "card"}, facts([
                 ["Made", ago(Number(id.split("-")[0]))],
                 ["Code", letter.errorCode],

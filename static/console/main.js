@@ -111,7 +111,7 @@ async function route({focus = false} = {}) {
     }
     document.title = `${view.name} – Crewel`;
     const words = view.address.exec(path).slice(1).map((word) => decodeURIComponent(word));
-    shown = view.show({me, query, words, go, note, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => refresh(shown)});
+    shown = view.show({me, query, words, go, note, changed, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => refresh(shown)});
     main.replaceChildren(shown.element);
     if (focus) {
         main.focus({preventScroll: true});

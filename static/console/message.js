@@ -4,7 +4,7 @@
  */
 
 import {get} from "./api.js";
-import {data, facts, h, pager, parts, sections, table} from "./elements.js";
+import {data, facts, h, pager, parts, sections, swap, table} from "./elements.js";
 import {ago, count, things, time} from "./format.js";
 
 const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
@@ -38,7 +38,7 @@ export function findMessage({query, go}) {
             get("/messages", {contains: asked.contains, after: asked.after}),
             get("/dead-letters", {contains: asked.contains, count: LETTERS, newestFirst: true}),
         ]);
-        found.replaceChildren(
+        swap(found,
             h("h2", {}, "With this idempotency key"),
             table("Messages with this idempotency key", HEADINGS, keyed.messages.map(row),
                 keyed.next ? "None so far; the search continues further back." : "None that the facts still tell."),
@@ -100,7 +100,7 @@ export function message({words: [id], query, me, go}) {
             if (error.status !== 404) {
                 throw error;
             }
-            body.replaceChildren(h("p", {}, error.message), /^[0-9]+-[0-9]+$/.test(id) ? h("p", {class: "hint"}, gone(me, `contains=${id}`)) : "");
+            swap(body, h("p", {}, error.message), /^[0-9]+-[0-9]+$/.test(id) ? h("p", {class: "hint"}, gone(me, `contains=${id}`)) : "");
             return;
         }
         summarise(told);
@@ -108,7 +108,7 @@ export function message({words: [id], query, me, go}) {
             ...told.receivers.map((each) => [receiver(each.receiver), state(each), each.at === null ? "" : time(each.at), more(each, me)]),
             ...told.notFor.map((each) => [receiver(each.receiver), h("span", {class: "hint"}, "not for it"), "", each.why]),
         ];
-        body.replaceChildren(
+        swap(body,
             h("section", {class: "card"}, facts([
                 ["Channel", told.channel || "no longer recorded"],
                 [told.firstPublishedAt ? "Redriven" : "Published", told.recorded ? ago(told.publishedAt) : "no longer recorded"],

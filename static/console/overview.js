@@ -4,7 +4,7 @@
 
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
-import {facts, h, table} from "./elements.js";
+import {facts, h, swap, table} from "./elements.js";
 import {ago, bytes, count, figure, span, things, took} from "./format.js";
 
 const HOUR_MS = 3_600_000;
@@ -62,7 +62,7 @@ export function overview({has}) {
     async function refresh() {
         // Nodes are asked of the store, and the overview says if that cannot be used.
         const [told, {nodes}] = await Promise.all([get("/overview", {after: samples.newest}), get("/nodes").catch(() => ({nodes: []}))]);
-        servers.replaceChildren(...nodes.length > 1 ? nodeTable(nodes, told) : []);
+        swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
         await draw(told);
     }
 
@@ -71,9 +71,9 @@ export function overview({has}) {
 
     async function draw(told) {
         samples.add(told.samples, told.at);
-        wrong.replaceChildren(h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding(each, has)));
-        tiles.replaceChildren(...figures(told, samples));
-        tables.replaceChildren(sessions(told.sessions), store(told));
+        swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding(each, has)));
+        swap(tiles, ...figures(told, samples));
+        swap(tables, sessions(told.sessions), store(told));
         await Promise.all(charts.map((chart) => chart.show(samples.columns)));
     }
 

@@ -5,7 +5,7 @@
 
 import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, pager, parts, select, table} from "./elements.js";
+import {data, facts, filters, h, pager, parts, select, swap, table} from "./elements.js";
 import {ago, bytes, count, span, things, time} from "./format.js";
 
 const PAGE = 100;
@@ -43,7 +43,7 @@ export function receivers({query, go}) {
         // With one server its name would be the same in each row.
         const hasNodes = "unreached" in told;
         const [headings, rows] = hasNodes ? [[...HEADINGS, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [HEADINGS, told.receivers.map(row)];
-        list.replaceChildren(
+        swap(list,
             told.unreached ? h("p", {class: "trouble"}, `${things(told.unreached, "node")} did not answer: receivers are missing here.`) : "",
             table("Receivers", headings, rows, "No receiver matches."), pager(asked, told.next, go));
     }
@@ -120,12 +120,12 @@ function subject({words: [name], query, go}) {
             notThere(error);
             return [null, {queued: 0, messages: []}];
         });
-        head.replaceChildren(told === null ? h("p", {class: "hint"}, "It has no session and no queued messages.") : facts([
+        swap(head, told === null ? h("p", {class: "hint"}, "It has no session and no queued messages.") : facts([
             ["Sessions", told.sessions.length ? told.sessions.slice(0, SHOWN).map((each) => [h("a", {href: hrefOf({name: each})}, each), " "]).flat() : "none"],
             ["Logins", told.blocked ? "refused: the subject is blocked" : "accepted"],
             ["Waiting", `${things(told.queued, "message")}, of at most ${count(told.maxEntries)}`],
         ]));
-        queue.replaceChildren(h("h2", {}, `Queue: ${things(messages.queued, "message")}`),
+        swap(queue, h("h2", {}, `Queue: ${things(messages.queued, "message")}`),
             ...queued(messages.messages, messages.queued, most, go));
     }
 
@@ -149,27 +149,27 @@ function session({words: [name], query, go, again}) {
 
     async function refresh() {
         let told;
-        await get(`${path}/timeline`).then((happened) => past.replaceChildren(...timeline(happened)), notThere);
+        await get(`${path}/timeline`).then((happened) => swap(past, ...timeline(happened)), notThere);
         try {
             told = await get(path);
         } catch (error) {
             if (error.status !== 404) {
                 throw error;
             }
-            head.replaceChildren(h("p", {class: "hint"}, "There is no such session, or it has ended. ",
+            swap(head, h("p", {class: "hint"}, "There is no such session, or it has ended. ",
                 h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(name)}`}, "Its dead letters")));
             actions.replaceChildren();
             queue.replaceChildren();
             return;
         }
-        head.replaceChildren(about(told));
+        swap(head, about(told));
         const possible = ACTIONS.filter(([, , role, fits]) => may(told.may, role) && fits(told));
         if (known !== possible.map(([verb]) => verb).join()) { // a button under the pointer stays where it is
             known = possible.map(([verb]) => verb).join();
-            actions.replaceChildren(...possible.map((each) => button(each)));
+            swap(actions, ...possible.map((each) => button(each)));
         }
         const messages = await get(`${path}/messages`, {count: most});
-        queue.replaceChildren(h("h2", {}, `Queue: ${things(messages.waiting, "message")}`),
+        swap(queue, h("h2", {}, `Queue: ${things(messages.waiting, "message")}`),
             ...queued(messages.messages, messages.waiting, most, go));
     }
 

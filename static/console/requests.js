@@ -3,7 +3,7 @@
  */
 
 import {get} from "./api.js";
-import {filters, h, table} from "./elements.js";
+import {filters, h, swap, table} from "./elements.js";
 import {ago, things} from "./format.js";
 
 const PAGE = 100;
@@ -16,7 +16,7 @@ export function requests({query, go}) {
 
     async function refresh() {
         const told = await get("/requests", {channel: asked.channel, caller: asked.caller, count: PAGE});
-        list.replaceChildren(
+        swap(list,
             h("p", {class: "hint"}, `${things(told.count, "remote call")} to services of the server, the longest first. The server does not know requests between clients.`),
             table("Requests", ["Channel", "Caller", "Since", "Message"], told.requests.map(row), "No call is waiting for an answer."));
     }

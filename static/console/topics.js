@@ -4,7 +4,7 @@
 
 import {call, get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, pager, select, table} from "./elements.js";
+import {data, facts, filters, h, pager, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things} from "./format.js";
 
 const PAGE = 100;
@@ -53,8 +53,8 @@ export function topics({query, go}) {
             below === null ? null : get("/prefixes", {below, count: PAGE}),
         ]);
         prefixes.hidden = counted === null || (counted.prefixes.length === 0 && below === "");
-        prefixes.replaceChildren(...counted === null ? [] : tree(below, counted, go));
-        list.replaceChildren(
+        swap(prefixes, ...counted === null ? [] : tree(below, counted, go));
+        swap(list,
             table("Topics", COLUMNS.map(([heading]) => heading), told.topics.map((each) => COLUMNS.map(([, cell]) => cell(each))), "No topic matches. A topic begins with the first publish or subscription to its channel."),
             pager(asked, told.next, go));
     }
@@ -122,7 +122,7 @@ export function topic({words: [name], query, go, again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            head.replaceChildren(h("p", {class: "hint"}, "There is no such topic: nothing was published to this channel, or it has ended."));
+            swap(head, h("p", {class: "hint"}, "There is no such topic: nothing was published to this channel, or it has ended."));
             subscribers.hidden = true;
             actions.replaceChildren();
             messages.replaceChildren();
@@ -131,11 +131,11 @@ export function topic({words: [name], query, go, again}) {
         const possible = may(told.may, "destroy") ? ACTIONS.filter(([, , , fits]) => fits(told)) : [];
         if (known !== possible.map(([text]) => text).join()) {
             known = possible.map(([text]) => text).join();
-            actions.replaceChildren(...possible.map(button));
+            swap(actions, ...possible.map(button));
         }
         const [past] = await Promise.all([get(`/history${path}`, {count: most}), showSubscribers()]);
-        head.replaceChildren(about(told));
-        messages.replaceChildren(
+        swap(head, about(told));
+        swap(messages,
             h("h2", {}, `History: ${things(past.entries, "message")}`),
             past.messages.length > 0 ? h("p", {class: "hint"}, `The newest ${count(past.messages.length)}. Viewing changes nothing.`) : "",
             table("History", ["Message", "Published", "Data"], past.messages.map(message), "The history is empty."),
@@ -148,7 +148,7 @@ export function topic({words: [name], query, go, again}) {
             return;
         }
         const {result} = await post("/commands", {command: `__cmd:topic${channel}/?subscribers`});
-        names.replaceChildren(
+        swap(names,
             h("ul", {class: "names"}, result.slice(0, NAMED).map((each) => h("li", {}, h("a", {href: `#/receivers${pathOf(`/${each}`)}`}, each)))),
             h("p", {class: "hint"}, result.length > NAMED ? `and ${count(result.length - NAMED)} more` : result.length ? "" : "None with a name."));
     }

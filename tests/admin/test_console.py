@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 import pytest
 
@@ -99,6 +100,12 @@ def test_dead_letters_are_grouped_and_searched(desk: Desk, subject: str, channel
     by_channel = desk.get("/dead-letters/groups?by=channel")
     assert {"value": channel, "count": 5} in by_channel["groups"]
     assert {"value": f"client/{subject}/1", "count": 5} in desk.get("/dead-letters/groups?by=receiver")["groups"]
+    of_channel = f"/dead-letters/groups?by=code&channel={quote(channel)}"
+    assert [(each["value"], each["count"]) for each in desk.get(of_channel)["groups"]] == [("user.update.error", 5)]
+    assert desk.get(f"{of_channel}&code=user.security")["groups"] == []
+    recent = desk.get("/dead-letters/groups?by=channel&since=1h")
+    assert {"value": channel, "count": 5} in recent["groups"]
+    assert desk.get("/dead-letters/groups?by=channel&since=2199-01-01")["groups"] == []
     counts = [each["count"] for each in desk.get("/dead-letters/groups")["groups"]]
     assert counts == sorted(counts, reverse=True)
     assert by_channel["partial"] is False

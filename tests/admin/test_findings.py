@@ -17,7 +17,7 @@ CASES = [
     (Facts(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
     (Facts(counted=MANY_HELD), "held", Level.BAD, "/receivers?held=true", "client/joe/1: by ann; and others"),
     (
-        Facts(letters_made=3, letters_kept=9, letter_codes=[("user.update.error", 3)]),
+        Facts(letters_made=3, letter_codes=[("user.update.error", 3)]),
         "letters",
         Level.BAD,
         "/dead-letters?since=1h",
@@ -67,8 +67,6 @@ def test_finding_names_cause_advice_and_view(facts: Facts, key: str, level: Leve
         Facts(),
         Facts(store_used=84, store_most=100),
         Facts(store_used=90),
-        Facts(letters_made=0.2, letters_kept=9),
-        Facts(letters_made=9),
     ],
 )
 def test_nothing_is_wrong(facts: Facts) -> None:

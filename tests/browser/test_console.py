@@ -181,6 +181,11 @@ def test_overview_names_what_is_wrong_and_the_way_to_it(console: Console) -> Non
     expect(page.locator("article", has_text="dead letters")).to_contain_text("user.update", timeout=15_000)
     expect(page.locator(".tiles div", has_text="Dead letters")).to_contain_text("4")
     expect(page.locator("canvas")).to_have_count(6)
+    link = held.get_by_role("link")
+    link.focus()
+    old = link.element_handle()
+    page.wait_for_function("each => !each.isConnected", arg=old, timeout=15_000)  # the next overview is there
+    expect(link).to_be_focused()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
@@ -251,7 +256,7 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     cook.close()
     console = Console(browser, own_mess).open("/dead-letters")
     page = console.page
-    page.get_by_role("button", name="user.update.illegalArgument").click()
+    page.locator(".groups").get_by_role("link", name="user.update.illegalArgument").click()
     expect(page.get_by_text("2 dead letters match.")).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(2)
     assert "code=user.update.illegalArgument" in page.url
@@ -381,7 +386,7 @@ def _did_it_arrive(page: Page) -> None:
 
 def _why_dead(page: Page) -> None:
     page.get_by_role("link", name="Dead letters").first.click()
-    page.get_by_role("button", name="user.update.illegalArgument").click()
+    page.locator(".groups").get_by_role("link", name="user.update.illegalArgument").click()
     expect(page.get_by_text("2 dead letters match.")).to_be_visible()
     page.locator("td a").first.click()
     expect(page.locator("dt", has_text="Reason").locator("+ dd")).to_have_text("no such dish")
@@ -454,7 +459,7 @@ def follow_a_job(page: Page) -> None:
 
 def steer_a_job(page: Page) -> None:
     """Begin a job that takes long, leave its page, pause it, let it continue, and stop it."""
-    page.get_by_role("button", name="user.update.error").click()
+    page.locator(".groups").get_by_role("link", name="user.update.error").click()
     expect(page.get_by_text("2 dead letters match.")).to_be_visible()
     page.get_by_role("button", name="Redrive", exact=True).click()
     page.get_by_label("per second").fill("0.01")

@@ -145,7 +145,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
 
     # A message that fails again and again
     finder.begin().click(finder.finding("new dead letters").get_by_role("link"))
-    finder.click(page.get_by_role("button", name="client/till/1"))
+    finder.click(page.locator(".groups").get_by_role("link", name="client/till/1"))
     expect(page.locator("tbody tr")).to_contain_text(["came back 2"])
     finder.click(page.locator("td a").first)
     finder.sees("the price is no number")
@@ -166,7 +166,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     page.goto(f"{mess.server.base}/admin/#/dead-letters?receiver=client/kitchen/1")
     finder.sees(f"{LETTERS:,} dead letters match.")
     for code in CODES:
-        expect(page.get_by_role("button", name=code, exact=True)).to_be_visible()
+        expect(page.locator(".groups").get_by_role("link", name=code, exact=True)).to_be_visible()
     expect(page.locator("tbody tr").first).to_contain_text(HOSTILE)
     assert f"Discards {LETTERS:,} dead letters." in confirm(page, "Discard", "the kitchen is closed")
     discarded = re.compile(f"^{LETTERS:,} dead letters discarded")  # and not the first of so many

@@ -30,6 +30,18 @@ def test_what_is_equal_in_two_records_is_shared() -> None:
         assert next(iter(mine.values())) is next(iter(theirs.values()))
 
 
+def test_what_was_open_before_a_take_over_is_not_known_to_have_been_sent() -> None:
+    adopted = DurableSession.adopted(read(1))
+    for place, waiting in (*adopted.pending.items(), *adopted.inbox.items()):
+        assert (waiting.attempts, adopted.known_attempts(place, waiting)) == (1, 0)
+        adopted.attempted(place, 2)
+    for place, waiting in (*adopted.pending.items(), *adopted.inbox.items()):
+        assert adopted.known_attempts(place, waiting) == 2
+    later = LogId(PLACE + 5)
+    assert adopted.known_attempts(later, PendingMessage(1)) == 1
+    assert DurableSession(SessionName("client/joe/1")).known_attempts(later, PendingMessage(1)) == 1
+
+
 def test_sessions_that_are_adopted_together_share_what_is_known_of_a_message() -> None:
     sent: dict[PendingMessage, PendingMessage] = {}
     one, other = (DurableSession.adopted(read(number), sent) for number in range(2))

@@ -17,6 +17,7 @@ from crewel.admin.audit import Audit
 from crewel.admin.cached_result import CachedResult
 from crewel.admin.jobs import Jobs
 from crewel.admin.metrics_history import MetricsHistory
+from crewel.admin.new_dead_letters import NewDeadLetters
 from crewel.admin.session_counts import SessionCounter
 from crewel.admin.timeline import Timelines
 from crewel.broker.broker import Broker
@@ -56,6 +57,7 @@ class Administration:
         self.session_counter = SessionCounter(self)
         self.likeness = CachedResult(lambda: alike(self.store), _KEPT_S)
         """The groups of the newest dead letters by the shape of their data."""
+        self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
         self.timelines = Timelines()
         broker.events.on_event.append(self.timelines.add)

@@ -22,7 +22,7 @@ from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letters
-from crewel.storage.dead_letter_groups import KINDS, LIKENESS, alike, groups
+from crewel.storage.dead_letter_groups import KINDS, LIKENESS, Groups, alike, groups, groups_since
 from crewel.storage.dead_letters import DeadLetterFilter, Page, StoredDeadLetter, is_dead_id
 
 _MOST_WORKED: Final = 10_000
@@ -152,8 +152,13 @@ async def _count(ask: Ask) -> dict[str, Any]:
 
 async def _groups(ask: Ask) -> dict[str, Any]:
     kind = ask.fields.get("by", KINDS[0])
-    if not ask.covers_all:
-        return await _own_groups(ask, kind)
+    filters = {each.name for each in _FILTERS} & ask.fields.keys()
+    if ask.covers_all and filters == {"since"} and kind != LIKENESS:
+        recent = await groups_since(ask.admin.store, kind, ask.fields["since"])
+        if recent is not None:
+            return _groups_view(kind, recent)
+    if filters or not ask.covers_all:
+        return await _filtered_groups(ask, kind)
     if kind == LIKENESS:
         alike_ones, is_partial = await ask.admin.likeness.get()
         return {
@@ -165,7 +170,10 @@ async def _groups(ask: Ask) -> dict[str, Any]:
             "values": len(alike_ones),
             "partial": is_partial,
         }
-    found = await groups(ask.admin.store, kind)
+    return _groups_view(kind, await groups(ask.admin.store, kind))
+
+
+def _groups_view(kind: str, found: Groups) -> dict[str, Any]:
     return {
         "by": kind,
         "groups": [{"value": each.value, "count": each.letters} for each in found.largest],
@@ -174,8 +182,8 @@ async def _groups(ask: Ask) -> dict[str, Any]:
     }
 
 
-async def _own_groups(ask: Ask, kind: str) -> dict[str, Any]:
-    """The groups of an operator of some channels: no index knows them."""
+async def _filtered_groups(ask: Ask, kind: str) -> dict[str, Any]:
+    """The groups of those that match, or that an operator of some channels sees: no index knows them."""
     found, is_partial = await alike(ask.admin.store, _filter(ask, Role.VIEW), kind)
     rows = [{"value": group.value, "count": group.letters, "like": like, "example": id_} for group, like, id_ in found]
     if kind != LIKENESS:
@@ -345,12 +353,16 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters/groups",
-        "Count the dead letters by code, channel, receiver or likeness: the shape of their data.",
+        "Count the dead letters that match by code, channel, receiver or likeness: the shape of their data.",
         _groups,
         "`by`; `groups`, a list of `value` and `count`, the largest first, at most 1000; `values`: how many there are in all;"
-        " `partial`: whether there are more than one request reads, so that larger ones may be missing. By likeness, the newest"
-        " 20,000 dead letters are read, and a group also has `like`, for the filter, and `example`, the id of its newest.",
-        query=(text_field("by", f"Group them by this: {', '.join((*KINDS, LIKENESS))}.", one_of(*KINDS, LIKENESS)),),
+        " `partial`: whether there are more than one request reads, so that larger ones may be missing. By likeness, or with a"
+        " filter, the newest 20,000 dead letters are read; by likeness, a group also has `like`, for the filter, and `example`,"
+        " the id of its newest.",
+        query=(
+            text_field("by", f"Group them by this: {', '.join((*KINDS, LIKENESS))}.", one_of(*KINDS, LIKENESS)),
+            *_FILTERS[:-1],
+        ),
         about=About.MANY,
     ),
     Route(

@@ -60,8 +60,8 @@ class Facts:
     counted: SessionCounts = field(default_factory=SessionCounts)
     concerns: dict[str, str] = field(default_factory=dict)
     """Why the server is not ready, by what it is about."""
-    letters_made: float = 0
-    """Dead letters in the last hour, as far as this run of the server knows."""
+    letters_made: int = 0
+    """Dead letters in the store that were made in the last hour: what was redriven or discarded is mended."""
     letter_codes: Sequence[tuple[str, int]] = ()
     """Dead letters in the store, by code, the most first."""
     letters_dropped: int = 0
@@ -73,8 +73,6 @@ class Facts:
     """Facts and events that were removed before the data pipeline had read them."""
     empty_groups: Sequence[EmptyGroup] = ()
     """Consumer groups with messages that no member takes."""
-    letters_kept: int = 0
-    """Dead letters in the store."""
 
 
 def _plural(count: int, thing: str, things: str = "") -> str:
@@ -114,7 +112,7 @@ def _held(facts: Facts) -> Iterator[Finding]:
 
 
 def _letters(facts: Facts) -> Iterator[Finding]:
-    made = min(round(facts.letters_made), facts.letters_kept)  # what was redriven or discarded is mended
+    made = facts.letters_made
     if made:
         most = f"most of those in the store: {facts.letter_codes[0][0]}" if facts.letter_codes else "see their codes"
         yield Finding(

@@ -17,7 +17,7 @@ _NEAR_MS: Final = 7500.0
 """How old a sample of another node may be, as one of this moment: nodes take them every five seconds, each in its own beat."""
 _MAXIMA: Final = frozenset({"p50", "p95", "p99"})
 """Columns of which the joined sample has the largest; of all others it has the sum."""
-_OF_THE_STORE: Final = frozenset({"letters-dropped", "store-nearly-full", "not-ready-store"})
+_OF_THE_STORE: Final = frozenset({"letters", "letters-dropped", "store-nearly-full", "not-ready-store"})
 """Findings about the store, which all nodes share: one of them says it for all."""
 _GROUPS: Final = "group-empty"
 

@@ -101,12 +101,6 @@ class MetricsHistory:
         columns = zip(*found, strict=True) if found else ([] for _ in COLUMNS)
         return {name: list(values) for name, values in zip(COLUMNS, columns, strict=True)}
 
-    def total(self, name: str, seconds: float) -> float:
-        """How often what this rate counts has happened in the last so many seconds, about."""
-        place = COLUMNS.index(name)
-        newest = [sample[place] for sample in list(self._samples)[-max(int(seconds / EVERY_S), 1) :]]
-        return sum(newest) * EVERY_S
-
     def _counted(self) -> list[float]:
         return [read(self._broker.metrics) for read in _RATES.values()]
 

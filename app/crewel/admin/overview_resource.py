@@ -17,7 +17,6 @@ from crewel.storage import dead_letters
 from crewel.storage.dead_letter_groups import groups
 from crewel.storage.store import Store
 
-_HOUR_S: Final = 3600
 _CODES: Final = 8
 _LATEST: Final = 10**15
 
@@ -35,9 +34,8 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     facts = Facts(
         counted=counted,
         concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
-        letters_made=admin.metrics_history.total("deadLetters", _HOUR_S),
+        letters_made=store["lettersNew"],
         letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
-        letters_kept=store["letters"],
         letters_dropped=store["lettersDropped"],
         store_used=store["usedMemory"],
         store_most=store["maxMemory"],
@@ -89,24 +87,27 @@ async def _store(admin: Administration) -> dict[str, Any]:
         "usedMemory": 0,
         "maxMemory": 0,
         "letters": 0,
+        "lettersNew": 0,
         "lettersDropped": 0,
         "codes": [],
     }
     if not access.has_store or access.trouble is not None:
         return shown
     try:
-        return shown | await _asked(access.store)
+        return shown | await _asked(admin, access.store)
     except StoreError as error:
         return shown | {"trouble": str(error)}
 
 
-async def _asked(store: Store) -> dict[str, Any]:
+async def _asked(admin: Administration, store: Store) -> dict[str, Any]:
     info = await store.reader.info("memory")
     codes = await groups(store, "code")
+    letters = await dead_letters.count(store, dead_letters.DeadLetterFilter())
     return {
         "usedMemory": int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0)),
         "maxMemory": int(info.get("maxmemory", 0)),
-        "letters": await dead_letters.count(store, dead_letters.DeadLetterFilter()),
+        "letters": letters,
+        "lettersNew": await admin.new_dead_letters.count(letters),
         "lettersDropped": await dead_letters.dropped(store),
         "codes": [{"value": each.value, "count": each.letters} for each in codes.largest[:_CODES]],
     }

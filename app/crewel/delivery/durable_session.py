@@ -104,9 +104,8 @@ class DurableSession(PendingDeliveries):
         durable.applied = {each: _sent(record.pending[each], sent) for each in sorted(record.pending)}
         durable.applied_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
         messages = {**record.pending, **record.inbox}
-        durable._stored_notices = dict(record.notices)
+        durable._stored_notices, durable.failed = dict(record.notices), dict(record.failed)
         durable.notices = {place: PendingMessage(1, channel=channel) for channel, place in record.notices.items()}
-        durable.failed = dict(record.failed)
         durable.evicted = sorted(
             rank_of(each, waiting.priority) for each, waiting in (*messages.items(), *durable.notices.items())
         )
@@ -116,7 +115,8 @@ class DurableSession(PendingDeliveries):
         if record.at is not None:
             durable.floor = record.at
             durable.was_adopted = True
-        durable._newest = max(durable.floor, *record.pending, *record.inbox, LogId(0))
+        durable.adopted_to = max(messages, default=LogId(0))
+        durable._newest = max(durable.floor, durable.adopted_to)
         return durable
 
     def __len__(self) -> int:

@@ -153,6 +153,7 @@ class PendingDeliveries:
         "_fan_out",
         "_newest",
         "acknowledged",
+        "adopted_to",
         "applied",
         "applied_inbox",
         "applied_size",
@@ -173,11 +174,17 @@ class PendingDeliveries:
         """Notices that topics were erased, which wait like messages and are none: by their places."""
         self._newest = LogId(0)
         """Nothing beyond this has been open here, or is accounted for; without records that are not applied."""
+        self.adopted_to = LogId(0)
+        """What was open up to here when the session was taken over counts as sent once more, although it may not have been."""
         self._ended: dict[EndReason, list[LogId]] = {}
         self._fan_out: FanOutBuffer | None = None
         """The records of its node, while it has one."""
         self.upto = 0
         """The number of the last record that is applied here, or was discarded."""
+
+    def known_attempts(self, log_id: LogId, waiting: PendingMessage) -> int:
+        """How often this message, which is open here, was sent before for certain."""
+        return max(waiting.attempts - (log_id <= self.adopted_to), 0)
 
     @property
     def pending(self) -> dict[LogId, PendingMessage]:

@@ -19,6 +19,8 @@ _AT_ONCE: Final = 500
 _MOST_READ: Final = 20_000
 """Values of an index that one call reads."""
 _MOST: Final = 1000
+_FEW: Final = 200
+"""Values of an index that are counted from some time on, one after the other."""
 _ALL: Final = DeadLetterFilter()
 
 
@@ -60,6 +62,20 @@ async def alike(
             break
     found = [(Group(count, shape), likeness_of(shape), newest[shape]) for shape, count in counts.most_common(_MOST)]
     return found, bool(after)
+
+
+async def groups_since(store: Store, kind: str, since_ms: int) -> Groups | None:
+    """Return the groups of this kind, one of `KINDS`, among the dead letters that were made from this time on (milliseconds
+    since 1970); None if the kind has very many. Raises StoreError."""
+    values: Any = await store.reader.zrangebylex(store.keys.dead_letter_values(kind), "-", "+", start=0, num=_FEW + 1)
+    if len(values) > _FEW:
+        return None
+    found = [
+        Group(count, value.decode())
+        for value in values
+        if (count := await dead_letters.count_since(store, store.keys.dead_letters_by(kind, value.decode()), since_ms))
+    ]
+    return Groups(sorted(found, reverse=True), len(found), is_partial=False)
 
 
 async def groups(store: Store, kind: str) -> Groups:

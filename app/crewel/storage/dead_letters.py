@@ -345,6 +345,11 @@ async def count(store: Store, wanted: DeadLetterFilter) -> int:
     return total
 
 
+async def count_since(store: Store, key: str, since_ms: int) -> int:
+    """Return how many ids of this index are from this time on (milliseconds since 1970). Raises StoreError."""
+    return await _length(store, key, _Range(f"{since_ms}-0", "+", newest_first=False))
+
+
 async def get(store: Store, dead_ids: Sequence[str]) -> list[StoredDeadLetter]:
     """Return those of these dead letters that there are, in the order asked for. Raises StoreError."""
     pipeline = store.reader.pipeline(transaction=False)

@@ -1,0 +1,38 @@
+"""What operators see after a restart of the server is what they saw before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.admin.desk import SETS, Desk, Receiver, publish
+from tests.functional.wire import until
+from tests.server_process import Server
+
+pytestmark = pytest.mark.server
+
+
+def test_after_a_restart_the_findings_and_attempts_are_as_before(tmp_path: Path) -> None:
+    settings = ["--port=0", *(f"--set={text}" for text in SETS)]
+    server = Server(settings, tmp_path)
+    joe, ann = Receiver(server).be("joe/1", persistent=True), Receiver(server).be("ann/1", persistent=True)
+    joe.subscribe("/orders")
+    ann.subscribe("/orders")  # and takes nothing
+    publish(server, "/orders", 2)
+    joe.reject(joe.take())
+    before = told(Desk(server))
+    assert before == (["2 new dead letters in the last hour"], ["waiting", 0])
+    server.end_well()
+
+    server = Server([*settings, *(f"--set={text}" for text in server.store_sets)], tmp_path)
+    assert told(Desk(server)) == before
+    server.end_well()
+
+
+def told(desk: Desk) -> tuple[list[str], list[object]]:
+    """The finding about dead letters, and what the message page says of the receiver that took nothing."""
+    letters = until(lambda: found if len(found := desk.letters()) == 2 else None)
+    [ann] = desk.get(f"/messages/{letters[0]['message']}?receiver=ann")["receivers"]
+    titles = [each["title"] for each in desk.get("/overview")["findings"] if each["key"] == "letters"]
+    return titles, [ann["state"], ann["attempts"]]
