@@ -36,6 +36,12 @@ function sentence(job) {
     return `${far}.${left}${how}${job.error ? ` ${job.error}.` : ""}`;
 }
 
+/** What became of the messages of a redrive: "3 acknowledged, 2 dead letters again". Empty where it is not known. */
+function outcome({states = {}, partial}) {
+    const told = Object.entries(states).sort().map(([state, number]) => state === "dead letter" ? `${things(number, state)} again` : `${count(number)} ${state}`);
+    return told.join(", ") + (partial && told.length ? ", as far as one request can read" : "");
+}
+
 /** Begins a job and shows in `output` how far it is, until it has ended. Returns what is left to say. */
 export async function work(body, output) {
     let job = await post("/jobs", body);
@@ -45,7 +51,8 @@ export async function work(body, output) {
         await new Promise((wake) => setTimeout(wake, FOLLOW_MS));
         job = await get(`/jobs/${job.id}`);
     }
-    return told();
+    const became = outcome(await get(`/jobs/${job.id}/letters`, {count: 1}));
+    return became ? [...told(), `: so far ${became}.`] : told();
 }
 
 export function jobs({query, go}) {
@@ -124,10 +131,12 @@ export function job({words: [id], query, go, me, again}) {
         const page = await get(`/jobs/${encodeURIComponent(id)}/letters`, {after: asked.after, count: LETTERS});
         const rows = page.letters.map((each) => [
             h("a", {href: `#/dead-letters/${each.letter}`}, each.letter), time(each.at), each.to,
-            h("a", {href: `#/message/${encodeURIComponent(each.redrivenAs || each.message)}`}, each.redrivenAs || each.message)]);
+            h("a", {href: `#/message/${encodeURIComponent(each.redrivenAs || each.message)}`}, each.redrivenAs || each.message),
+            ...what === "redrive" ? [each.state ? h("span", {class: `mark ${{acknowledged: "good", "dead letter": "bad"}[each.state] ?? ""}`}, each.state) : ""] : []]);
         swap(letters,
             h("h2", {}, what === "redrive" ? "Where they are now" : "What was discarded"),
-            table("Dead letters", ["Dead letter", "At", what === "redrive" ? "To" : "Receiver", what === "redrive" ? "Now message" : "Message"], rows,
+            h("p", {class: "hint"}, outcome(page)),
+            table("Dead letters", what === "redrive" ? ["Dead letter", "At", "To", "Now message", "State"] : ["Dead letter", "At", "Receiver", "Message"], rows,
                 page.next ? "None so far; the next page continues." : done ? "No longer recorded." : "None yet."),
             pager(asked, page.next, go));
     }

@@ -73,6 +73,25 @@ function sender(each) {
     return each.sender || "the server, or a back end";
 }
 
+const MOST_REDRIVES = 10;
+
+/** The message that this one was before all its redrives, as far as that is recorded; null if it was none. */
+async function original(told) {
+    let found = null;
+    const known = (path) => get(path).catch((error) => {
+        if (error.status !== 404) {
+            throw error;
+        }
+        return null;
+    });
+    for (let redrives = 0, at = told; at?.redriveOf && redrives < MOST_REDRIVES; redrives += 1) {
+        const end = await known(`/dead-letters/${at.redriveOf}/end`);
+        at = end?.message ? await known(`/messages/${encodeURIComponent(end.message)}`) : null;
+        found = at ?? found;
+    }
+    return found;
+}
+
 export function message({words: [id], query, me, go}) {
     const wanted = query.get("receiver") ?? "";
     const body = h("div", {class: "stack"});
@@ -83,6 +102,8 @@ export function message({words: [id], query, me, go}) {
         go({receiver: field.value.trim()});
     }}, summary, field, h("button", {}, "Show"));
     const element = h("div", {class: "stack"}, h("h1", {}, `Message ${id}`), form(id), body, chooser);
+
+    let first;
 
     /** Of many receivers: how many there are in each state, and a field to choose some. */
     function summarise({states, receivers}) {
@@ -104,25 +125,31 @@ export function message({words: [id], query, me, go}) {
             return;
         }
         summarise(told);
+        if (told.redriveOf && (first === undefined || told.qos === null)) { // the original may leave the store meanwhile
+            first = await original(told) ?? first;
+        }
+        const from = told.qos === null && first ? {...first, to: told.to ?? first.to} : told;
         const rows = [
             ...told.receivers.map((each) => [receiver(each.receiver), state(each), each.at === null ? "" : time(each.at), more(each, me)]),
             ...told.notFor.map((each) => [receiver(each.receiver), h("span", {class: "hint"}, "not for it"), "", each.why]),
         ];
         swap(body,
             h("section", {class: "card"}, facts([
-                ["Channel", told.channel || "no longer recorded"],
+                ["Channel", told.channel || first?.channel || "no longer recorded"],
                 [told.firstPublishedAt ? "Redriven" : "Published", told.recorded ? ago(told.publishedAt) : "no longer recorded"],
-                ["Idempotency key", told.key],
+                ["Idempotency key", told.key || first?.key],
                 ["First published", told.firstPublishedAt && ago(told.firstPublishedAt)],
-                ["Sender", told.data === null && told.sender === null ? "no longer recorded" : sender(told)],
-                ["To", told.to],
+                ["Sender", from.data === null && from.sender === null ? "no longer recorded" : sender(from)],
+                ["To", from.to],
+                ["Original", first && h("a", {href: `#/message/${encodeURIComponent(first.message)}`}, `message ${first.message}`)],
                 ["Redrive of", told.redriveOf && h("a", {href: `#/dead-letters/${told.redriveOf}`}, `dead letter ${told.redriveOf}`)],
                 ["Redriven as", told.redrivenAs.map((each) => [h("a", {href: `#/message/${each}`}, each), " "]).flat().length
                     ? h("span", {}, told.redrivenAs.map((each) => [h("a", {href: `#/message/${each}`}, each), " "]).flat()) : ""],
             ])),
             table("Receivers", ["Receiver", "State", "At", "More"], rows, wanted ? "None with this text in its name." : "It had no receiver."),
-            ...told.qos === null ? [h("p", {class: "hint"}, "The store no longer has its data.")]
-                : sections([["Data", told.data], ["Properties", told.qos.clientProperties], ["Options of the publish", withoutProperties(told.qos)], ["Other ext", told.ext]]),
+            ...from.qos === null ? [h("p", {class: "hint"}, "The store no longer has its data.")] : [
+                from === told ? "" : h("p", {class: "hint"}, "The store no longer has its data; this is that of the original message."),
+                ...sections([["Data", from.data], ["Properties", from.qos.clientProperties], ["Options of the publish", withoutProperties(from.qos)], ["Other ext", from.ext]])],
             told.unreached ? h("p", {class: "trouble"}, `${things(told.unreached, "node")} did not answer: what waits there is missing.`) : "",
             told.partial ? h("p", {class: "trouble"}, "There are more facts than one request can read: later ones may be missing.") : "");
     }

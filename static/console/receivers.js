@@ -6,7 +6,7 @@
 import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
 import {data, facts, filters, h, pager, parts, select, swap, table} from "./elements.js";
-import {ago, bytes, count, span, things, time} from "./format.js";
+import {ago, bytes, count, figure, span, things, time} from "./format.js";
 
 const PAGE = 100;
 const WORDS = {
@@ -21,7 +21,7 @@ const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "l
 const FIELDS = [["contains", "Name contains", "search"], ["address", "Address"], ["client", "Client"]];
 const RECEIVERS_CHANGE = ["held", "released", "died"];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
-const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"]];
+const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"], ["oldest", "Oldest message"]];
 
 export function receivers({query, go}) {
     const asked = Object.fromEntries(query);
@@ -215,6 +215,9 @@ function about(session) {
         ["Held message", holdback?.id && h("a", {href: `#/message/${encodeURIComponent(holdback.id)}`}, holdback.id)],
         ["Last failure", session.lastFailure && `${session.lastFailure.code}: ${session.lastFailure.reason}`],
         ["Waiting", `${things(session.waiting, "message")}, ${bytes(session.waitingBytes)}, of at most ${count(session.maxEntries)}`],
+        ["Oldest", session.oldest ? `has waited for ${span(Date.now() - session.oldest)}, since ${time(session.oldest)}` : ""],
+        ["At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],
+        ["Acknowledged", pace(session.pace)],
         ["Transport", session.transport ?? "not connected"],
         ["Address", session.address && (session.transport ? session.address : `${session.address}, the last one`)],
         ["Client", session.client],
@@ -224,6 +227,15 @@ function about(session) {
         ["Subscriptions", session.subscriptions.length ? session.subscriptions.map((each) => subscription(each, session.subscriptionOptions[each])) : "none"],
         ["Dead letters", h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(session.name)}`}, "of this receiver")],
     ]));
+}
+
+/** How fast the receiver has been lately. */
+function pace(told) {
+    if (!told?.last) {
+        return told ? "none that is recorded lately" : "";
+    }
+    const minutes = Math.max(told.withinMs / 60_000, 1 / 60);
+    return `${figure(told.count / minutes)} a minute (${things(told.count, "message")} in ${span(told.withinMs)}), the last one ${ago(told.last)}`;
 }
 
 /** A subscription with what it asks for beyond all messages of its channel: a filter, a group, a history. */

@@ -47,6 +47,20 @@ CASES = [
     ),
     (Facts(counted=AWAY), "away", Level.WARN, "/receivers/client/joe/1", "1,200 messages"),
     (Facts(counted=MANY_AWAY), "away", Level.WARN, "/receivers?state=POLLING&sort=waiting", "9 messages"),
+    (
+        Facts(now_ms=500_000, counted=SessionCounts(behind=[(20_000, 29, "client/slow/1")], behind_count=1)),
+        "behind",
+        Level.WARN,
+        "/receivers/client/slow/1",
+        "has waited for 8 min: 29 messages",
+    ),
+    (
+        Facts(now_ms=7_500_000, counted=SessionCounts(behind=[(20_000, 1, "client/slow/1")], behind_count=2)),
+        "behind",
+        Level.WARN,
+        "/receivers?state=ALIVE&sort=oldest",
+        "client/slow/1 is connected, and its oldest message has waited for 2 h 4 min",
+    ),
     (Facts(store_used=90, store_most=100), "store-nearly-full", Level.WARN, "/dead-letters", "90%"),
     (Facts(facts_lost=5), "pipeline-behind", Level.WARN, "/", "5 entries"),
 ]
@@ -81,6 +95,7 @@ def test_every_check_is_tried_and_bad_ones_come_first() -> None:
         "group",
         "queue",
         "away",
+        "behind",
         "store",
         "pipeline",
     }

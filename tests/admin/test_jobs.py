@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.admin.desk import Desk, Receiver, publish
+from tests.admin.desk import TOKEN, Desk, Receiver, publish
+from tests.cli.command import crewel
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -41,7 +44,7 @@ def test_a_redrive_is_a_job_with_all_that_was_asked_for(
 
 
 def test_a_job_names_what_became_of_each_dead_letter(
-    desk: Desk, dead: list[str], receiver: Receiver, subject: str
+    desk: Desk, server: Server, dead: list[str], receiver: Receiver, subject: str, tmp_path: Path
 ) -> None:
     redriving = ended(desk, desk.post("/jobs", {"what": "redrive", "ids": dead[:3]}))
     rows, after = [], ""
@@ -53,7 +56,18 @@ def test_a_job_names_what_became_of_each_dead_letter(
         after = f"&after={page['next']}"
     assert sorted(row["letter"] for row in rows) == dead[:3]
     assert {row["to"] for row in rows} == {f"client/{subject}/1"}
+    assert {row["state"] for row in rows} == {"waiting"}
     taken = receiver.take_all()
+    receiver.reject(taken[:1])
+    receiver.accept(taken[1:])
+    path = f"/jobs/{redriving['id']}/letters"
+    page = until(lambda: found if "waiting" not in (found := desk.get(path))["states"] else None)
+    assert (page["states"], page["partial"]) == ({"acknowledged": 2, "dead letter": 1}, False)
+    [back] = [row for row in page["letters"] if row["state"] == "dead letter"]
+    assert back["redrivenAs"] == taken[0]["ext"]["update"]["id"]
+    asked = ("--json", "--url", server.url, "--token", TOKEN)
+    shown = json.loads(crewel("jobs", "show", redriving["id"], *asked, directory=tmp_path).out)
+    assert shown["became"] == {"acknowledged": 2, "dead letter": 1}
     assert sorted(row["redrivenAs"] for row in rows) == sorted(each["ext"]["update"]["id"] for each in taken)
     discarding = ended(desk, desk.post("/jobs", {"what": "discard", "ids": dead[3:]}))
     rows = desk.get(f"/jobs/{discarding['id']}/letters")["letters"]

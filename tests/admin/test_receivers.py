@@ -53,14 +53,33 @@ def test_sessions_subjects_and_groups_are_listed_together(
     assert set(listed(desk, f"contains={subject}&state=EMPTY")) == {f"client/not{subject}"}
     ordered = [each["waiting"] for each in desk.get(f"/receivers?contains={subject}&sort=waiting")["receivers"]]
     assert ordered == sorted(ordered, reverse=True)
-    names, after = [], ""
-    while True:
-        page = desk.get(f"/receivers?contains={subject}&sort=waiting&count=1{after}")
-        names += [each["name"] for each in page["receivers"]]
-        if not page["next"]:
-            break
-        after = f"&after={quote(page['next'])}"
-    assert sorted(names) == sorted(found)
+    for sort in ("waiting", "oldest"):
+        names, after = [], ""
+        while True:
+            page = desk.get(f"/receivers?contains={subject}&sort={sort}&count=1{after}")
+            names += [each["name"] for each in page["receivers"]]
+            if not page["next"]:
+                break
+            after = f"&after={quote(page['next'])}"
+        assert sorted(names) == sorted(found)
+        assert names[0] == f"client/{subject}/1"
+
+
+def test_a_receiver_has_its_pace_and_the_age_of_its_queue(
+    desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str
+) -> None:
+    path = f"/sessions/{subject}/1"
+    publish(server, channel, 3)
+    taken = receiver.take_all()
+    receiver.accept(taken[:1])
+    shown = until(lambda: found if (found := desk.get(path))["pace"]["count"] == 1 else None)
+    assert (shown["waiting"], shown["inFlight"]) == (2, 2)
+    assert shown["oldest"] == int(taken[1]["ext"]["update"]["id"]) // 1000
+    assert 0 < shown["pace"]["last"] - shown["oldest"] < 60_000
+    assert shown["pace"]["withinMs"] <= 300_000
+    receiver.accept(taken[1:])
+    shown = until(lambda: found if (found := desk.get(path))["pace"]["count"] == 3 else None)
+    assert (shown["oldest"], shown["inFlight"]) == (None, 0)
 
 
 def test_receivers_are_found_by_where_their_client_is(

@@ -446,8 +446,10 @@ def follow_a_job(page: Page) -> None:
     """From a redrive to one of its messages, which is shown with all that is known of it; and find it by its data."""
     page.locator(".outcome").get_by_role("link", name="Job ").click()
     expect(page.get_by_role("heading", name="Where they are now")).to_be_visible()
+    expect(page.locator("tbody tr").first.locator(".mark")).to_have_text("waiting")
     page.locator("tbody td").get_by_role("link").last.click()
     expect(page.get_by_text("First published")).to_be_visible()
+    expect(page.locator("dl.facts", has_text="First published")).to_contain_text("Original")
     expect(page.locator("main pre").first).to_contain_text(f'"note": "{HOSTILE}"')
     expect(page.locator("tbody tr")).to_contain_text("filter data")
     page.get_by_role("searchbox").fill("order")

@@ -37,6 +37,7 @@ def test_what_was_open_before_a_take_over_is_not_known_to_have_been_sent() -> No
         adopted.attempted(place, 2)
     for place, waiting in (*adopted.pending.items(), *adopted.inbox.items()):
         assert adopted.known_attempts(place, waiting) == 2
+    assert (adopted.oldest(), DurableSession(SessionName("client/joe/2")).oldest()) == (LogId(PLACE), None)
     later = LogId(PLACE + 5)
     assert adopted.known_attempts(later, PendingMessage(1)) == 1
     assert DurableSession(SessionName("client/joe/1")).known_attempts(later, PendingMessage(1)) == 1

@@ -57,6 +57,7 @@ class EmptyGroup(NamedTuple):
 class Facts:
     """What the checks look at."""
 
+    now_ms: int = 0
     counted: SessionCounts = field(default_factory=SessionCounts)
     concerns: dict[str, str] = field(default_factory=dict)
     """Why the server is not ready, by what it is about."""
@@ -77,6 +78,11 @@ class Facts:
 
 def _plural(count: int, thing: str, things: str = "") -> str:
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
+def _span(milliseconds: int) -> str:
+    minutes = milliseconds // 60_000
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
 
 
 def _receiver(name: str) -> str:
@@ -169,6 +175,23 @@ def _away(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _behind(facts: Facts) -> Iterator[Finding]:
+    counted = facts.counted
+    if counted.behind_count:
+        since, waiting, name = counted.behind[0]
+        one = counted.behind_count == 1
+        yield Finding(
+            "behind",
+            Level.WARN,
+            f"{name} falls behind" if one else f"{_plural(counted.behind_count, 'receiver')} fall behind",
+            f"{name} is connected, and its oldest message has waited for {_span(facts.now_ms - since)}:"
+            f" {_plural(waiting, 'message')} in its queue",
+            "See how many it acknowledges a minute. Let it acknowledge sooner, or share its work in a consumer group.",
+            _receiver(name) if one else "/receivers?state=ALIVE&sort=oldest",
+            counted.behind_count,
+        )
+
+
 def _groups(facts: Facts) -> Iterator[Finding]:
     if facts.empty_groups:
         first, count = facts.empty_groups[0], len(facts.empty_groups)
@@ -217,6 +240,7 @@ CHECKS: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
     _letters,
     _full,
     _away,
+    _behind,
     _memory,
     _pipeline,
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, REDRIVE_FIELDS, chosen_of
 from crewel.admin.jobs import Work, choice_of
+from crewel.admin.message_history import outcome_word
 from crewel.admin.operation import MAX_PAGE, PAGE, About, Field, number_text, page_fields, text_field
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.admin.scopes import covers_sessions, refused
@@ -18,6 +20,7 @@ from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import jobs
 from crewel.storage.dead_letters import is_dead_id
+from crewel.storage.job_outcomes import JobOutcomes
 from crewel.storage.jobs import STEERINGS, Job, JobState
 from crewel.storage.message_facts import Fact, facts_of_job
 
@@ -169,10 +172,19 @@ async def _letters_of(ask: Ask) -> dict[str, Any]:
     """The dead letters that the job has taken away, and what became of their messages."""
     job = await _found(ask)
     fields = ask.fields
-    found = await facts_of_job(
-        ask.admin.store, job.id, job.began - _CLOCKS_MS, fields.get("after", ""), fields.get("count", PAGE)
-    )
-    return {"letters": [row for fact in found.facts for row in _rows_of(fact)], "next": found.next}
+    since_ms = job.began - _CLOCKS_MS
+    found = await facts_of_job(ask.admin.store, job.id, since_ms, fields.get("after", ""), fields.get("count", PAGE))
+    outcomes = JobOutcomes({}, is_partial=False)
+    if job.what == Work.REDRIVE and not job.to_channel:
+        outcomes = await ask.admin.jobs.outcomes(job, since_ms)
+    states = {str(log_id): outcome_word(reason) for log_id, reason in outcomes.reasons.items()}
+    rows = [row for fact in found.facts for row in _rows_of(fact)]
+    return {
+        "letters": [row | {"state": states.get(row["redrivenAs"], "")} for row in rows],
+        "states": Counter(states.values()),
+        "partial": outcomes.is_partial,
+        "next": found.next,
+    }
 
 
 def _rows_of(fact: Fact) -> Iterable[dict[str, Any]]:
@@ -267,8 +279,11 @@ JOB_ROUTES: Final = (
         "List the dead letters that a job redrove or discarded, in that order, a page at a time.",
         _letters_of,
         "`letters`, a list, each with `letter`, `message`, `at`, `redrivenAs` (the new id of the message; empty if it was"
-        " discarded) and `to` (its receiver; or the channel that it was redriven to). `next`, the cursor of the next page,"
-        " empty if this is the last: earlier pages may be short or empty, and it may have more than asked for.",
+        " discarded), `to` (its receiver; or the channel that it was redriven to) and `state`: what became of the message"
+        " (waiting, acknowledged, dead letter, or another reason of its end; empty if it was discarded, went to a channel, or"
+        " is not known). `states` counts them for the whole job; `partial`: whether there are more facts than one request"
+        " reads. `next`, the cursor of the next page, empty if this is the last: earlier pages may be short or empty, and it"
+        " may have more than asked for.",
         query=(
             text_field("after", "`next` of the previous page.", _place),
             number_text("count", "Approximate number of dead letters.", 1, MAX_PAGE, PAGE),

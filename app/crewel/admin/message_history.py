@@ -16,6 +16,11 @@ _WORDS: Final = {EndReason.SETTLED.value: ACKNOWLEDGED, EndReason.DEAD.value: DE
 """How an end is called, where the reason in the facts is another word."""
 
 
+def outcome_word(reason: str) -> str:
+    """How operators call the end of a message for one receiver; an empty reason: it has not ended."""
+    return _WORDS.get(reason, reason) if reason else WAITING
+
+
 @dataclass
 class ReceiverOutcome:
     """What happened to the message for one receiver: a session or a shared queue."""
@@ -91,7 +96,7 @@ def _returned(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
 def _ended(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     for each in fact.fields["ended"]:
         if log_id in each["ids"]:
-            state = _WORDS.get(each["reason"], each["reason"])
+            state = outcome_word(each["reason"])
             told.outcomes[each["session"]] = ReceiverOutcome(each["session"], state, fact.at_ms, each.get("code", ""))
 
 

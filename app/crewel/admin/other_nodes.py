@@ -21,6 +21,7 @@ from crewel.admin.joined_overview import joined
 from crewel.admin.operation import PAGE, Level
 from crewel.admin.overview_resource import overview
 from crewel.admin.paging import cursor
+from crewel.admin.receiver_resource import order_of_receiver
 from crewel.admin.route import Ask, NotThere, Route, read
 from crewel.admin.scopes import answered
 from crewel.bayeux.codec import encode
@@ -384,7 +385,7 @@ def _topic_as_one(views: list[Row]) -> Row:
 
 
 def _place_of_receiver(row: Row, sort: str) -> tuple[int, str]:
-    return (0 if sort == "name" else -(row[sort] or 0)), row["name"]
+    return 0 if sort == "name" else order_of_receiver(sort, row[sort]), row["name"]
 
 
 def _receivers_as_one(rows: Iterable[Row]) -> Iterable[Row]:

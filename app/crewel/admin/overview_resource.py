@@ -32,6 +32,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     store = await _store(admin)
     empty_groups, working = _groups(admin)
     facts = Facts(
+        now_ms=int(time() * 1000),
         counted=counted,
         concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
         letters_made=store["lettersNew"],

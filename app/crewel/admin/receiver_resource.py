@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
+from crewel.admin.backlog_age import oldest_of
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.operation import PAGE, About, flag_text, page_fields, text_field
 from crewel.admin.paging import cursor, first, place_of
@@ -44,12 +45,20 @@ class _Receiver(NamedTuple):
     members: int
 
 
-_ORDERS: Final[Mapping[str, Callable[[_Receiver], int]]] = {
+_NEVER_MS: Final = 10**14
+"""Later than any message."""
+_ORDERS: Final[Mapping[str, Callable[[_Receiver], int | None]]] = {
     "name": lambda receiver: 0,
-    "waiting": lambda receiver: -receiver.waiting,
-    "waitingBytes": lambda receiver: -(receiver.waiting_bytes or 0),
+    "waiting": lambda receiver: receiver.waiting,
+    "waitingBytes": lambda receiver: receiver.waiting_bytes,
+    "oldest": lambda receiver: None if receiver.session is None else oldest_of(receiver.session),
 }
-"""By what the list is sorted, the largest first; what is equal in that, by name."""
+"""By what the list is sorted, the largest first, of times the oldest; what is equal in that, by name."""
+
+
+def order_of_receiver(sort: str, value: int | None) -> int:
+    """The place in the list of a receiver with this value of what the list is sorted by."""
+    return (value or _NEVER_MS) - _NEVER_MS if sort == "oldest" else -(value or 0)
 
 
 async def _list(ask: Ask) -> dict[str, Any]:
@@ -60,7 +69,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     async def wanted() -> AsyncIterator[tuple[tuple[int, str], _Receiver]]:
         async for receiver in _all(admin, fields.get("kind")):
-            place = (order(receiver), receiver.name)
+            place = (order_of_receiver(sort, order(receiver)), receiver.name)
             if _is_wanted(receiver, fields) and _is_covered(ask, receiver) and (after is None or place > after):
                 yield place, receiver
 
@@ -156,7 +165,7 @@ def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
         "waiting": receiver.waiting,
         "waitingBytes": receiver.waiting_bytes,
         "members": receiver.members,
-        "oldest": None if session is None else _oldest(admin, session),
+        "oldest": None if session is None else oldest_of(session),
         "cause": _cause(admin, receiver),
         "lastFailure": None if session is None else last_failure(session),
         "node": "" if session is None else admin.node,
@@ -164,12 +173,6 @@ def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
         "address": "" if session is None else address_of(session),
         "client": "" if session is None else program_of(session),
     }
-
-
-def _oldest(admin: Administration, session: Session) -> int | None:
-    """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
-    places = admin.dispatchers.open_messages.stored(session)
-    return min(places) // 1000 if places else None
 
 
 def last_failure(session: Session) -> dict[str, str] | None:
@@ -218,7 +221,9 @@ RECEIVER_ROUTES: Final = (
             text_field("address", "Only sessions whose client has an address that begins with this text."),
             text_field("client", "Only sessions whose client has this text in its `User-Agent`."),
             text_field(
-                "sort", f"Sort them by this: {', '.join(_ORDERS)}; numbers in descending order.", one_of(*_ORDERS)
+                "sort",
+                f"Sort them by this: {', '.join(_ORDERS)}; numbers in descending order, the oldest first.",
+                one_of(*_ORDERS),
             ),
             *page_fields("receivers"),
         ),

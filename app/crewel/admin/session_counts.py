@@ -8,8 +8,10 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from dataclasses import dataclass, field
+from time import time
 from typing import TYPE_CHECKING, Final
 
+from crewel.admin.backlog_age import oldest_of
 from crewel.admin.cached_result import CachedResult
 from crewel.admin.client_connection import transport_of
 from crewel.delivery.states import DispatcherState
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _KEPT_S: Final = 4.0
 _NAMED: Final = 5
+_BEHIND_MS: Final = 60_000
+"""How long a message waits for a client that is there, until it falls behind."""
 _FULL: Final = 0.8
 """The part of its bound from which on a queue is nearly full."""
 
@@ -41,6 +45,10 @@ class SessionCounts:
     full: list[tuple[float, str]] = field(default_factory=list)
     """Sessions whose queue is nearly full: how full it is, at most 1, and the name."""
     full_count: int = 0
+    behind: list[tuple[int, int, str]] = field(default_factory=list)
+    """Sessions whose client is there while a message waits for long, the oldest first: since when (ms), how many wait, and the
+    name."""
+    behind_count: int = 0
     away: list[tuple[int, str]] = field(default_factory=list)
     """Sessions that are away, or have failed, while messages wait: how many, and the name."""
     away_count: int = 0
@@ -63,6 +71,8 @@ class SessionCounter:
         held: list[tuple[int, str, str]] = []
         full: list[tuple[float, str]] = []
         away: list[tuple[int, str]] = []
+        behind: list[tuple[int, int, str]] = []
+        long_ago = time() * 1000 - _BEHIND_MS
         async for session in in_turns(self._admin.broker.sessions.values()):
             if not session.is_live:
                 continue
@@ -77,10 +87,13 @@ class SessionCounter:
                 held.append((holdback.since_ms, session.name, cause))
             elif waiting and state is not DispatcherState.ALIVE:
                 away.append((waiting, session.name))
+            elif waiting and session.name and (since := oldest_of(session)) is not None and since < long_ago:
+                behind.append((since, waiting, session.name))
             if waiting and (share := waiting / max(self._admin.bounds(session)[0], 1)) >= _FULL:
                 full.append((min(share, 1.0), session.name))
         counted.on_hold, counted.on_hold_count = heapq.nsmallest(_NAMED, held), len(held)
         counted.full, counted.full_count = heapq.nlargest(_NAMED, full), len(full)
+        counted.behind, counted.behind_count = heapq.nsmallest(_NAMED, behind), len(behind)
         counted.away, counted.away_count = heapq.nlargest(_NAMED, away), len(away)
         counted.away_waiting = sum(waiting for waiting, _ in away)
         return counted

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from math import inf
+from time import time
 from typing import Any, Final
 
 from aiohttp import web
 
 from crewel.admin.administration import Administration
+from crewel.admin.backlog_age import oldest_of
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
 from crewel.admin.operation import MAX_PAGE, PAGE, About, Level, flag_text, number_text, page_fields, text_field
@@ -23,10 +25,12 @@ from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.timers import outlook
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.states import DispatcherState
+from crewel.errors import StoreError
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
+from crewel.storage.session_pace import pace_of
 
 # What they are
 
@@ -46,6 +50,8 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "holdback": None if held is None else held.as_json(),
         "waiting": dispatchers.waiting(session),
         "waitingBytes": dispatchers.waiting_bytes(session),
+        "oldest": oldest_of(session),
+        "inFlight": max(len(session.dispatcher.in_flight), session.retained),
         "unclaimed": dispatchers.unclaimed(session),
         "maxEntries": max_entries,
         "maxBytes": max_bytes,
@@ -360,7 +366,17 @@ def _found(ask: Ask) -> Session:
 
 async def _show(ask: Ask) -> dict[str, Any]:
     session = _found(ask)
-    return session_view(ask.admin, session) | {"may": ask.may(lambda role: ask.covers_session(session, role))}
+    view = session_view(ask.admin, session) | {"may": ask.may(lambda role: ask.covers_session(session, role))}
+    return view if session.durable is None else view | {"pace": await _pace(ask.admin, session)}
+
+
+async def _pace(admin: Administration, session: Session) -> dict[str, Any] | None:
+    """How many messages it has acknowledged lately; null if the store does not say."""
+    try:
+        found = await pace_of(admin.store, session.name, int(time() * 1000))
+    except StoreError:
+        return None  # its other figures come from memory
+    return {"count": found.messages, "withinMs": found.within_ms, "last": found.last_ms}
 
 
 async def _messages(ask: Ask) -> dict[str, Any]:
@@ -427,7 +443,9 @@ SESSION_ROUTES: Final = (
         Level.SESSION.resource,
         "Show one session.",
         _show,
-        f"{_VIEW} `may`: the operator's highest role for it.",
+        f"{_VIEW} `oldest`: when its oldest message was published; `inFlight`: how many its client has not acknowledged;"
+        " `pace`: how many it acknowledged (`count`) in the last `withinMs`, and when the `last`. `may`: the operator's highest"
+        " role.",
         refusals=_UNKNOWN,
         about=About.SESSION,
     ),

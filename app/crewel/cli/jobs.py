@@ -51,9 +51,13 @@ def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @command(app)
 async def show(admin: Admin, ids: _Ids, as_json: AsJson = None) -> None:
-    """Show everything about jobs."""
+    """Show everything about jobs. `became`: what became of the dead letters that were redriven to their receivers."""
     for job_id in ids:
-        output.print_fields(await admin.call("GET", f"/jobs/{job_id}"), "id", as_json)
+        job = await admin.call("GET", f"/jobs/{job_id}")
+        if job["what"] == "redrive" and not job["toChannel"]:
+            told = await admin.call("GET", f"/jobs/{job_id}/letters", {"count": 1})
+            job["became"] = told.get("states", {})  # servers of before do not tell it
+        output.print_fields(job, "id", as_json)
 
 
 def _add(verb: str, past: str, meaning: str) -> None:

@@ -186,6 +186,11 @@ class PendingDeliveries:
         """How often this message, which is open here, was sent before for certain."""
         return max(waiting.attempts - (log_id <= self.adopted_to), 0)
 
+    def oldest(self) -> LogId | None:
+        """The place of the oldest message that waits for it; None without one."""
+        oldest = [next(iter(self.pending), None), min(self.inbox, default=None)]  # the log's come in its order
+        return min((place for place in oldest if place is not None), default=None)
+
     @property
     def pending(self) -> dict[LogId, PendingMessage]:
         """The messages that wait for it in the log."""
