@@ -121,6 +121,7 @@ OVERVIEW_ROUTES: Final = (
         "Show the last hour, the current figures, and the problems that were found.",
         _overview,
         f"`samples`: by column ({', '.join(COLUMNS)}) a list, the oldest first; rates are per second, null is unknown."
+        " `memoryBytes`: messages that are queued in memory, without those that the store has."
         " `sessions`, `store`: the current figures. `findings`: what is wrong, each with `level` (bad, warn), `title`, `cause`,"
         " `advice`, `link` (a view of the page) and `count`. `groups`: consumer groups that are `working`, or `empty`: no"
         " member takes their messages. With `cluster.enabled` all this is of all `nodes`, except `uptimeMs`: samples are added"

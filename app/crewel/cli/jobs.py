@@ -51,7 +51,7 @@ def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @command(app)
 async def show(admin: Admin, ids: _Ids, as_json: AsJson = None) -> None:
-    """Show everything about jobs. `became`: what became of the dead letters that were redriven to their receivers."""
+    """Show everything about jobs. `became`: how the redriven messages ended."""
     for job_id in ids:
         job = await admin.call("GET", f"/jobs/{job_id}")
         if job["what"] == "redrive" and not job["toChannel"]:
