@@ -279,11 +279,11 @@ JOB_ROUTES: Final = (
         "List the dead letters that a job redrove or discarded, in that order, a page at a time.",
         _letters_of,
         "`letters`, a list, each with `letter`, `message`, `at`, `redrivenAs` (the new id of the message; empty if it was"
-        " discarded), `to` (its receiver; or the channel that it was redriven to) and `state`. `state` is waiting, acknowledged,"
-        " dead letter, or another reason for the end of the message; empty if it was discarded, went to a channel, or is not"
-        " known. `states`: how many there are of each in the whole job; `partial`: whether there are more facts than one request"
-        " reads. `next`, the cursor of the next page, empty if this is the last: earlier pages may be short or empty, and it"
-        " may have more than asked for.",
+        " discarded), `to` (its receiver; or the channel that it was redriven to) and `state`. `state` is waiting,"
+        " acknowledged, dead letter, or another reason for the end of the message; empty if it was discarded, went to a"
+        " channel, or is not known. `states`: how many there are of each in the whole job; `partial`: whether there are"
+        " more facts than one request reads. `next`, the cursor of the next page, empty if this is the last: earlier pages"
+        " may be short or empty, and it may have more than asked for.",
         query=(
             text_field("after", "`next` of the previous page.", _place),
             number_text("count", "Approximate number of dead letters.", 1, MAX_PAGE, PAGE),
