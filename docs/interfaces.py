@@ -51,7 +51,7 @@ _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
 """The members of these classes that applications use; the others are for the rest of the package."""
 _SERVER_PARTS: Final = {
     "Services": ("Service", "Message", "Accepted", "Session", "DeadLetter", "RemoteCallError", "Broker"),
-    "Access rules": ("SecurityPolicy", "Refusal", "Operation", "GRANT", "IGNORE", "Deny"),
+    "Access rules": ("SecurityPolicy", "Refusal", "Identity", "Operation", "GRANT", "IGNORE", "Deny"),
     "Extensions": ("Extension", "SessionPart"),
 }
 _TYPES: Final = ("session", "update", "request", "outbox")

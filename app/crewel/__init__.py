@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crewel.security.policy import GRANT as GRANT
     from crewel.security.policy import IGNORE as IGNORE
     from crewel.security.policy import Deny as Deny
+    from crewel.security.policy import Identity as Identity
     from crewel.security.policy import Operation as Operation
     from crewel.security.policy import Refusal as Refusal
     from crewel.security.policy import SecurityPolicy as SecurityPolicy
@@ -30,7 +31,7 @@ _HOMES = {
     "crewel.broker.session": ("Session", "SessionPart"),
     "crewel.errors": ("RemoteCallError",),
     "crewel.extension": ("Extension",),
-    "crewel.security.policy": ("Deny", "GRANT", "IGNORE", "Operation", "Refusal", "SecurityPolicy"),
+    "crewel.security.policy": ("Deny", "GRANT", "IGNORE", "Identity", "Operation", "Refusal", "SecurityPolicy"),
 }
 """The public names by their modules."""
 

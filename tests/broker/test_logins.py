@@ -8,13 +8,15 @@ from typing import Any, cast
 
 import pytest
 
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.message import Message
 from crewel.broker.durability.durability import Durability
 from crewel.broker.services import Service
-from crewel.broker.session import State
+from crewel.broker.session import Session, State
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.extensions.ack import AckExtension
 from crewel.security.grants import OPERATOR, Grants
-from crewel.security.policy import Refusal
+from crewel.security.policy import Answer, HandshakeAnswer, Identity, OpenPolicy, Refusal
 from tests.broker.world import Client, Socket, World, data_of
 
 IDENTICAL = "user.configuration.identicalClient"
@@ -522,3 +524,86 @@ class TestPosting:
         replies = self.post(world, {"channel": "/a", "data": 1}, {"channel": "/a", "data": 2})
         assert [reply["successful"] for reply in replies] == [False, True]
         assert "refused" in caplog.text
+
+
+class Members(OpenPolicy):
+    """A policy of an application: the password says whose client it is, but for `anybody`."""
+
+    def can_handshake(self, session: Session, message: Message) -> HandshakeAnswer:
+        password = str(message.ext.get("password"))
+        session.attributes["password"] = password
+        return True if password == "anybody" else Identity(password.removeprefix("of "))
+
+
+class TestIdentities:
+    """Under a policy that looks at handshakes, a name is used by its own subject alone."""
+
+    @pytest.fixture
+    def members(self, world: World) -> World:
+        service = Service("members")
+        service.policy = Members()
+        world.broker.install([service])
+        return world
+
+    def shake(self, world: World, password: str, ack: bool = False, **session: Any) -> tuple[Client, dict[str, Any]]:
+        client = Client(world)
+        ext: dict[str, Any] = {"session": session, "password": password}
+        return client, client.handshake(ext=ext | ({"ack": True} if ack else {}))
+
+    @pytest.mark.parametrize("name", ["ann/1", "client/ann/1", "/node/heron/client/ann/1", "ann"])
+    def test_a_name_of_another_subject_is_refused_whether_or_not_its_session_is_there(
+        self, members: World, name: str
+    ) -> None:
+        for _ in range(2):
+            refused = self.shake(members, "of bob", name=name)[1]
+            assert ":user.security.authentication.accessDenied" in refused["error"]
+            assert self.shake(members, "of ann", name=name)[1]["successful"]
+
+    def test_a_session_keeps_to_its_subject_when_its_client_is_gone(self, members: World) -> None:
+        ann, _ = self.shake(members, "of ann", name="ann/1")
+        ann.connect()
+        members.advance(11)
+        refused = self.shake(members, "of bob", name="ann/1")[1]
+        assert refused["ext"]["session"]["message"] == "the client has logged in as another subject"
+        again = self.shake(members, "of ann", name="ann/1")[1]
+        assert again["ext"]["session"]["reconnected"] is True
+
+    def test_a_resume_of_another_subject_is_refused(self, members: World) -> None:
+        resume = self.shake(members, "of ann", name="ann/1")[1]["ext"]["session"]["resume"]
+        assert not self.shake(members, "of bob", resume=resume)[1]["successful"]
+        assert self.shake(members, "of ann", resume=resume)[1]["ext"]["session"]["reconnected"] is True
+
+    def test_without_an_identity_a_name_is_refused_and_the_reason_says_what_is_missing(self, members: World) -> None:
+        refused = self.shake(members, "anybody", name="ann/1")[1]
+        assert "returns an Identity" in refused["ext"]["session"]["message"]
+        assert self.shake(members, "anybody")[1]["successful"]
+
+    def test_services_see_the_subject_and_what_the_last_handshake_noted(self, members: World) -> None:
+        client, _ = self.shake(members, "of ann", name="ann/1")
+        session = client.session
+        assert session.subject == "ann"
+        session.attributes["kept"] = 1
+        self.shake(members, "ann", name="ann/1")
+        assert session.attributes == {"kept": 1, "password": "ann"}
+
+    @pytest.mark.parametrize("subject", ["", "anonymous", None])
+    def test_an_identity_names_one_user(self, subject: Any) -> None:
+        with pytest.raises(ValueError, match="must name one user"):
+            Identity(subject)
+
+    def test_an_identity_that_is_none_refuses_the_handshake(self, members: World) -> None:
+        assert self.shake(members, "of ")[1]["error"] == "403::handshake_denied"
+
+    def test_an_operator_uses_any_name(self, members: World) -> None:
+        members.broker.admin.know("admin")
+        assert self.shake(members, "of bob", name="ann/1", token="admin")[1]["successful"]
+
+    def test_a_policy_that_leaves_handshakes_alone_leaves_names_free(self, world: World) -> None:
+        class ReadOnly(OpenPolicy):
+            def can_publish(self, session: Session, channel: Channel, message: Message) -> Answer:
+                return False
+
+        service = Service("read only")
+        service.policy = ReadOnly()
+        world.broker.install([service])
+        assert self.shake(world, "of bob", name="ann/1")[1]["successful"]

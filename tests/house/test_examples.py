@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,18 +145,28 @@ async def test_the_example_policy_lets_members_in(start_server: StartServer, tmp
                     await client.subscribe(channel)
 
 
-async def test_the_example_policy_has_a_new_handshake_after_a_restart(
+async def test_the_example_policy_knows_its_user_after_a_restart_and_keeps_names_to_their_users(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    """The session is restored, and its attributes are not."""
-    (tmp_path / "door.py").write_text(applications()[3])
+    door = applications()[3]
+    (tmp_path / "door.py").write_text(door.replace('{"sesame": "ann"}', '{"sesame": "ann", "pepper": "bob"}'))
     server = start_server(service="door")
-    async with asyncio.timeout(4 * LIMIT_S), Client(server.url, handshake={"ext": {"token": "sesame"}}) as client:
+    async with asyncio.timeout(4 * LIMIT_S), Client(server.url, name="ann/1", handshake=shown("sesame")) as client:
         before = client.client_id
         server.kill()
         start_server(*server.store_sets, service="door", port=server.port)
+        with pytest.raises(HandshakeRefused, match="logged in as another subject"):
+            await Client(server.url, name="ann/1", handshake=shown("pepper")).__aenter__()
         await client.publish("/chat/demo", "again", persistent=True, retry_for=60)
-        assert client.client_id != before
+        await client.subscribe("/users/ann")
+        with pytest.raises(SubscribeRefused):
+            await client.subscribe("/users/bob")
+        assert client.client_id == before
+
+
+def shown(token: str) -> dict[str, Any]:
+    """Fields of a handshake that shows this token."""
+    return {"ext": {"token": token}}
 
 
 def from_faye(pattern: str) -> str:

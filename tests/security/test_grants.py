@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from crewel.bayeux.channel import parse
-from crewel.security.grants import OPERATOR, Grants, Role, Scope, patterns, scope_of, subjects
+from crewel.security.grants import OPERATOR, Grants, Role, Scope, patterns, restored_grants, scope_of, subjects
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,14 @@ def test_grants_survive_json() -> None:
     grants = Grants("joe", frozenset({"/a", "/b/*"}), frozenset({"/c"}), role=Role.OPERATE, expires_at=5.5)
     assert Grants.from_json(orjson.loads(orjson.dumps(grants.as_json()))) == grants
     assert Grants.from_json(OPERATOR.as_json()) == OPERATOR
+
+
+def test_what_a_policy_said_survives_json_and_counts_nothing_where_tokens_are_asked_for() -> None:
+    stored = orjson.loads(orjson.dumps(Grants("joe", by_policy=True).as_json()))
+    assert restored_grants(stored, asks_for_tokens=False) == Grants("joe", by_policy=True)
+    assert restored_grants(stored, asks_for_tokens=True) is None
+    assert restored_grants(Grants("joe").as_json(), asks_for_tokens=True) == Grants("joe")
+    assert restored_grants(None, asks_for_tokens=True) is None
 
 
 @pytest.mark.parametrize("role", [None, *Role])

@@ -14,12 +14,13 @@ from crewel.bayeux.message import Message
 from crewel.broker.handler_steps import Steps, wait
 from crewel.broker.session import Session
 from crewel.errors import DENIED_BY_POLICY
-from crewel.security.grants import Role
+from crewel.security.grants import Grants, Role
 from crewel.security.jwt import JwtPolicy
 from crewel.security.policy import (
     GRANTED,
     Answer,
     Authorizer,
+    Identity,
     OpenPolicy,
     Operation,
     Refusal,
@@ -68,6 +69,12 @@ class Guard:
         return type(self.policy) is OpenPolicy
 
     @property
+    def names_are_free(self) -> bool:
+        """Whether a client that has proved nothing may use any name. A policy that looks at handshakes knows whose client each
+        is: it has to say so before the client is called by a name."""
+        return getattr(self.policy.can_handshake, "__func__", None) is OpenPolicy.can_handshake
+
+    @property
     def asks_for_tokens(self) -> bool:
         """Whether a session without a token may do nothing."""
         return isinstance(self.policy, JwtPolicy)
@@ -83,7 +90,12 @@ class Guard:
         """The refusal of a handshake, or None if it is granted."""
         try:
             answer = self.policy.can_handshake(session, message)
-            return None if answer is GRANTED else _refusal((yield from wait(answer)))
+            if answer is not GRANTED and not isinstance(answer, Identity):
+                answer = yield from wait(answer)
+            if isinstance(answer, Identity):
+                session.authenticate(Grants(answer.subject, by_policy=True))
+                return None
+            return _refusal(answer)
         except Exception:
             log.exception("the security policy failed on a handshake: refused")
             return Refusal()

@@ -118,7 +118,7 @@ class Limiter:
         """The session has begun, or another client has taken it over: its accounts count it."""
         subject = _subject(session)
         session.charge_subject(self.subjects.of(subject) if subject else None)
-        for account in (session.account, session.subject):
+        for account in (session.account, session.subject_account):
             if account is not None:
                 account.sessions += 1
         if session.account is not None:
@@ -126,7 +126,7 @@ class Limiter:
 
     def session_ended(self, session: Session) -> None:
         """The session has ended, or another client has taken it over."""
-        for account in (session.account, session.subject):
+        for account in (session.account, session.subject_account):
             if account is not None:
                 account.sessions -= 1
         if session.account is not None:
@@ -260,7 +260,7 @@ class Limiter:
             self._restored(session, session.peer)
         if session.is_operator or session.is_exempt:
             return []
-        return [account for account in (session.account, session.subject) if account is not None]
+        return [account for account in (session.account, session.subject_account) if account is not None]
 
     def _restored(self, session: Session, peer: Peer) -> None:
         """The session is from before a restart: only now it is known where its client is."""

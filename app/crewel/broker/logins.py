@@ -23,7 +23,7 @@ from crewel.broker.durability.durability import Durability
 from crewel.broker.guard import Guard
 from crewel.broker.handler_steps import Steps
 from crewel.broker.limiter import Limiter
-from crewel.broker.name_claims import NameClaims, may_be
+from crewel.broker.name_claims import NameClaims, check_name
 from crewel.broker.names import Names, digest, is_named, new_reply_id, new_resume
 from crewel.broker.presence import Presence
 from crewel.broker.refusals import (
@@ -53,7 +53,7 @@ from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreEr
 from crewel.qos.connect import NOTHING_ASKED, Bounds, ConnectQos, OverflowPolicy, read_connect_qos
 from crewel.qos.fields import MAX_NUMBER
 from crewel.qos.names import ANONYMOUS, Name
-from crewel.security.grants import OPERATOR, Grants
+from crewel.security.grants import OPERATOR, restored_grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.sign_in import own_grants
 from crewel.security.tokens import AdminToken
@@ -122,16 +122,15 @@ class Logins:
         return read_connect_qos(message.ext["session"], self._runtime.settings.bayeux.max_queue_messages, max_bytes)
 
     def _authenticate(self, session: Session, qos: ConnectQos, name: str) -> None:
-        """Make an operator of a session that shows the admin token, and keep every other token to the names of its subject.
+        """Make an operator of a session that shows the admin token, and keep every other client to the names of its subject.
         Under the policy `open` no other token is right, so one is refused: its client believes that it is logged in."""
         grants = session.grants
-        if grants is None and qos.token is not None:
-            grants = own_grants(self._admin, qos.token)
+        if qos.token is not None and (grants is None or grants.by_policy):
+            grants = own_grants(self._admin, qos.token) or grants
             if grants is None and self._guard.admits_everybody:
                 raise login_refusal(ACCESS_DENIED, name, "the token is not this server's admin token")
         session.authenticate(grants)
-        if grants is not None and qos.name is not None and not may_be(grants, qos.name.subject):
-            raise login_refusal(ACCESS_DENIED, qos.name.relative, "the token is for another subject")
+        check_name(qos.name, grants, names_are_free=self._guard.names_are_free)
 
     def _log_in(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         subject = qos.name.subject if qos.name is not None else ANONYMOUS
@@ -384,7 +383,7 @@ class SessionRestorer:
         """Let a session that the store has live again, as its last login made it."""
         facts = record.login
         session = Session(self._host, facts["id"])
-        grants = None if facts.get("grants") is None else Grants.from_json(facts["grants"])
+        grants = restored_grants(facts.get("grants"), asks_for_tokens=self._guard.asks_for_tokens)
         session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
         name = {"name": durable.name} if durable.is_named else {}
         try:

@@ -31,6 +31,10 @@ from crewel.storage.steps import NameTaken
 _TOO_MANY: Final = "user.configuration.maxSession"
 _ANY_NUMBER: Final = -1
 _NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"
+_OF_ANOTHER: Final = "the client has logged in as another subject"
+_NO_IDENTITY: Final = (
+    "this server's policy does not say whose client this is: for names, its can_handshake returns an Identity"
+)
 COPY_S: Final = 60.0
 """How long after a login a copy of its handshake may arrive: the life of a request on its way through proxies."""
 REMEMBERED: Final = 10_000
@@ -96,7 +100,7 @@ class NameClaims:
         if name is not None and not _same(name, shown.name):
             raise login_refusal(IDENTICAL, name.relative, "the resume is that of another session")
         if session.grants is not None and shown.grants is not None and not may_be(session.grants, shown.grants.subject):
-            raise login_refusal(ACCESS_DENIED, shown.name, "the token is for another subject")
+            raise login_refusal(ACCESS_DENIED, shown.name, _OF_ANOTHER)
         return shown
 
     def remember(self, handshake: str, session: Session, reply: Fields) -> None:
@@ -210,6 +214,17 @@ class NameClaims:
 def may_be(grants: Grants, subject: str) -> bool:
     """Whether these grants are for this subject, or for any."""
     return grants.subject in ("", subject)
+
+
+def check_name(name: Name | None, grants: Grants | None, *, names_are_free: bool) -> None:
+    """Raise Refused if a client with these grants may not be called so. What has no grants may use any name where names are
+    free, and none elsewhere: a name is the way to another client's queue."""
+    if name is None:
+        return
+    if grants is None and not names_are_free:
+        raise login_refusal(ACCESS_DENIED, name.relative, _NO_IDENTITY)
+    if grants is not None and not may_be(grants, name.subject):
+        raise login_refusal(ACCESS_DENIED, name.relative, _OF_ANOTHER)
 
 
 def _done(_: object) -> None:

@@ -120,8 +120,8 @@ class Host(Protocol):
 
 
 class Session(SessionQueue):
-    """One client of the server. Services read `id`, `name`, `attributes`, `subscriptions` (a set of channels and patterns) and
-    `is_operator`, and call `deliver` and `disconnect`."""
+    """One client of the server. Services read `id`, `name`, `subject`, `attributes`, `subscriptions` (a set of channels and
+    patterns) and `is_operator`, and call `deliver` and `disconnect`."""
 
     __slots__ = (
         "__weakref__",
@@ -155,7 +155,7 @@ class Session(SessionQueue):
         "reply_id",
         "socket",
         "state",
-        "subject",
+        "subject_account",
         "subscriptions",
         "timeout_ms",
         "transient",
@@ -165,7 +165,7 @@ class Session(SessionQueue):
 
     account: Account | None
     """What its address has, and how often it does what is limited; None until a client of this server speaks for it."""
-    subject: Account | None
+    subject_account: Account | None
     """What its subject has, and how often it does what is limited; None if it has no subject."""
     credit: int
     """Publishes that it may make before its limits are asked again."""
@@ -213,7 +213,7 @@ class Session(SessionQueue):
         super().__init__(broker.settings.bayeux.max_queue_bytes)
         self._broker = broker
         self._attributes: dict[str, Any] | None = None
-        self.account = self.subject = None
+        self.account = self.subject_account = None
         self.credit = 0
         self.is_exempt = False
         self.id = client_id
@@ -308,6 +308,8 @@ class Session(SessionQueue):
         self.leave_socket()
         self.id, self.browser = newcomer.id, newcomer.browser
         self.authenticate(newcomer.grants)
+        if newcomer._attributes is not None:  # the policy noted there who the client is
+            self.attributes.update(newcomer._attributes)
         self.charge(newcomer.account, is_exempt=newcomer.is_exempt)
         self.credit = 0
         self.verdict = None
@@ -351,6 +353,11 @@ class Session(SessionQueue):
     def is_operator(self) -> bool:
         """Whether its token makes an operator of it."""
         return self.grants is not None and self.grants.is_operator
+
+    @property
+    def subject(self) -> str:
+        """Whose client it is, as its token or the policy's `Identity` says, also after a restart; empty if neither does."""
+        return "" if self.grants is None else self.grants.subject
 
     def log_in(self, qos: ConnectQos) -> None:
         """Its login asks for this."""
@@ -410,11 +417,11 @@ class Session(SessionQueue):
 
     def charge_subject(self, subject: Account | None) -> None:
         """This subject does too."""
-        self.subject = subject
+        self.subject_account = subject
 
     def charge_none(self) -> None:
         """It has ended, or is another client's."""
-        self.account = self.subject = None
+        self.account = self.subject_account = None
 
     def spend(self) -> bool:
         """Use one publish of its credit; False if there is none."""

@@ -301,7 +301,7 @@ _USER: Final = (
         "user.security.authentication.accessDenied",
         "The login is not permitted.",
         _FINAL,
-        "There is no token, it is invalid, or it is for another subject.",
+        "There is no token, it is invalid or for another subject; or a name is asked for, and the policy gives no identity.",
     ),
     ErrorCode("user.security.authentication.accessDenied.unknownLoginName", "There is no such login name.", _FINAL),
     ErrorCode("user.security.authentication.accessDenied.wrongPassword", "The password is wrong.", _FINAL),

@@ -94,6 +94,8 @@ class Grants:
     """Seconds since 1970; None: never."""
     is_feed: bool = False
     """Whether it is the token of a page's live feed: its session is no receiver of the application."""
+    by_policy: bool = False
+    """Whether they say only who it is: the policy of an application is asked about each right."""
 
     @property
     def scope(self) -> Scope:
@@ -144,6 +146,8 @@ class Grants:
         lists = {name: sorted(getattr(self, name)) for name in _LISTS}
         # An earlier version knows `operator` alone, and takes true for every right.
         stored = {"subject": self.subject, **lists, "operator": self.role is Role.DESTROY, "expires": self.expires_at}
+        if self.by_policy:
+            stored["byPolicy"] = True
         return stored if self.role is None else stored | {"role": self.role.word}
 
     @classmethod
@@ -151,7 +155,8 @@ class Grants:
         """What `as_json` stored, now or in an earlier version."""
         lists: dict[str, Any] = {name: frozenset(stored.get(name, ())) for name in _LISTS}
         role = role_of(stored.get("role", stored["operator"]))
-        return cls(stored["subject"], **lists, role=role, expires_at=stored["expires"])
+        by_policy = bool(stored.get("byPolicy"))
+        return cls(stored["subject"], **lists, role=role, expires_at=stored["expires"], by_policy=by_policy)
 
 
 _LISTS: Final = ("subscribe", "publish", "configure", "group", "address")
@@ -159,6 +164,13 @@ _LISTS: Final = ("subscribe", "publish", "configure", "group", "address")
 _ALL: Final = frozenset({"/**"})
 OPERATOR: Final = Grants("", _ALL, _ALL, _ALL, _ALL, frozenset({ANY_SUBJECT}), role=Role.DESTROY)
 """What the admin token grants: everything that clients can be granted."""
+
+
+def restored_grants(stored: dict[str, Any] | None, *, asks_for_tokens: bool) -> Grants | None:
+    """The grants that were stored with a session. Those of an application's policy are none where tokens are asked for: the
+    server had another policy then."""
+    grants = None if stored is None else Grants.from_json(stored)
+    return None if grants is not None and grants.by_policy and asks_for_tokens else grants
 
 
 def role_of(claim: object) -> Role | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.errors import DENIED_BY_NOT_GRANTING, DENIED_BY_POLICY
+from crewel.qos.names import ANONYMOUS
 
 if TYPE_CHECKING:
     from crewel.broker.session import Session
@@ -32,15 +33,31 @@ class Refusal:
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Grants a handshake and says whose client it is. Its session may use names of this subject, `client/<subject>/1`, and
+    of no other; `session.subject` gives it back, also after a restart. Raises ValueError if the subject is not a text, is
+    empty, or is `anonymous`, which stands for sessions without a name."""
+
+    subject: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.subject, str) or self.subject in ("", ANONYMOUS):
+            raise ValueError(f"the subject of an Identity must name one user, and {self.subject!r} does not")
+
+
 GRANTED: Final = True
 Answer = bool | Refusal | Awaitable[bool | Refusal]
+HandshakeAnswer = bool | Refusal | Identity | Awaitable[bool | Refusal | Identity]
 
 
 class SecurityPolicy(Protocol):
     """Each method returns True, False or a `Refusal`, or an awaitable of one of these."""
 
-    def can_handshake(self, session: Session, message: Message) -> Answer:
-        """May this session be opened? `message.ext` has the credentials, `session.peer` the request."""
+    def can_handshake(self, session: Session, message: Message) -> HandshakeAnswer:
+        """May this session be opened? `message.ext` has the credentials and `message.ext["session"]` the name that is asked
+        for, `session.peer` the request; the session has no name yet. An `Identity` grants it too. With a plain True the
+        server does not know whose client it is, and refuses it a name."""
 
     def can_create(self, session: Session, channel: Channel, message: Message) -> Answer:
         """May this subscribe or publish create the channel?"""
@@ -69,7 +86,7 @@ class DetailedPolicy(SecurityPolicy, Protocol):
 class OpenPolicy:
     """The policy `open`: everything but what belongs to the server itself, `/meta/**` and `/__sys__*`."""
 
-    def can_handshake(self, session: Session, message: Message) -> Answer:
+    def can_handshake(self, session: Session, message: Message) -> HandshakeAnswer:
         """Everyone may."""
         return GRANTED
 

@@ -346,6 +346,6 @@ def _may_keep(session: Session, name: str, *, is_grouped: bool) -> bool:
     if channel.is_system:
         return session.is_operator
     grants = session.grants
-    if grants is None:
+    if grants is None or grants.by_policy:
         return True
     return grants.may_subscribe(channel) and (not is_grouped or grants.may_group(channel))
