@@ -244,7 +244,7 @@ class FailingRun(Run):
             if durable in server.receivers:
                 ack = client.ack if self.random.random() < 0.9 else self.random.choice([None, 0, 10**9])
                 server.receiver(durable).acknowledge(ack)
-                server.serving.touch(durable)
+                server.serving.mark_dirty(durable)
                 server.receiver(durable).check()
 
     def _acknowledge_all(self) -> None:

@@ -425,12 +425,12 @@ class Run:
     def _inspect(self) -> None:
         for name, (_, record) in self.store.sessions().items():
             left = (
-                record.at,
+                record.own_cursor,
                 record.ending,
                 record.closed,
                 record.pending,
                 record.inbox,
                 self.ledger.accounts[name].waiting,
             )
-            if any(left) or record.at is not None:
+            if any(left) or record.own_cursor is not None:
                 raise Broken(f"of {name} is left {left}")

@@ -121,7 +121,7 @@ class Ledger:
         for name, (owner, record) in sessions.items():
             if owner != self.owners[name]:
                 raise Broken(f"{name} belongs to {owner}, and was given to {self.owners[name]}")
-            cursor = store.cursor(owner) if record.at is None else record.at
+            cursor = store.cursor(owner) if record.own_cursor is None else record.own_cursor
             self._audit_session(name, record, cursor, store)
 
     def _audit_session(self, name: SessionName, record: SessionRecord, cursor: LogId, store: Stored) -> None:

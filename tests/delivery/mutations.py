@@ -12,7 +12,7 @@ from crewel.delivery.changes import Changes
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.fan_out_buffer import FanOutBuffer, FanOutRecord, SubscriberSet
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.pending_subscriptions import Pending
+from crewel.delivery.pending_subscriptions import SubscriptionRequest
 from crewel.delivery.records import (
     Change,
     Commit,
@@ -47,14 +47,14 @@ class Mutation(NamedTuple):
 
 
 class PassesPending(LogConsumer):
-    def subscribing(self, durable: DurableSession, patterns: Collection[str]) -> Pending:
+    def subscribing(self, durable: DurableSession, patterns: Collection[str]) -> SubscriptionRequest:
         pending = super().subscribing(durable, patterns)
         pending.cursor = FAR
         return pending
 
 
 class SeesNothingPending(LogConsumer):
-    def answered(self, pending: Pending, intervals: Any) -> list[LogId]:
+    def answered(self, pending: SubscriptionRequest, intervals: Any) -> list[LogId]:
         pending.seen.clear()
         return super().answered(pending, intervals)
 
@@ -70,9 +70,9 @@ class NeedsNothingOpen(LogConsumer):
 
 
 class ForgetsWhatIsDirty(LogConsumer):
-    def touch(self, durable: DurableSession) -> None:
+    def mark_dirty(self, durable: DurableSession) -> None:
         if len(durable) % 3:
-            super().touch(durable)
+            super().mark_dirty(durable)
 
 
 class EndsInOneStep(LogConsumer):
@@ -96,7 +96,7 @@ class TakesNothingClosing(LogConsumer):
     def _take_hidden(
         self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, found: Set[DurableSession]
     ) -> list[DurableSession]:
-        for durable, group in self._pending.items():
+        for durable, group in self._requests.items():
             if durable not in found:
                 for pending in group:
                     pending.seen.append((log_id, patterns, waiting))
@@ -104,7 +104,7 @@ class TakesNothingClosing(LogConsumer):
 
 
 class LetsSubscribesOverrule(LogConsumer):
-    def _ends_soon(self, pending: Pending, pattern: str, since: LogId) -> bool:
+    def _ends_soon(self, pending: SubscriptionRequest, pattern: str, since: LogId) -> bool:
         return False
 
 
@@ -137,12 +137,12 @@ class RecordsForAppliedSessions(LogConsumer):
 class AppliesInSilence(LogConsumer):
     def _regroup(self, durable: DurableSession) -> None:
         super()._regroup(durable)
-        durable.needs_touch = False
+        durable.dirty_on_acknowledge = False
 
 
 class KeepsSubscriberSets(LogConsumer):
-    def touch(self, durable: DurableSession) -> None:
-        super().touch(durable)
+    def mark_dirty(self, durable: DurableSession) -> None:
+        super().mark_dirty(durable)
         self.fan_out.changes = Silent()
 
 
@@ -280,7 +280,7 @@ class SettlesAllThatWasTaken(DurableSession):
 
 class AppliesAgain(DurableSession):
     def _apply(self, fan_out: FanOutBuffer) -> None:
-        self.upto = 0
+        self.applied_number = 0
         super()._apply(fan_out)
 
 
@@ -322,7 +322,7 @@ class BelievesInSubscriptions(DurableSession):
 
 class PassesItsOwnCursor(DurableSession):
     def take_change(self, cursor: LogId, committed: LogId) -> Change | None:
-        return super().take_change(max(cursor, self.floor), committed)
+        return super().take_change(max(cursor, self.own_cursor), committed)
 
 
 class ForgetsIntervalsEarly(DurableSession):
@@ -331,7 +331,7 @@ class ForgetsIntervalsEarly(DurableSession):
 
 
 class EndsAhead(DurableSession):
-    def through(self, cursor: LogId) -> LogId:
+    def last_reportable(self, cursor: LogId) -> LogId:
         return FAR
 
 
@@ -348,7 +348,7 @@ class IgnoresItsOwnCursor(DurableSession):
     @classmethod
     def adopted(cls, record: SessionRecord) -> DurableSession:
         durable = super().adopted(record)
-        durable.floor = LogId(0)
+        durable.own_cursor = LogId(0)
         return durable
 
 

@@ -117,7 +117,7 @@ class RankedReceiver(Receiver):
         at_client = {each.position for each in self._sent()}
         over = {each for each in self.durable.expired(self.now) if each not in at_client}
         self.durable.expire(over.union(each.position for each in gone if each.position))
-        self.node.touch(self.durable)
+        self.node.mark_dirty(self.durable)
         self.check()
 
     def leave(self) -> None:
@@ -158,7 +158,7 @@ class RankedServer(ReceivingServer):
                 self._sweep(self.receivers[durable], is_away=is_away)
             else:
                 durable.expire(durable.expired(now))
-            self.serving.touch(durable)
+            self.serving.mark_dirty(durable)
         for receiver in self.receivers.values():
             if receiver.volatile:
                 self._sweep(receiver, is_away=is_away)

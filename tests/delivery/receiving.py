@@ -131,7 +131,7 @@ class ReceivingServer(Server):
         elif not is_bounded or len(durable) + len(receiver.volatile) <= BOUND:
             return True
         elif receiver.policy is OverflowPolicy.DROP_OLDEST and receiver.drop_oldest():
-            self.serving.touch(durable)
+            self.serving.mark_dirty(durable)
             return True
         elif receiver.policy is OverflowPolicy.DEAD_MESSAGE:
             receiver.dead_letter(entry, "resource.overflow.queue.entries", "the queue is full", 0)
@@ -140,7 +140,7 @@ class ReceivingServer(Server):
                 durable.end_message(entry.position, EndReason.DROPPED)
             if receiver.policy is OverflowPolicy.DISCONNECT and (durable.name, "") not in self.busy:
                 self.close(durable)
-        self.serving.touch(durable)
+        self.serving.mark_dirty(durable)
         return False
 
     def redrive(self, letter: PendingDeadLetter) -> None:
@@ -152,7 +152,7 @@ class ReceivingServer(Server):
                 return
             if durable.arrived(answer, PendingMessage(0, 2)):
                 self._received[durable].add(answer)
-                self.serving.touch(durable)
+                self.serving.mark_dirty(durable)
                 receiver = self.receivers[durable]
                 receiver.outside_log.add(answer)
                 if receiver.dispatcher.rejection is not None:
@@ -182,7 +182,7 @@ class ReceivingServer(Server):
             receiver.dead_letter(*each)
         if judgement.put_back:
             receiver.put_back(judgement.put_back)
-        self.serving.touch(durable)
+        self.serving.mark_dirty(durable)
         death = dispatcher.conclude(self.now)
         if death is not None:
             durable.death = death
@@ -218,7 +218,7 @@ class ReceivingServer(Server):
                 receiver.dead_letter_all("user.update.holdback", "drained")
             case "drop":
                 receiver.drop(count)
-        self.serving.touch(durable)
+        self.serving.mark_dirty(durable)
         receiver.look()
         receiver.check()
 
@@ -228,7 +228,7 @@ class ReceivingServer(Server):
         if receiver := self.receivers.pop(durable, None):
             if durable.is_named or durable.death is not None:
                 receiver.bury_transients(*(durable.death or DEAD_SESSION))
-            self.serving.touch(durable)
+            self.serving.mark_dirty(durable)
         super().close(durable)
 
     def _end_open(self, durable: DurableSession) -> None:

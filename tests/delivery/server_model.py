@@ -160,7 +160,7 @@ class Server:
 
     def reserve(self, durable: DurableSession) -> None:
         durable.batch += BATCH_BLOCK
-        self.serving.touch(durable)
+        self.serving.mark_dirty(durable)
 
     def close(self, durable: DurableSession) -> None:
         self._begin(durable.name, "")
@@ -365,13 +365,13 @@ class Server:
         if not durable.end_message(log_id):
             raise Broken(f"{log_id} was open for {durable.name} and could not be settled")
         self._answered[durable.name].add(log_id)
-        self.serving.touch(durable)
+        self.serving.mark_dirty(durable)
 
     def dead_letter(self, durable: DurableSession, log_id: LogId) -> None:
         durable.dead_letter(
             PendingDeadLetter(durable.name, log_id, "user.update.deadMessage", "the receiver does not want it")
         )
-        self.serving.touch(durable)
+        self.serving.mark_dirty(durable)
 
     def spill(self, durable: DurableSession, ids: list[LogId]) -> None:
         def answered(answer: list[LogId] | StoreError) -> None:

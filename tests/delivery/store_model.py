@@ -142,12 +142,12 @@ class StoreModel:
         row.owner = token
         theirs.own.remove(name)
         mine.own.add(name)
-        row.record.at = self._place_of(row.record, theirs, mine)
+        row.record.own_cursor = self._place_of(row.record, theirs, mine)
         row.record.batch += BATCH_BLOCK
         return copy.deepcopy(row.record)
 
     def _place_of(self, record: SessionRecord, theirs: NodeRow, mine: NodeRow) -> LogId | None:
-        return theirs.cursor if record.at is None else record.at
+        return theirs.cursor if record.own_cursor is None else record.own_cursor
 
     def _lower(self, mine: NodeRow, theirs: NodeRow) -> None:
         mine.low = min(mine.low, theirs.low)
@@ -252,8 +252,8 @@ class StoreModel:
             record.inbox.pop(log_id, None)
             row.bodies.pop(log_id, None)
         record.closed = [each for each in record.closed if each[2] > cursor or each[:2] not in change.forgotten]
-        if change.in_step:
-            record.at = None
+        if change.caught_up:
+            record.own_cursor = None
         if change.batch is not None:
             record.batch = max(record.batch, change.batch)
 

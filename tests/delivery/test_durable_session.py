@@ -119,11 +119,11 @@ class TestIntervals:
         assert wanted(durable, "/a") == [6, 7, 8, 9]
 
     def test_an_adopted_session_wants_nothing_up_to_its_own_cursor(self) -> None:
-        assert wanted(adopted(at=LogId(6), subscriptions={"/a": LogId(2)}), "/a") == [7, 8, 9]
+        assert wanted(adopted(own_cursor=LogId(6), subscriptions={"/a": LogId(2)}), "/a") == [7, 8, 9]
 
     def test_what_it_settles_before_the_node_comes_to_it_is_not_wanted_again(self) -> None:
         durable = adopted(
-            at=LogId(2),
+            own_cursor=LogId(2),
             subscriptions={"/a": LogId(1)},
             pending={LogId(4): PendingMessage()},
             inbox={LogId(5): PendingMessage()},
@@ -244,7 +244,7 @@ class TestParking:
 class TestAdoption:
     def test_all_that_was_open_waits_oldest_first_and_counts_as_sent(self) -> None:
         durable = adopted(
-            at=LogId(3),
+            own_cursor=LogId(3),
             batch=2000,
             pending={LogId(9): PendingMessage(0, 5), LogId(6): PendingMessage(2, 5)},
             inbox={LogId(7): PendingMessage(1, 3)},
@@ -253,13 +253,13 @@ class TestAdoption:
         assert [*durable.pending] == [6, 9]
         assert durable.inbox == {7: PendingMessage(2, 3)}
         assert durable.evicted == [6, 7, 9]
-        assert (durable.size, durable.batch, durable.floor, durable.first_needed) == (13, 2000, 3, 6)
+        assert (durable.size, durable.batch, durable.own_cursor, durable.first_needed) == (13, 2000, 3, 6)
 
     def test_the_end_and_closed_intervals_come_along(self) -> None:
         durable = adopted(ending=LogId(5), closed=[("/a", LogId(1), LogId(5))], subscriptions={"/b": LogId(2)})
         assert durable.ending == 5
         assert wanted(durable, "/a") == [2, 3, 4, 5]
-        assert not durable.was_adopted
+        assert not durable.has_own_cursor
 
     def test_nothing_has_changed_by_itself(self) -> None:
         durable = adopted(pending={LogId(6): PendingMessage()}, inbox={LogId(7): PendingMessage()}, batch=1000)
@@ -272,7 +272,7 @@ class TestCommits:
         assert change(durable).opened == {4: PendingMessage(0, 10), 5: PendingMessage(0, 10)}
         assert durable.take_change(FAR, LogId(0)) is None
         durable.end_message(LogId(4))
-        assert change(durable) == Change(JOE, {}, (LogId(4),), NOTHING, (), in_step=False)
+        assert change(durable) == Change(JOE, {}, (LogId(4),), NOTHING, (), caught_up=False)
         assert durable.take_change(FAR, LogId(0)) is None
 
     def test_what_was_taken_and_settled_between_two_commits_costs_nothing(self) -> None:
@@ -286,7 +286,7 @@ class TestCommits:
         durable.spilled([LogId(4)])
         assert durable.take_change(FAR, LogId(0)) is None
         durable.end_message(LogId(4))
-        assert change(durable) == Change(JOE, {}, NOTHING, (LogId(4),), (), in_step=False)
+        assert change(durable) == Change(JOE, {}, NOTHING, (LogId(4),), (), caught_up=False)
 
     def test_an_interval_is_forgotten_when_the_cursor_in_the_store_has_passed_it(self) -> None:
         durable = session()
@@ -297,11 +297,11 @@ class TestCommits:
         assert durable.closing == [("/b", 1, 6)]
 
     def test_its_own_cursor_is_forgotten_when_the_node_has_reached_it(self) -> None:
-        durable = adopted(at=LogId(5))
+        durable = adopted(own_cursor=LogId(5))
         assert durable.take_change(LogId(4), LogId(0)) is None
-        assert durable.was_adopted
-        assert change(durable, cursor=5).in_step
-        assert not durable.was_adopted
+        assert durable.has_own_cursor
+        assert change(durable, cursor=5).caught_up
+        assert not durable.has_own_cursor
         assert durable.take_change(LogId(6), LogId(5)) is None
 
     def test_batch_numbers_are_reserved_once(self) -> None:
@@ -319,9 +319,12 @@ class TestCommits:
         for log_id in (4, 5, 6):
             durable.end_message(LogId(log_id))
         assert change(durable, cursor=4).settled == (4,)
-        assert durable.take_ended(durable.through(LogId(4))) == ([Disposition(JOE, EndReason.SETTLED, (LogId(4),))], [])
+        assert durable.take_ended(durable.last_reportable(LogId(4))) == (
+            [Disposition(JOE, EndReason.SETTLED, (LogId(4),))],
+            [],
+        )
         assert durable.has_uncommitted_ends
-        assert change(durable, cursor=6) == Change(JOE, {}, (LogId(5),), (LogId(6),), (), in_step=False)
+        assert change(durable, cursor=6) == Change(JOE, {}, (LogId(5),), (LogId(6),), (), caught_up=False)
         assert durable.take_ended(LogId(6)) == ([Disposition(JOE, EndReason.SETTLED, (LogId(5), LogId(6)))], [])
         assert not durable.has_uncommitted_ends
 
@@ -337,11 +340,11 @@ class TestCommits:
         assert letters == [letter(5)]
 
     def test_up_to_its_own_cursor_an_adopted_session_tells_ends_at_once(self) -> None:
-        durable = adopted(at=LogId(6), pending={LogId(5): PendingMessage(), LogId(7): PendingMessage()})
+        durable = adopted(own_cursor=LogId(6), pending={LogId(5): PendingMessage(), LogId(7): PendingMessage()})
         durable.end_message(LogId(5))
         durable.end_message(LogId(7))
         assert change(durable, cursor=2).settled == (5,)
-        assert durable.through(LogId(2)) == 6
+        assert durable.last_reportable(LogId(2)) == 6
 
 
 class TestArriving:

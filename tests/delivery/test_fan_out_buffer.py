@@ -181,7 +181,7 @@ class TestApplyInSteps:
         take(node, subscriber_set(node, *durables), 11)
         node.max_applied = 4
         steps = node.apply_in_steps()
-        applied = [sum(durable.upto == 1 for durable in durables) for _ in steps]
+        applied = [sum(durable.applied_number == 1 for durable in durables) for _ in steps]
         assert applied == [2, 4, 6, 7]
         assert node.fan_out.records == []
         assert [each.is_dirty for each in durables] == [True] * 7
@@ -434,7 +434,7 @@ class TestSettlingAlike:
         take(node, subscriber_set(node, joe), 11)
         acknowledge(node, joe, 11)
         joe.dead_letter(PendingDeadLetter(joe.name, LogId(11), "user.update.error", "no"))
-        node.touch(joe)
+        node.mark_dirty(joe)
         commit, alike = settled(node)
         assert (alike, len(commit.dead_letters)) == ({}, 1)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.fan_out_buffer import SubscriberSet
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.pending_subscriptions import Pending
+from crewel.delivery.pending_subscriptions import SubscriptionRequest
 from crewel.delivery.records import (
     Change,
     Commit,
@@ -57,7 +57,7 @@ class Served:
 
     def settle(self, durable: DurableSession, log_id: int) -> None:
         assert durable.end_message(LogId(log_id))
-        self.node.touch(durable)
+        self.node.mark_dirty(durable)
 
 
 def session(name: str = "client/joe/1", **subscriptions: int) -> DurableSession:
@@ -74,7 +74,9 @@ def adopted(at: int, open_ids: Iterable[int] = (), **subscriptions: int) -> Dura
     return DurableSession.adopted(record)
 
 
-def held(pending: Pending, *, since: int, until: int | None = None) -> dict[str, tuple[LogId, LogId | None]]:
+def held(
+    pending: SubscriptionRequest, *, since: int, until: int | None = None
+) -> dict[str, tuple[LogId, LogId | None]]:
     """The store's answer about all patterns that were asked for."""
     return {each: (LogId(since), None if until is None else LogId(until)) for each in pending.patterns}
 
@@ -219,7 +221,7 @@ class TestCommitting:
         served = Served(durable)
         served.take(11)
         served.take(12, B)
-        change = Change(durable.name, {LogId(11): PendingMessage(0, 5)}, (), (), (), in_step=False)
+        change = Change(durable.name, {LogId(11): PendingMessage(0, 5)}, (), (), (), caught_up=False)
         assert served.committed() == Commit(1, LogId(12), LogId(10), (change,), (), ())
 
     def test_commits_are_numbered_without_gaps(self) -> None:
@@ -275,7 +277,7 @@ class TestCommitting:
         served = Served(durable)
         served.take(11)
         served.node.drop(durable)
-        served.node.touch(durable)
+        served.node.mark_dirty(durable)
         assert served.committed().changes == ()
 
     def test_a_closed_interval_is_forgotten_one_commit_after_the_cursor_passed_it(self) -> None:
@@ -305,7 +307,7 @@ class TestAdopting:
         served.take(11)
         assert served.committed() == Commit(1, LogId(11), LogId(11), (), (), ())
         served.take(12)
-        assert served.change().in_step
+        assert served.change().caught_up
         assert served.commit() is None
 
     def test_what_lies_between_may_have_been_sent_already(self) -> None:
@@ -410,7 +412,7 @@ class TestExpiry:
     def test_one_that_is_gone_is_not(self) -> None:
         served, durable = self.served()
         served.node.drop(durable)
-        served.node.touch(durable)
+        served.node.mark_dirty(durable)
         assert served.node.expiring(60) == []
 
 
@@ -461,7 +463,7 @@ class TestDividedCommits:
         while served.node.has_more:
             served.commit()
         for durable in served.durables:
-            served.node.touch(durable)
+            served.node.mark_dirty(durable)
         commit = served.commit()
         assert commit is None or not commit.changes
 
@@ -518,7 +520,7 @@ class TestDividedCommits:
         while served.commit() is not None:
             pass
         for durable in served.durables:
-            served.node.touch(durable)
+            served.node.mark_dirty(durable)
         served.node.ending(served.durables[0], LogId(11))
         commit = served.node.commit()
         assert commit is not None
@@ -535,7 +537,7 @@ class TestWithheldLetters:
 
     def dead_letter(self, served: Served, durable: DurableSession, log_id: int) -> None:
         durable.dead_letter(PendingDeadLetter(durable.name, LogId(log_id), "resource.overflow.queue.entries", "full"))
-        served.node.touch(durable)
+        served.node.mark_dirty(durable)
 
     def dead_letters(self, *log_ids: int, most: int = 2) -> Served:
         """Each of these messages is a letter for each session."""
@@ -623,7 +625,7 @@ class TestWithheldLetters:
             joe.dead_letter(
                 PendingDeadLetter(joe.name, LogId(0), "resource.overflow.queue.entries", "full", 0, message)
             )
-        served.node.touch(joe)
+        served.node.mark_dirty(joe)
         assert [len(each.dead_letters) for each in self.all(served)] == [2, 2, 1]
 
     def test_long_bodies_make_smaller_portions(self) -> None:

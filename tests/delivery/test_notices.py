@@ -102,14 +102,14 @@ def test_a_commit_tells_once_that_it_is_settled() -> None:
     durable = DurableSession(JOE)
     node.add(durable)
     durable.notice(LogId(9), "/a")
-    node.touch(durable)
+    node.mark_dirty(durable)
     assert node.commit() is None
     durable.end_message(LogId(9))
-    node.touch(durable)
+    node.mark_dirty(durable)
     commit = node.commit()
     assert commit is not None
     assert [(change.name, change.noticed) for change in commit.changes] == [(JOE, ("/a",))]
-    node.touch(durable)
+    node.mark_dirty(durable)
     assert node.commit() is None
 
 
@@ -164,7 +164,7 @@ def test_why_a_subscription_failed_is_known_until_its_notice_is_settled() -> Non
     durable.notice(LogId(10), "/b", why=WHY)
     assert durable.failed == {"/a": WHY, "/b": WHY}
     durable.end_message(LogId(9))
-    node.touch(durable)
+    node.mark_dirty(durable)
     node.commit()
     assert durable.failed == {"/b": WHY}
     durable.notice(LogId(11), "/b")

@@ -173,9 +173,9 @@ class LooksAtTheLogOnly(DurableSession):
 
 
 class ForgetsWhoHasLives(LogConsumer):
-    def touch(self, durable: DurableSession) -> None:
+    def mark_dirty(self, durable: DurableSession) -> None:
         expiry, durable.expiry = durable.expiry, 0
-        super().touch(durable)
+        super().mark_dirty(durable)
         durable.expiry = expiry
 
 

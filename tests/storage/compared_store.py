@@ -90,7 +90,7 @@ def _outcome(ask: Callable[[], Any]) -> Any:
 def _plain(record: SessionRecord) -> tuple[Any, ...]:
     subscriptions, closed = sorted(record.subscriptions.items()), sorted(record.closed)
     waiting = sorted(record.pending), sorted(record.inbox)
-    return (record.name, record.at, record.batch, record.ending, subscriptions, closed, waiting)
+    return (record.name, record.own_cursor, record.batch, record.ending, subscriptions, closed, waiting)
 
 
 def _plain_records(records: list[SessionRecord]) -> list[tuple[Any, ...]]:

@@ -70,13 +70,13 @@ class NodeServer(Server):
             self._received[durable] = {*durable.pending, *durable.inbox}
             self._late.add(durable)
             durables.append(durable)
-        for logged in read(min(record.at or LogId(0) for record in records)):
+        for logged in read(min(record.own_cursor or LogId(0) for record in records)):
             if logged.id > node.cursor:
                 break
             for durable in durables:
                 if durable.wants(MATCHING[logged.channel], logged.id):
                     durable.take(logged.id, PendingMessage(1, len(logged.body), logged.channel))
-                    node.touch(durable)
+                    node.mark_dirty(durable)
                     self._receive(durable, logged.id)
 
     def commit(self) -> None:

@@ -177,7 +177,7 @@ class SharingServer(Server):
         if durable.arrived(log_id, PendingMessage(attempts, 2, "/a", source=source)):
             self._receive(durable, log_id)
             durable.evict(log_id)
-            self.serving.touch(durable)
+            self.serving.mark_dirty(durable)
 
     def lease(self, queue: str, members: list[Member]) -> None:
         there = {each.name: each for each in self.sessions}
@@ -196,7 +196,7 @@ class SharingServer(Server):
         durable.forget_evicted(log_id)
         durable.requeue(log_id)
         self._received[durable].discard(log_id)
-        self.serving.touch(durable)
+        self.serving.mark_dirty(durable)
         step = shared_queues.requeue(self.keys, self.token, durable.name, attempts, BOUND, failed=failed)
         self._ask("requeue", step, then=lambda answer: None)
 

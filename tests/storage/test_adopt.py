@@ -21,7 +21,7 @@ async def test_a_session_comes_as_it_was_left(store: Store) -> None:
         SessionRecord(
             JOE,
             {"id": "secret", "ack": True},
-            at=second,
+            own_cursor=second,
             batch=2000,
             subscriptions={"/a b": LogId(0), "/c/**": LogId(0)},
             closed=[("/gone away", LogId(0), second)],
@@ -41,7 +41,7 @@ async def test_the_cursor_of_the_dead_server_becomes_the_sessions_own(store: Sto
     await first.commit(100)
     await second.commit(70)
     records = await (await started(store, "c")).adopt_all()
-    assert {name: record.at for name, record in records.items()} == {JOE: 100, ANN: 70}
+    assert {name: record.own_cursor for name, record in records.items()} == {JOE: 100, ANN: 70}
 
 
 async def test_a_session_keeps_the_cursor_of_its_own_until_it_is_in_step(store: Store) -> None:
@@ -51,9 +51,9 @@ async def test_a_session_keeps_the_cursor_of_its_own_until_it_is_in_step(store: 
     await first.commit(100)
     second = await started(store, "b")
     await second.adopt_all()
-    await second.commit(500, change(JOE, in_step=True))
+    await second.commit(500, change(JOE, caught_up=True))
     records = await (await started(store, "c")).adopt_all()
-    assert {name: record.at for name, record in records.items()} == {JOE: 500, ANN: 100}
+    assert {name: record.own_cursor for name, record in records.items()} == {JOE: 500, ANN: 100}
 
 
 async def test_a_slice_holds_so_many_sessions_at_most(store: Store) -> None:
@@ -167,7 +167,7 @@ async def test_after_an_unknown_outcome_another_token_gets_all(store: Store) -> 
     await owner.commit(100)
     await (await started(store, "lost its answer")).adopt(1)
     records = await (await started(store, "b")).adopt_all()
-    assert {name: record.at for name, record in records.items()} == {JOE: 100, ANN: 100}
+    assert {name: record.own_cursor for name, record in records.items()} == {JOE: 100, ANN: 100}
 
 
 async def test_a_name_without_a_session_does_no_harm(store: Store) -> None:

@@ -69,7 +69,7 @@ async def test_a_session_in_step_has_no_cursor_of_its_own_any_more(store: Store)
     await owner_of(store, JOE, ANN)
     owner = await started(store, "b")
     await owner.adopt_all()
-    await owner.commit(1, change(JOE, opened=[1], in_step=True), change(ANN, opened=[1]))
+    await owner.commit(1, change(JOE, opened=[1], caught_up=True), change(ANN, opened=[1]))
     assert "at" not in await owner.record(JOE)
     assert (await owner.record(ANN))["at"] == "0"
 

@@ -89,7 +89,7 @@ async def test_an_heir_gets_the_sessions_as_they_were_left(store: Store) -> None
     await die(first)
     finished, (record,) = await inherit(second)
     assert finished == ["a"]
-    assert (record.name, record.at, record.batch, list(record.pending)) == (JOE, ids[0], 2000, [ids[0]])
+    assert (record.name, record.own_cursor, record.batch, list(record.pending)) == (JOE, ids[0], 2000, [ids[0]])
     assert (await second.record())["owner"] == "b"
     assert (await members(second)).tags == {"tag-a": "b", "tag-b": "b"}
 
@@ -139,7 +139,7 @@ async def test_the_record_of_a_dead_node_keeps_the_log_until_it_is_released(stor
     finished, _ = await inherit(second)
     await second.trim()
     assert await second.log_ids() == ids
-    await second.commit(ids[-1], change(opened=[ids[1]], in_step=True), low=ids[0])
+    await second.commit(ids[-1], change(opened=[ids[1]], caught_up=True), low=ids[0])
     assert await second.do(nodes.release(second.keys, "b", finished)) == 1
     await second.trim()
     assert await second.log_ids() == [ids[1]]
@@ -204,7 +204,7 @@ async def test_a_server_of_its_own_adopts_what_an_heir_had_not_finished(store: S
     await die(second)
     alone = await joined(store, "c", ALONE)
     records = await alone.adopt_all()
-    assert {name: record.at for name, record in records.items()} == {JOE: LogId(70), ANN: LogId(70)}
+    assert {name: record.own_cursor for name, record in records.items()} == {JOE: LogId(70), ANN: LogId(70)}
     assert await alone.nodes() == {"c"}
 
 

@@ -49,7 +49,7 @@ async def test_a_dead_server_holds_what_its_sessions_need(store: Store) -> None:
     await heir.adopt_all()
     await heir.trim()
     assert await heir.log_ids() == ids[1:]
-    await heir.commit(ids[2], change(opened=[ids[2]], in_step=True), low=ids[1])
+    await heir.commit(ids[2], change(opened=[ids[2]], caught_up=True), low=ids[1])
     await heir.trim()
     assert await heir.log_ids() == ids[2:]
 

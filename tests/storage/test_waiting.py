@@ -30,7 +30,7 @@ async def test_adopted_session_has_its_open_messages(store: Store) -> None:
     owner = await started(store)
     await owner.login()
     opened = {LogId(number): known for number, (known, _) in enumerate(TEXTS, 1)}
-    await owner.commit(100, Change(JOE, opened, (), (), (), in_step=False), low=0)
+    await owner.commit(100, Change(JOE, opened, (), (), (), caught_up=False), low=0)
     heir = await started(store, "b")
     assert (await heir.adopt_all())[JOE].pending == opened
 
@@ -40,7 +40,7 @@ async def test_a_spilled_message_stays_as_it_is_known(store: Store) -> None:
     await owner.login()
     ids = await owner.publish("/a", "/b")
     opened = {ids[0]: PendingMessage(1, 7, "/a", 9, 17), ids[1]: PendingMessage(0, 7)}
-    await owner.commit(ids[1], Change(JOE, opened, (), (), (), in_step=False), low=0)
+    await owner.commit(ids[1], Change(JOE, opened, (), (), (), caught_up=False), low=0)
     await owner.spill(*ids)
     heir = await started(store, "b")
     assert (await heir.adopt_all())[JOE].inbox == opened

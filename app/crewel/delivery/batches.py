@@ -28,7 +28,7 @@ class Batches:
         """The number that the next connect reply carries."""
         self._sent: dict[int, list[Entry]] = {}
         self.must_resend = False
-        """Whether the open entries are the front of the queue, and not at the client."""
+        """Whether the unacknowledged entries are the front of the queue again, and not at the client."""
         self.is_busy = False
         """Whether what goes out again is not lost: the client is connected and has not answered, or had no room for it."""
         self._futile = 0  # connects in a row that acknowledged nothing although something had been sent
@@ -40,7 +40,7 @@ class Batches:
     def acknowledge(
         self, batch: int | None, queue: list[Entry], acknowledged: list[Entry] | None = None
     ) -> list[Entry]:
-        """The session's queue after a connect that acknowledges this batch and those before it: what is still open, by
+        """The session's queue after a connect that acknowledges this batch and those before it: what is unacknowledged, by
         priority and age, and then what was never sent. None (a connect without an acknowledgement) and a number that was
         never sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` got, plus new
         entries. `acknowledged` gets the entries that are acknowledged.
@@ -65,13 +65,12 @@ class Batches:
         return [*in_order(self.unacknowledged), *unsent]
 
     def acknowledge_all(self) -> None:
-        """Nothing is open from now on: the client has acknowledged the last batch, and nothing was to be sent again."""
+        """The client has acknowledged its last batch, while nothing was to be sent again."""
         self._futile = 0
         self._sent.clear()
 
     def hand_over(self) -> list[Entry]:
-        """All that is open; nothing is from now on, for the client has acknowledged the last batch, and nothing was to be sent
-        again."""
+        """What the client has just acknowledged: all up to its last batch, while nothing was to be sent again."""
         self._futile = 0
         if len(self._sent) == 1:
             return self._sent.popitem()[1]
@@ -120,7 +119,8 @@ class Batches:
         return [each for each in queue if each not in gone]
 
     def unbatch(self) -> None:
-        """Take what goes out again out of its batches: a client that has got the last of these may lack it."""
+        """Entries that are to be sent again belong to no batch any more: the next reply may carry some of them under a new
+        number, and acknowledging that number must not acknowledge the others."""
         if self.must_resend:
             self._sent.clear()
             self.must_resend = False
@@ -131,12 +131,12 @@ class Batches:
         return [entry for entries in self._sent.values() for entry in entries]
 
     def sent_after(self, batch: int) -> list[Entry]:
-        """The entries of later batches. A client that got this batch last cannot have got them."""
+        """The entries of the batches after this one. A client whose last batch is this one has not received them."""
         return [entry for number, entries in self._sent.items() if number > batch for entry in entries]
 
     @property
     def resending(self) -> int:
-        """How many entries at the front of the queue are open, and go out again."""
+        """How many entries at the front of the queue were sent before."""
         return self._count() if self.must_resend else 0
 
     def drop_body(self) -> None:
@@ -144,7 +144,7 @@ class Batches:
         self._sent = {number: [entry.drop_body() for entry in entries] for number, entries in self._sent.items()}
 
     def reset(self) -> list[Entry]:
-        """Begin again: nothing is open that was sent. Returns what was, unless the queue has it."""
+        """Begin again, with nothing unacknowledged. Returns what was, unless the queue has it."""
         entries = [] if self.must_resend else self.unacknowledged
         self._sent.clear()
         self.must_resend = False
@@ -167,7 +167,6 @@ class Batches:
         change any more. Returns how many of the entries were sent before."""
         again = 0
         if self.must_resend:
-            # Open entries that this reply does not carry belong to no batch: to have got it says nothing of them.
             again = min(self._count(), len(entries))
             self.unbatch()
         if entries:
@@ -175,8 +174,7 @@ class Batches:
         return again
 
     def close(self) -> int:
-        """The number for the reply that is going out; the next reply has the next one. What should go out again and is not in
-        this one belongs to no batch any more."""
+        """The number for the reply that is going out; the next reply has the next one."""
         if self.must_resend:
             self.unbatch()
         number = self.number

@@ -113,8 +113,8 @@ class Dispatcher:
         """Failures (outcome, code, reason) that concern more than their message, and that `conclude` has yet to look at."""
         self.in_flight: dict[str, tuple[Entry, float]] = {}
         self.unclaimed: set[str] = set()
-        """Ids of open messages that no listener of the client takes. An acknowledgement does not settle them, and when their
-        wait runs out they are sent again and nothing has failed: the client is there, and has said how they fare."""
+        """Ids of messages in flight that no listener of the client takes. Acknowledging their batch does not end them. When
+        their time limit passes they are sent again, and that is no failure: the client has reported them."""
         self.flushes = False
         """Whether what waited while the client was away is being sent."""
         self.tries: dict[str, int] = {}
@@ -167,7 +167,7 @@ class Dispatcher:
         return settled
 
     def forget(self) -> list[Entry]:
-        """Another client continues: it has received nothing. Returns what was open; each counts as sent once more."""
+        """Another client continues: it has received nothing. Returns what was in flight; each counts as sent once more."""
         entries = []
         for message_id, (entry, _) in self.in_flight.items():
             self.tries[message_id] = self.tries.get(message_id, 0) + 1

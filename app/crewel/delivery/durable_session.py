@@ -1,7 +1,7 @@
-"""One durable session in the engine: its subscriptions as intervals of the log, and the messages that are open.
+"""One durable session in the engine: its subscriptions as intervals of the log, and the messages that are pending.
 
-Invariant: each matching entry at or below the session's cursor has ended or is open here. The cursor
-is the node's, or the session's own `floor` while the node, which took the session over, has not reached that yet.
+Invariant: each matching entry at or below the session's cursor has ended or is pending here. The cursor
+is the node's, or the session's own `own_cursor` while the node, which took the session over, has not reached that yet.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from crewel.delivery.records import (
 from crewel.qos.publish import NORMAL
 
 _LOOKED_AT: Final = 16
-"""Messages that a commit looks at in the time in which it opens one."""
+"""A commit looks at so many withheld dead letters in the time that it takes to store one pending message."""
 
 
 class DurableSession(PendingDeliveries):
-    """One session. `evicted`: the ranks (priority, then age) of the open messages whose bodies are not in memory, sorted."""
+    """One session. `evicted`: the ranks (priority, then age) of the pending messages whose bodies are not in memory, sorted.
+    Inherited: `pending`, `inbox`, `size`, which apply fan-out records first; `notices`, `acknowledged`, `_newest`, `_ended`."""
 
     __slots__ = (
         "_stored",
@@ -43,17 +44,17 @@ class DurableSession(PendingDeliveries):
         "connected",
         "dead_letters",
         "death",
+        "dirty_on_acknowledge",
         "ending",
         "evicted",
         "expiry",
         "failed",
-        "floor",
+        "has_own_cursor",
         "is_dirty",
         "is_fenced",
         "name",
-        "needs_touch",
+        "own_cursor",
         "since",
-        "was_adopted",
     )
 
     def __init__(self, name: SessionName) -> None:
@@ -65,21 +66,21 @@ class DurableSession(PendingDeliveries):
         """Pattern -> the id after which its subscription holds."""
         self.closing: list[tuple[str, LogId, LogId]] = []
         """Intervals (pattern, from, until] of subscriptions that were given up."""
-        self.floor = LogId(0)
-        """Entries up to here are accounted for, whatever the node's cursor says."""
-        self.was_adopted = False
-        """Whether the store still has its own cursor, `at`."""
+        self.own_cursor = LogId(0)
+        """Of one that was adopted: entries up to here are accounted for, whatever the node's cursor says."""
+        self.has_own_cursor = False
+        """Whether the store still has that, for the node's cursor has not reached it."""
         self.ending: LogId | None = None
         self.death: tuple[str, str] | None = None
         """Code and reason, if it ends because its receiver has failed for good."""
         self.evicted: list[int] = []
         self.expiry = 0
-        """No open message goes out of all queues before this, microseconds since 1970; 0: none does at all."""
+        """No pending message goes out of all queues before this, microseconds since 1970; 0: none does at all."""
         self.batch = 0
         """Batch numbers up to this one are reserved, or will be with the next commit."""
         self.is_dirty = False
-        self.needs_touch = False
-        """Whether the next commit must contain what it acknowledges: the message may be older than the last commit."""
+        self.dirty_on_acknowledge = False
+        """Whether an acknowledgement makes it dirty: the message may be older than the last commit."""
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
         self._stored: dict[LogId, PendingMessage] = {}
@@ -93,7 +94,7 @@ class DurableSession(PendingDeliveries):
 
     @classmethod
     def adopted(cls, record: SessionRecord, sent: dict[PendingMessage, PendingMessage] | None = None) -> DurableSession:
-        """The session as its former owner left it. What it had open may have been sent. `sent` remembers what that makes of
+        """The session as its former owner left it. What it had pending may have been sent. `sent` remembers what that makes of
         what is known of a message, for all sessions that are adopted with it."""
         durable = cls(record.name)
         durable.since, durable.closing = dict(record.subscriptions), list(record.closed)
@@ -107,20 +108,19 @@ class DurableSession(PendingDeliveries):
         durable._stored_notices, durable.failed = dict(record.notices), dict(record.failed)
         durable.notices = {place: PendingMessage(1, channel=channel) for channel, place in record.notices.items()}
         durable.evicted = sorted(
-            rank_of(each, waiting.priority) for each, waiting in (*messages.items(), *durable.notices.items())
+            rank_of(each, pending.priority) for each, pending in (*messages.items(), *durable.notices.items())
         )
         durable.place_notices()
-        durable.applied_size = sum(waiting.size for waiting in messages.values())
+        durable.applied_size = sum(pending.size for pending in messages.values())
         durable.expiry = _first_expiry(messages.values())
-        if record.at is not None:
-            durable.floor = record.at
-            durable.was_adopted = True
+        if record.own_cursor is not None:
+            durable.own_cursor, durable.has_own_cursor = record.own_cursor, True
         durable.adopted_to = max(messages, default=LogId(0))
-        durable._newest = max(durable.floor, durable.adopted_to)
+        durable._newest = max(durable.own_cursor, durable.adopted_to)
         return durable
 
     def __len__(self) -> int:
-        """How many messages are open."""
+        """How many messages are pending."""
         return len(self.pending) + len(self.inbox)
 
     @property
@@ -157,14 +157,14 @@ class DurableSession(PendingDeliveries):
 
     def receives_all(self, patterns: Collection[str], cursor: LogId) -> bool:
         """Whether it receives every entry beyond this place on a channel that these patterns match, as things are."""
-        if self.is_fenced or self.ending is not None or self._newest > cursor or self.floor > cursor:
+        if self.is_fenced or self.ending is not None or self._newest > cursor or self.own_cursor > cursor:
             return False
         return any(pattern in self.since and self.since[pattern] <= cursor for pattern in patterns)
 
     def _has_had(self, log_id: LogId) -> bool:
-        if log_id <= self.floor or log_id in self.pending or log_id in self.inbox:
+        if log_id <= self.own_cursor or log_id in self.pending or log_id in self.inbox:
             return True
-        # Or it was open when the session was taken over, and has ended before the node came to it.
+        # Or it was pending when the session was taken over, and has ended before the node came to it.
         return log_id in self._stored or log_id in self._stored_inbox
 
     def reserved(self, batch: int) -> None:
@@ -173,32 +173,32 @@ class DurableSession(PendingDeliveries):
 
     # Messages
 
-    def take(self, log_id: LogId, waiting: PendingMessage) -> None:
-        """The entry is open from now on. What is known of it may be shared by all who take it."""
-        self.pending[log_id] = waiting
+    def take(self, log_id: LogId, pending: PendingMessage) -> None:
+        """The entry is pending from now on. What is known of it may be shared by all who take it."""
+        self.pending[log_id] = pending
         if log_id > self._newest:
             self._newest = log_id
         else:  # found late, by a subscription that was pending: `open` is kept in the order of the log
             self.applied = {each: self.pending[each] for each in sorted(self.pending)}
-        self.applied_size += waiting.size
-        if waiting.expires:
-            self._note_expiry(waiting.expires)
+        self.applied_size += pending.size
+        if pending.expires:
+            self._note_expiry(pending.expires)
 
     def _note_expiry(self, expires: int) -> None:
         if not 0 < self.expiry <= expires:
             self.expiry = expires
 
     def find(self, log_id: LogId) -> PendingMessage | None:
-        """What is known of an open message, or of a notice that waits; None if there is none."""
+        """What is known of a pending message, or of a notice that waits; None if there is none."""
         return self.pending.get(log_id) or self.inbox.get(log_id) or self.notices.get(log_id)
 
     def expired(self, now: int) -> list[LogId]:
-        """The open messages that have to go out of all queues by now, microseconds since 1970."""
+        """The pending messages that have to go out of all queues by now, microseconds since 1970."""
         messages = {**self.pending, **self.inbox}
         self.expiry = _first_expiry(messages.values())
         if not 0 < self.expiry <= now:
             return []
-        return [each for each, waiting in messages.items() if 0 < waiting.expires <= now]
+        return [each for each, pending in messages.items() if 0 < pending.expires <= now]
 
     # Messages whose bodies are not in memory
 
@@ -207,11 +207,11 @@ class DurableSession(PendingDeliveries):
         insort(self.evicted, self._rank(log_id))
 
     def in_order(self) -> list[LogId]:
-        """All open messages, in the order in which they are to be delivered."""
+        """All pending messages, in the order in which they are to be delivered."""
         return sorted((*self.pending, *self.inbox), key=self._rank)
 
     def is_evicted(self, log_id: LogId) -> bool:
-        """Whether the message, which is open, is evicted."""
+        """Whether the message, which is pending, is evicted."""
         rank = self._rank(log_id)
         position = bisect_left(self.evicted, rank)
         return position < len(self.evicted) and self.evicted[position] == rank
@@ -227,30 +227,30 @@ class DurableSession(PendingDeliveries):
         return self.evicted[bisect_left(self.evicted, rank_of(LogId(0), priority_of(self.evicted[-1])))]
 
     def forget_evicted(self, log_id: LogId) -> None:
-        """The message, which is open, is evicted no more, if it was."""
+        """The message, which is pending, is evicted no more, if it was."""
         if self.is_evicted(log_id):
             del self.evicted[bisect_left(self.evicted, self._rank(log_id))]
 
     def expire(self, ids: Iterable[LogId]) -> None:
-        """These messages have gone out of all queues; those that are not open are left alone."""
+        """These messages have gone out of all queues; those that are not pending are left alone."""
         self.end_messages(ids, EndReason.EXPIRED)
 
     def end_messages(self, ids: Iterable[LogId], reason: EndReason) -> None:
-        """These messages have ended in this way, evicted or not; those that are not open are left alone."""
+        """These messages have ended in this way, evicted or not; those that are not pending are left alone."""
         for log_id in ids:
             self.end_message(log_id, reason)
         self.evicted = [rank for rank in self.evicted if self.find(place_of(rank)) is not None]
 
     def _rank(self, log_id: LogId) -> int:
-        waiting = self.find(log_id)
-        return rank_of(log_id, NORMAL if waiting is None else waiting.priority)
+        pending = self.find(log_id)
+        return rank_of(log_id, NORMAL if pending is None else pending.priority)
 
     def first_evicted(self, count: int) -> list[LogId]:
-        """The first evicted ids that are still open, at most so many. They stay evicted."""
+        """The first evicted ids that are still pending, at most so many. They stay evicted."""
         return list(islice((place for place in map(place_of, self.evicted) if self.find(place) is not None), count))
 
     def load(self, ids: Collection[LogId]) -> list[LogId]:
-        """Those of the ids that go before all else that is evicted, and are still open; they are evicted no more."""
+        """Those of the ids that go before all else that is evicted, and are still pending; they are evicted no more."""
         taken: list[LogId] = []
         position = 0
         while position < len(self.evicted):
@@ -264,21 +264,21 @@ class DurableSession(PendingDeliveries):
         return taken
 
     def end_message(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
-        """The message has ended in this way. True if it was open, or was a notice that waited, whose end is not recorded;
+        """The message has ended in this way. True if it was pending, or was a notice that waited, whose end is not recorded;
         else nothing happens."""
-        waiting = self._pop(log_id)
-        if waiting is None:
+        pending = self._pop(log_id)
+        if pending is None:
             return self.notices.pop(log_id, None) is not None
         self.note(log_id, reason)
         return True
 
     def _pop(self, log_id: LogId) -> PendingMessage | None:
-        waiting = self.pending.pop(log_id, None)
-        if waiting is None:
-            waiting = self.inbox.pop(log_id, None)
-        if waiting is not None:
-            self.applied_size -= waiting.size
-        return waiting
+        pending = self.pending.pop(log_id, None)
+        if pending is None:
+            pending = self.inbox.pop(log_id, None)
+        if pending is not None:
+            self.applied_size -= pending.size
+        return pending
 
     def note(self, log_id: LogId, reason: EndReason) -> None:
         """Remember for the facts how a message ended."""
@@ -289,14 +289,14 @@ class DurableSession(PendingDeliveries):
             ids.append(log_id)
 
     def dead_letter(self, letter: PendingDeadLetter) -> None:
-        """The message becomes a dead letter: it was open, or just arriving, or never stored."""
+        """The message becomes a dead letter: it was pending, or just arriving, or never stored."""
         message = letter.message
-        waiting = PendingMessage() if message is None else PendingMessage(0, len(message.body), message.channel)
+        pending = PendingMessage() if message is None else PendingMessage(0, len(message.body), message.channel)
         if message is None:
-            waiting = self._pop(letter.id) or waiting
+            pending = self._pop(letter.id) or pending
         if self.dead_letters is None:
             self.dead_letters = PendingDeadLetters(None if self._fan_out is None else self._fan_out.dead_letters)
-        self.dead_letters.add(letter, waiting)
+        self.dead_letters.add(letter, pending)
 
     def detach(self) -> None:
         """The node has it no more."""
@@ -307,11 +307,11 @@ class DurableSession(PendingDeliveries):
     def spilled(self, ids: Iterable[LogId]) -> None:
         """The store has copied these messages into the inbox and noted it: the log may lose them."""
         for log_id in ids:
-            waiting = self.pending.pop(log_id, None)
+            pending = self.pending.pop(log_id, None)
             self._stored.pop(log_id, None)
             self._put_outside_log(log_id)
-            if waiting is not None:
-                self.inbox[log_id] = waiting
+            if pending is not None:
+                self.inbox[log_id] = pending
         self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
 
     def _put_outside_log(self, log_id: LogId) -> None:
@@ -320,34 +320,34 @@ class DurableSession(PendingDeliveries):
         if self._fan_out is not None:
             self._fan_out.changes.note(self)  # it may lie beyond what was taken
 
-    def arrived(self, log_id: LogId, waiting: PendingMessage) -> bool:
+    def arrived(self, log_id: LogId, pending: PendingMessage) -> bool:
         """The store has put a message into the inbox; False if that is known."""
         if log_id in self._stored_inbox:
             return False
         is_newest = not self.inbox or log_id > next(reversed(self.inbox))
         self._put_outside_log(log_id)
-        self.inbox[log_id] = waiting
+        self.inbox[log_id] = pending
         if not is_newest:
             self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
-        self.applied_size += waiting.size
-        if waiting.expires:
-            self._note_expiry(waiting.expires)
+        self.applied_size += pending.size
+        if pending.expires:
+            self._note_expiry(pending.expires)
         return True
 
     def requeue(self, log_id: LogId) -> None:
         """The store has been asked to put this message, which lies in the inbox, back into the queue that it came from, and
         to note it: no commit mentions it any more. It may come again."""
         self.forget_evicted(log_id)
-        waiting = self.inbox.pop(log_id, None)
+        pending = self.inbox.pop(log_id, None)
         self._stored_inbox.discard(log_id)
-        if waiting is not None:
-            self.applied_size -= waiting.size
+        if pending is not None:
+            self.applied_size -= pending.size
 
     def attempted(self, log_id: LogId, times: int) -> None:
-        """The message, if it is open, has been sent so many times since the session came here."""
+        """The message, if it is pending, has been sent so many times since the session came here."""
         for messages in (self.pending, self.inbox):
-            if (waiting := messages.get(log_id)) is not None:
-                messages[log_id] = waiting._replace(attempts=waiting.attempts + times)
+            if (pending := messages.get(log_id)) is not None:
+                messages[log_id] = pending._replace(attempts=pending.attempts + times)
 
     # Notices that topics were erased, or that the server has ended subscriptions
 
@@ -367,7 +367,7 @@ class DurableSession(PendingDeliveries):
         """The notice about this channel, if one waits, waits no more: the session has subscribed again, say. Returns its
         place."""
         self.failed.pop(channel, None)
-        places = [place for place, waiting in self.notices.items() if waiting.channel == channel]
+        places = [place for place, pending in self.notices.items() if pending.channel == channel]
         for place in places:
             self.forget_evicted(place)
             del self.notices[place]
@@ -401,8 +401,8 @@ class DurableSession(PendingDeliveries):
         return min(first, letters)
 
     @property
-    def news(self) -> int:
-        """About how many messages the next commit opens; those that are only looked at count for a part."""
+    def change_size(self) -> int:
+        """About how many pending messages the next commit stores; dead letters that it only looks at count for a part."""
         stored = len(self._stored) + len(self._stored_inbox)
         letters = 0 if self.dead_letters is None else self.dead_letters.due + self.dead_letters.withheld // _LOOKED_AT
         return max(0, len(self.applied) + len(self.applied_inbox) - stored) + letters
@@ -417,20 +417,20 @@ class DurableSession(PendingDeliveries):
         that the store has. From now on the session counts it as stored, for a commit is repeated until it is applied: a second
         call returns None."""
         self.apply_pending()
-        has_any = self.applied or self._stored or self._stored_inbox or self.closing or self.was_adopted
+        has_any = self.applied or self._stored or self._stored_inbox or self.closing or self.has_own_cursor
         if not (has_any or self._stored_notices or self.dead_letters) and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
-        in_step = self.was_adopted and cursor >= self.floor
-        opened, settled, removed = self._open_changes(self.through(cursor))
+        caught_up = self.has_own_cursor and cursor >= self.own_cursor
+        opened, settled, removed = self._open_changes(self.last_reportable(cursor))
         passed = tuple((pattern, start) for pattern, start, until in self.closing if until <= committed)
         batch = self.batch if self.batch != self._stored_batch else None
         noticed = tuple(each for each, place in self._stored_notices.items() if place not in self.notices)
-        if not (in_step or opened or settled or removed or passed or batch or noticed):
+        if not (caught_up or opened or settled or removed or passed or batch or noticed):
             return None
         if passed:
             self.closing = [each for each in self.closing if each[2] > committed]
-        if in_step:
-            self.was_adopted = False
+        if caught_up:
+            self.has_own_cursor = False
         self._stored |= opened
         for log_id in settled:
             del self._stored[log_id]
@@ -439,44 +439,44 @@ class DurableSession(PendingDeliveries):
             del self._stored_notices[channel]
             self.failed.pop(channel, None)
         self._stored_batch = self.batch
-        return Change(self.name, opened, settled, removed, passed, in_step, batch, noticed)
+        return Change(self.name, opened, settled, removed, passed, caught_up, batch, noticed)
 
-    def through(self, cursor: LogId) -> LogId:
-        """The last entry whose end the store may learn, when the node's cursor will be `cursor`: a server that takes the
-        session over reads those beyond it from the log again."""
-        return max(cursor, self.floor)
+    def last_reportable(self, cursor: LogId) -> LogId:
+        """The last entry whose end a commit may report that moves the node's cursor to `cursor`: a server that takes the
+        session over reads the entries after it from the log again."""
+        return max(cursor, self.own_cursor)
 
-    def _open_changes(self, through: LogId) -> tuple[dict[LogId, PendingMessage], tuple[LogId, ...], tuple[LogId, ...]]:
-        """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are not told: a session
-        that is taken over counts everything open as sent."""
+    def _open_changes(self, last: LogId) -> tuple[dict[LogId, PendingMessage], tuple[LogId, ...], tuple[LogId, ...]]:
+        """What is newly pending, what is no longer pending, and what the inbox can forget. Attempts alone are not reported: a
+        session that is taken over counts everything pending as sent."""
         stored, open_now, inbox = self._stored, self.pending, self.inbox
         kept: dict[LogId, PendingMessage] = {}
-        opened = {each: waiting for each, waiting in open_now.items() if each not in stored}
+        opened = {each: pending for each, pending in open_now.items() if each not in stored}
         if self.dead_letters is not None and (kept := self.dead_letters.kept):
-            # One that was spilled while it ended lies in the inbox, and must not be open twice.
+            # One that was spilled while it ended lies in the inbox, and must not be pending twice.
             unknown = kept.keys() - stored.keys() - self._stored_inbox
             opened |= {each: kept[each] for each in kept if each in unknown}
-        ended = (each for each in stored if each not in open_now and each <= through)
+        ended = (each for each in stored if each not in open_now and each <= last)
         settled = tuple(each for each in ended if each not in kept)
-        removed = tuple(
-            each for each in self._stored_inbox if each not in inbox and each <= through and each not in kept
-        )
+        removed = tuple(each for each in self._stored_inbox if each not in inbox and each <= last and each not in kept)
         return opened, settled, removed
 
-    def take_ended(
-        self, through: LogId | None = None, most: int = 0
-    ) -> tuple[list[Disposition], list[PendingDeadLetter]]:
-        """How messages ended since this was asked last, and the dead letters: of messages up to `through`, with some that
+    def take_ended(self, last: LogId | None = None, most: int = 0) -> tuple[list[Disposition], list[PendingDeadLetter]]:
+        """How messages ended since this was asked last, and the dead letters: of messages up to `last`, with some that
         were withheld, at a cost of `most` (`PendingDeadLetters.take`); or (None) of all. It goes before `take_change`."""
         self.apply_pending()
-        told, self._ended = self._ended, {}
-        if through is not None and told and self._newest > through:
-            self._ended = {reason: late for reason, ids in told.items() if (late := [i for i in ids if i > through])}
-            told = {reason: early for reason, ids in told.items() if (early := [i for i in ids if i <= through])}
-        ended = [Disposition(self.name, reason, tuple(ids)) for reason, ids in told.items()]
+        dispositions, self._ended = self._ended, {}
+        if last is not None and dispositions and self._newest > last:
+            self._ended = {
+                reason: late for reason, ids in dispositions.items() if (late := [i for i in ids if i > last])
+            }
+            dispositions = {
+                reason: early for reason, ids in dispositions.items() if (early := [i for i in ids if i <= last])
+            }
+        ended = [Disposition(self.name, reason, tuple(ids)) for reason, ids in dispositions.items()]
         if self.dead_letters is None:
             return ended, []
-        letters = self.dead_letters.take(through, most)
+        letters = self.dead_letters.take(last, most)
         if not self.dead_letters:
             self.dead_letters = None
         if died := tuple(letter.id for letter in letters if letter.message is None):
@@ -489,12 +489,12 @@ class DurableSession(PendingDeliveries):
         return bool(self._ended or (self.dead_letters is not None and self.dead_letters.due))
 
 
-def _sent(waiting: PendingMessage, known: dict[PendingMessage, PendingMessage]) -> PendingMessage:
-    found = known.get(waiting)
+def _sent(pending: PendingMessage, known: dict[PendingMessage, PendingMessage]) -> PendingMessage:
+    found = known.get(pending)
     if found is None:
-        found = known[waiting] = waiting._replace(attempts=waiting.attempts + 1)
+        found = known[pending] = pending._replace(attempts=pending.attempts + 1)
     return found
 
 
 def _first_expiry(messages: Iterable[PendingMessage]) -> int:
-    return min((waiting.expires for waiting in messages if waiting.expires), default=0)
+    return min((pending.expires for pending in messages if pending.expires), default=0)

@@ -58,7 +58,7 @@ class Entry:
         self.position = LogId(0)
         """Its place in the log; 0 if it is not stored."""
         self.weight: object | None = None
-        """What counts its body among all waiting messages in memory; None until a queue takes it."""
+        """What counts its body among all pending messages in memory; None until a queue takes it."""
         self.fan_out_record: FanOutRecord | None = None
         """What the engine has recorded of it, if it was taken for all receivers at once."""
         self.origin = origin

@@ -1,8 +1,8 @@
 """The fan-out buffer: messages that many sessions receive, recorded once, and applied to each session later.
 
-To open a message for a session and to settle it again costs as much as to send it, and most messages are settled before the
+To add a message to a session and to remove it again costs as much as to send it, and most messages are acknowledged before the
 next commit. So one message for many sessions that all want it has one fan-out record here, with the sessions for which it is
-still open. A session applies its records as soon as something reads its state (`DurableSession.apply_pending`), or when a
+still pending. A session applies its records as soon as something reads its state (`DurableSession.apply_pending`), or when a
 commit needs it. No caller can see the difference.
 """
 
@@ -69,12 +69,21 @@ NO_RECIPIENTS: Final = FanOutRecord(0, LogId(0), PendingMessage(), SubscriberSet
 class FanOutBuffer:
     """The records that the sessions of one node share."""
 
-    __slots__ = ("applied", "changes", "dead_letters", "deliveries", "records", "size", "subscriber_sets", "upto")
+    __slots__ = (
+        "applied",
+        "changes",
+        "dead_letters",
+        "deliveries",
+        "last_number",
+        "records",
+        "size",
+        "subscriber_sets",
+    )
 
     def __init__(self) -> None:
         self.records: list[FanOutRecord] = []
         """The records, in the order of the log."""
-        self.upto = 0
+        self.last_number = 0
         """How many were ever taken: the number of the last one."""
         self.subscriber_sets: list[SubscriberSet] = []
         """The sets that have a record."""
@@ -90,9 +99,9 @@ class FanOutBuffer:
         """The sessions that may be in other subscriber sets than before."""
 
     def take(self, log_id: LogId, message: PendingMessage, subscribers: SubscriberSet) -> FanOutRecord:
-        """The message is open for all of them."""
-        self.upto += 1
-        record = FanOutRecord(self.upto, log_id, message, subscribers)
+        """The message is pending for all of them."""
+        self.last_number += 1
+        record = FanOutRecord(self.last_number, log_id, message, subscribers)
         if not subscribers.records:
             self.subscriber_sets.append(subscribers)
         subscribers.records.append(record)
@@ -106,7 +115,7 @@ class FanOutBuffer:
         return dict.fromkeys(chain.from_iterable(subscribers.sessions for subscribers in self.subscriber_sets))
 
     def sessions_to_apply(self) -> dict[DurableSession, None]:
-        """The sessions for which a record is open, and those that have applied one."""
+        """The sessions that have not acknowledged a record, and those that have applied one."""
         found = dict(self.applied)
         for subscribers in self.subscriber_sets:
             some: set[DurableSession] = set().union(*(record.unacknowledged for record in subscribers.records))
@@ -114,22 +123,22 @@ class FanOutBuffer:
                 found.update((each, None) for each in subscribers.sessions if each in some)
         return found
 
-    def discard(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
+    def discard(self, number: int, others: Set[DurableSession]) -> list[Settled]:
         """Forget the records up to this number. `others` have applied them, like the sessions in `applied`.
         Returns what all other sessions have settled."""
         settled = []
         for subscribers in self.subscriber_sets:
-            ids = tuple(record.id for record in subscribers.records if record.number <= upto)
+            ids = tuple(record.id for record in subscribers.records if record.number <= number)
             names = subscribers.names_except(others | self.applied.keys()) if ids else ()
             if names:
                 settled.append(Settled(ids, names))
-            subscribers.records = [record for record in subscribers.records if record.number > upto]
+            subscribers.records = [record for record in subscribers.records if record.number > number]
         for record in self.records:
-            if record.number <= upto:
+            if record.number <= number:
                 self.deliveries -= len(record.subscribers.sessions)
                 self.size -= record.message.size
                 record.unacknowledged.clear()  # its message may wait in queues for long
-        self.records = [record for record in self.records if record.number > upto]
+        self.records = [record for record in self.records if record.number > number]
         self.subscriber_sets = [subscribers for subscribers in self.subscriber_sets if subscribers.records]
         return settled
 
@@ -146,7 +155,7 @@ class FanOutBuffer:
 
 
 class PendingDeliveries:
-    """What is open for one session. Records are applied when something reads it."""
+    """What is pending for one session. Records are applied when something reads it."""
 
     __slots__ = (
         "_ended",
@@ -156,20 +165,20 @@ class PendingDeliveries:
         "adopted_to",
         "applied",
         "applied_inbox",
+        "applied_number",
         "applied_size",
         "notices",
-        "upto",
     )
 
     def __init__(self) -> None:
         self.acknowledged: list[LogId] = []
         """What its client has acknowledged of the applied messages, until that is applied too."""
         self.applied_size = 0
-        """Bytes of all that is open, without records that are not applied."""
+        """Bytes of all that is pending, without records that are not applied."""
         self.applied: dict[LogId, PendingMessage] = {}
-        """What is open in the log, without records that are not applied."""
+        """What is pending in the log, without records that are not applied."""
         self.applied_inbox: dict[LogId, PendingMessage] = {}
-        """What is open in the inbox, outside the log."""
+        """What is pending in the inbox, outside the log."""
         self.notices: dict[LogId, PendingMessage] = {}
         """Notices that topics were erased, which wait like messages and are none: by their places."""
         self._newest = LogId(0)
@@ -179,7 +188,7 @@ class PendingDeliveries:
         self._ended: dict[EndReason, list[LogId]] = {}
         self._fan_out: FanOutBuffer | None = None
         """The records of its node, while it has one."""
-        self.upto = 0
+        self.applied_number = 0
         """The number of the last record that is applied here, or was discarded."""
 
     def known_attempts(self, log_id: LogId, waiting: PendingMessage) -> int:
@@ -205,19 +214,19 @@ class PendingDeliveries:
 
     @property
     def size(self) -> int:
-        """Bytes of all that is open."""
+        """Bytes of all that is pending."""
         self.apply_pending()
         return self.applied_size
 
     def fits(self, most: int) -> bool:
-        """Whether all that is open has at most so many bytes. Records are applied only if that is not certain without them."""
+        """Whether all that is pending has at most so many bytes. Applies records only if that is not certain without them."""
         ahead = 0 if self._fan_out is None else self._fan_out.size
         return self.applied_size + ahead <= most or self.size <= most
 
     def attach(self, fan_out: FanOutBuffer) -> None:
         """A node has it from now on."""
         self._fan_out = fan_out
-        self.upto = fan_out.upto
+        self.applied_number = fan_out.last_number
         fan_out.changes.note(cast("DurableSession", self))
 
     def detach(self) -> None:
@@ -230,15 +239,17 @@ class PendingDeliveries:
     def apply_pending(self) -> None:
         """Apply the records, and then the acknowledgements."""
         fan_out = self._fan_out
-        if fan_out is not None and self.upto != fan_out.upto:
+        if fan_out is not None and self.applied_number != fan_out.last_number:
             self._apply(fan_out)
         if self.acknowledged:
             acknowledged, self.acknowledged = self.acknowledged, []
             self.settle_all(acknowledged)
 
     def _apply(self, fan_out: FanOutBuffer) -> None:
-        first = max(0, len(fan_out.records) - (fan_out.upto - self.upto))  # those before were discarded
-        self.upto = fan_out.upto
+        first = max(
+            0, len(fan_out.records) - (fan_out.last_number - self.applied_number)
+        )  # those before were discarded
+        self.applied_number = fan_out.last_number
         settled = []
         for record in fan_out.records[first:]:
             if self in record.unacknowledged:
@@ -256,13 +267,13 @@ class PendingDeliveries:
             fan_out.applied[cast("DurableSession", self)] = None
 
     def settle_all(self, ids: Iterable[LogId]) -> None:
-        """These messages have been answered OK; those that are not open are left alone."""
+        """These messages have been answered OK; those that are not pending are left alone."""
         opened, inbox = self.pending, self.applied_inbox
         settled = self._ended.setdefault(EndReason.SETTLED, [])
         for log_id in ids:
-            waiting = opened.pop(log_id, None) or inbox.pop(log_id, None)
-            if waiting is not None:
-                self.applied_size -= waiting.size
+            pending = opened.pop(log_id, None) or inbox.pop(log_id, None)
+            if pending is not None:
+                self.applied_size -= pending.size
                 settled.append(log_id)
             elif self.notices:
                 self.notices.pop(log_id, None)

@@ -35,77 +35,81 @@ from crewel.delivery.records import (
 )
 
 MAX_CHANGES: Final = 500
-"""Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
+"""Changed sessions in one part of a divided commit: some milliseconds of the event loop."""
 _MAX_OPENED: Final = 2000
-"""Messages that one commit opens, if it can be divided: they take about the time of that many sessions."""
+"""Newly pending messages in one part of a divided commit: they take about as long as `MAX_CHANGES` sessions."""
 _MAX_APPLIED: Final = 10_000
-"""Pending deliveries that one step applies: they take about the time of that many sessions."""
+"""Pending deliveries that are applied in one step: they take about as long as `MAX_CHANGES` sessions."""
 
 _Found = tuple[list[Change], list[Disposition], list[PendingDeadLetter]]
-"""What a commit says of some sessions."""
+"""What a commit reports of some sessions."""
 
 
 class LogConsumer(PendingSubscriptions):
-    """The sessions of one node, and how far it has read."""
+    """The sessions of one node, and how far it has read.
+
+    From `PendingSubscriptions`: `cursor` (the last entry that was taken), `fan_out` (entries taken for many sessions at once),
+    `closing` (sessions that the index of subscriptions may not find), `_requests` (subscribes that the store has not answered).
+    """
 
     def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
-        """`last`: the newest entry that was there before the node. Who had its sessions then may have sent it."""
+        """`last`: the newest entry that was there before the node. The former owner of its sessions may have sent it."""
         super().__init__(cursor)
-        self._inherited = cursor if last is None else last
+        self._inherited = cursor if last is None else last  # entries up to here may have been sent before
         self.sessions: dict[SessionName, DurableSession] = {}
-        self._committed = self._low_watermark = cursor
-        self._number = 0
+        self._dirty: dict[DurableSession, None] = {}  # sessions that the next commit looks at
+        self._first_needed: dict[DurableSession, LogId] = {}
+        """Sessions with something pending, and the first entry that each needed when a commit looked at it last."""
+        self._lagging: dict[DurableSession, None] = {}  # adopted sessions whose own cursor the store still has
+        self._leaving: dict[DurableSession, LogId] = {}  # whose end is on its way to the store: where they need the log
+        self._uncommitted: dict[DurableSession, None] = {}  # those with ends beyond the cursor that is stored
+        self._expiring: dict[DurableSession, None] = {}  # those with pending messages that expire
+        self._withholding: dict[DurableSession, None] = {}  # sessions with dead letters that are stored later
+        self.max_pending, self.max_applied = MAX_PENDING_DELIVERIES, _MAX_APPLIED
+        self._is_applying = False  # whether fan-out records are being applied, a few sessions at a step
+
+        # Commits
         self.max_changes, self.max_opened = MAX_CHANGES, _MAX_OPENED
         self.max_dead_letters = MAX_DEAD_LETTER_COST
-        self.max_pending, self.max_applied = MAX_PENDING_DELIVERIES, _MAX_APPLIED
-        self.has_more = False
-        """Whether another commit should follow the last one at once."""
-        # A commit that is divided: where the cursor will be, the sessions to be looked at before, and with the last part.
-        self._target: LogId | None = None
-        self._todo: deque[DurableSession] = deque()
-        self._last: list[DurableSession] = []
-        self._settled: tuple[Settled, ...] = ()  # goes into the commit that moves the cursor
-        self._withholds = False  # whether the dead letters that it finds are stored later
-        self._withholding: dict[DurableSession, None] = {}  # sessions with dead letters that are stored later
-        self._dead_letters_are_next = False
+        self._committed = self._low_watermark = cursor
+        """The cursor that the store has, and the last entry before it that no session needs."""
+        self._number = 0  # of the last commit
+        self.has_more = False  # whether another commit should follow the last one at once
         self.has_withheld_only = False
-        """Whether the last commit has only dead letters that were withheld: what has ended since follows with a later one."""
-        self._is_applying = False  # in steps
-        self._discarded: list[Settled] = []  # of sessions that did not apply it: for the commit that moves the cursor
-        self._dirty: dict[DurableSession, None] = {}
-        # Sessions with something open, and their `low` when they were looked at last.
-        self._first_needed: dict[DurableSession, LogId] = {}
-        self._lagging: dict[DurableSession, None] = {}  # adopted sessions whose own cursor the store still has
-        # Sessions whose end is on its way to the store, and what it needs.
-        self._leaving: dict[DurableSession, LogId] = {}
-        # Sessions for which something has ended beyond the cursor that is stored.
-        self._uncommitted: dict[DurableSession, None] = {}
-        self._expiring: dict[DurableSession, None] = {}  # sessions with something open that will go out of all queues
+        """Whether the last commit has only dead letters that were withheld, and none of what has ended since."""
+        self._dead_letters_are_next = False
+        self._settled: tuple[Settled, ...] = ()  # bulk acknowledgements, for the commit that moves the cursor
+        self._discarded: list[Settled] = []  # those of records that were applied in steps
+
+        # A commit that is divided
+        self._target: LogId | None = None  # where the last part will move the cursor; None: no commit is divided
+        self._todo: deque[DurableSession] = deque()  # sessions whose changes go into the parts before that
+        self._last: list[DurableSession] = []  # sessions whose changes go into the last part
+        self._withholds = False  # whether the dead letters of these sessions are stored later
 
     # Sessions
 
     def add(self, durable: DurableSession) -> None:
-        """The node owns this session. One that was adopted must come before anything beyond its `floor` is taken."""
+        """The node owns this session. One that was adopted must come before anything beyond its `own_cursor` is taken."""
         self.sessions[durable.name] = durable
         durable.attach(self.fan_out)
-        if durable.was_adopted:
+        if durable.has_own_cursor:
             self._lagging[durable] = None
-            self._low_watermark = min(self._low_watermark, durable.floor)
+            self._low_watermark = min(self._low_watermark, durable.own_cursor)
         if durable.first_needed is not None:
             self._low_watermark = min(self._low_watermark, LogId(durable.first_needed - 1))
         if durable.closing or durable.ending is not None:
             self.closing[durable] = None
-        self.touch(durable)
+        self.mark_dirty(durable)
 
     def drop(self, durable: DurableSession) -> None:
-        """The node has this session no more: it has ended in the store, or another node has taken it. Answers that are on
-        their way to it hold nothing up."""
+        """The session has ended in the store, or another node has taken it. Its requests under way are forgotten."""
         durable.is_fenced = True
         durable.detach()
         if self.sessions.get(durable.name) is durable:
             del self.sessions[durable.name]
         self._leaving.pop(durable, None)
-        self._pending.pop(durable, None)
+        self._requests.pop(durable, None)
         groups = (
             self._dirty,
             self._first_needed,
@@ -119,14 +123,14 @@ class LogConsumer(PendingSubscriptions):
             group.pop(durable, None)
 
     def leave(self, durable: DurableSession) -> None:
-        """The store is about to be asked to end this session: nothing of it is committed any more. What is open for it keeps
+        """The store is about to be asked to end this session: nothing of it is committed any more. What is pending for it keeps
         the log until `drop` tells that the store has answered, for the dead letters are copied from there."""
         lows = [low for low in (durable.first_needed, self._first_needed.get(durable)) if low is not None]
         self.drop(durable)
         if lows:
             self._leaving[durable] = LogId(min(lows) - 1)
 
-    def touch(self, durable: DurableSession) -> None:
+    def mark_dirty(self, durable: DurableSession) -> None:
         """Something about this session has changed: the next commit looks at it."""
         if not (durable.is_dirty or durable.is_fenced):
             durable.is_dirty = True
@@ -138,7 +142,7 @@ class LogConsumer(PendingSubscriptions):
     def starting_cursor(records: Iterable[SessionRecord], last: LogId) -> LogId:
         """Where a node begins that adopts these sessions: at the lowest of their own cursors, so that it reads for all of
         them what is missing, once."""
-        return min((record.at for record in records if record.at is not None), default=last)
+        return min((record.own_cursor for record in records if record.own_cursor is not None), default=last)
 
     # Subscriptions
 
@@ -147,26 +151,26 @@ class LogConsumer(PendingSubscriptions):
         durable.ending = until
         self.fan_out.changes.note(durable)
         self.closing[durable] = None
-        self.touch(durable)
+        self.mark_dirty(durable)
 
     # Entries
 
     def spilled(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
-        """The store has copied these open messages into the session's inbox: the log may lose them."""
+        """The store has copied these pending messages into the session's inbox: the log may lose them."""
         durable.spilled(ids)
-        self.touch(durable)
+        self.mark_dirty(durable)
 
     def take(
-        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, receivers: Iterable[DurableSession]
+        self, log_id: LogId, patterns: Collection[str], message: PendingMessage, receivers: Iterable[DurableSession]
     ) -> list[DurableSession]:
-        """Take the next entry: it is open now for each session returned. `receivers` are the sessions that the index of
+        """Take the next entry: it is pending now for each session returned. `receivers` are the sessions that the index of
         subscriptions finds. An entry at or before the cursor was taken before, and no session gets it."""
         if log_id <= self.cursor:
             return []
-        waiting = self._as_inherited(log_id, waiting)
-        taken = self._open_for(receivers, log_id, patterns, waiting)
-        if self.closing or self._pending:
-            taken += self._take_hidden(log_id, patterns, waiting, set(taken))
+        message = self._as_inherited(log_id, message)
+        taken = self._open_for(receivers, log_id, patterns, message)
+        if self.closing or self._requests:
+            taken += self._take_hidden(log_id, patterns, message, set(taken))
         self.cursor = log_id
         return taken
 
@@ -174,50 +178,50 @@ class LogConsumer(PendingSubscriptions):
         self,
         log_id: LogId,
         patterns: Collection[str],
-        waiting: PendingMessage,
+        message: PendingMessage,
         receivers: Sequence[DurableSession],
         portion: int,
     ) -> Iterator[list[DurableSession]]:
         """Take the next entry for many receivers, so many at a step, which yields the sessions for which it has opened it. The
         last one moves the cursor. Between the steps no other entry is taken, and the store answers nothing else."""
-        waiting = self._as_inherited(log_id, waiting)
+        message = self._as_inherited(log_id, message)
         found: set[DurableSession] = set()
         for start in range(0, len(receivers) if log_id > self.cursor else 0, portion):
             chosen = [each for each in receivers[start : start + portion] if not each.is_fenced]
-            taken = self._open_for(chosen, log_id, patterns, waiting)
+            taken = self._open_for(chosen, log_id, patterns, message)
             found.update(taken)
             yield taken
         if log_id > self.cursor:
             self.cursor = log_id
-            yield self._take_hidden(log_id, patterns, waiting, found)
+            yield self._take_hidden(log_id, patterns, message, found)
 
-    def _as_inherited(self, log_id: LogId, waiting: PendingMessage) -> PendingMessage:
-        return waiting._replace(attempts=1) if log_id <= self._inherited else waiting
+    def _as_inherited(self, log_id: LogId, message: PendingMessage) -> PendingMessage:
+        return message._replace(attempts=1) if log_id <= self._inherited else message
 
     def _open_for(
-        self, receivers: Iterable[DurableSession], log_id: LogId, patterns: Collection[str], waiting: PendingMessage
+        self, receivers: Iterable[DurableSession], log_id: LogId, patterns: Collection[str], message: PendingMessage
     ) -> list[DurableSession]:
         taken = []
         for durable in receivers:
             if durable.wants(patterns, log_id):
-                durable.take(log_id, waiting)
-                if not durable.is_dirty or waiting.expires:
-                    self.touch(durable)
+                durable.take(log_id, message)
+                if not durable.is_dirty or message.expires:
+                    self.mark_dirty(durable)
                 taken.append(durable)
         return taken
 
     @property
     def is_stable(self) -> bool:
         """Whether all subscribes and unsubscribes are answered: no commit stops before what is taken now."""
-        return not self._pending
+        return not self._requests
 
     def receives_all(self, durable: DurableSession, patterns: Collection[str]) -> bool:
         """Whether the session, which the index of subscriptions finds for these patterns, receives all that is taken from now
         on, until `fan_out.changes` has it."""
         return durable.receives_all(patterns, self.cursor)
 
-    def take_for(self, subscribers: SubscriberSet, log_id: LogId, waiting: PendingMessage) -> FanOutRecord | None:
-        """Take the next entry, which never expires, at the cost of one for all: it is open now for all of these. None if it
+    def take_for(self, subscribers: SubscriberSet, log_id: LogId, message: PendingMessage) -> FanOutRecord | None:
+        """Take the next entry, which never expires, at the cost of one for all: it is pending now for all of these. None if it
         was taken before. Only while this `is_stable`; and while there are sessions in `closing`, `take_closing` follows."""
         if log_id <= self.cursor:
             return None
@@ -226,31 +230,31 @@ class LogConsumer(PendingSubscriptions):
             self.fan_out.clear()
         self.cursor = log_id
         if log_id <= self._inherited:
-            waiting = waiting._replace(attempts=1)
-        return self.fan_out.take(log_id, waiting, subscribers) if subscribers.sessions else NO_RECIPIENTS
+            message = message._replace(attempts=1)
+        return self.fan_out.take(log_id, message, subscribers) if subscribers.sessions else NO_RECIPIENTS
 
     def take_closing(
-        self, subscribers: SubscriberSet, log_id: LogId, patterns: Collection[str], waiting: PendingMessage
+        self, subscribers: SubscriberSet, log_id: LogId, patterns: Collection[str], message: PendingMessage
     ) -> list[DurableSession]:
         """Open the entry, which `take_for` has just taken, also for sessions that the index does not show."""
-        return self._take_hidden(log_id, patterns, self._as_inherited(log_id, waiting), subscribers.sessions.keys())
+        return self._take_hidden(log_id, patterns, self._as_inherited(log_id, message), subscribers.sessions.keys())
 
     def acknowledged(self, durable: DurableSession, log_id: LogId, record: FanOutRecord | None) -> None:
         """The client of a session has acknowledged a message, with its fan-out record if it has one. The next commit looks at
         each session that has applied something since the last one, and at others only if they are touched."""
-        if record is not None and durable.upto < record.number:
+        if record is not None and durable.applied_number < record.number:
             record.unacknowledged.discard(durable)  # the session has not applied it: this suffices
         else:
             durable.acknowledged.append(log_id)
-            if durable.needs_touch:
-                self.touch(durable)
+            if durable.dirty_on_acknowledge:
+                self.mark_dirty(durable)
 
     def _apply_pending(self, durables: Iterable[DurableSession]) -> None:
-        upto = self.fan_out.upto
+        number = self.fan_out.last_number
         for durable in durables:
-            if durable.upto != upto or durable.acknowledged or not durable.is_dirty:
+            if durable.applied_number != number or durable.acknowledged or not durable.is_dirty:
                 durable.apply_pending()
-                self.touch(durable)
+                self.mark_dirty(durable)
 
     def apply_in_steps(self) -> Iterator[None]:
         """Apply what is recorded by now to the sessions that need it, a few at a step, so that the next commit has little to
@@ -260,26 +264,26 @@ class LogConsumer(PendingSubscriptions):
             return
         self._is_applying = True
         try:
-            yield from self._apply_portions(self.fan_out, self.fan_out.upto)
+            yield from self._apply_portions(self.fan_out, self.fan_out.last_number)
         finally:
             self._is_applying = False
 
-    def _apply_portions(self, fan_out: FanOutBuffer, upto: int) -> Iterator[None]:
+    def _apply_portions(self, fan_out: FanOutBuffer, number: int) -> Iterator[None]:
         portion = max(1, self.max_applied // (1 + len(fan_out.records)))
         applied: dict[DurableSession, None] = {}
         for sessions in (*(record.unacknowledged for record in fan_out.records), fan_out.applied):
             durables = list(sessions)
             for start in range(0, len(durables), portion):
-                if not fan_out.records or fan_out.records[0].number > upto:
+                if not fan_out.records or fan_out.records[0].number > number:
                     return
                 chosen = [each for each in durables[start : start + portion] if not each.is_fenced]
                 self._apply_pending(chosen)
                 applied.update(dict.fromkeys(chosen))
-                if fan_out.upto == upto:  # else they have applied something that is still recorded
+                if fan_out.last_number == number:  # else they have applied something that is still recorded
                     for each in chosen:
                         fan_out.applied.pop(each, None)
                 yield
-        self._discarded += fan_out.discard(upto, applied.keys())
+        self._discarded += fan_out.discard(number, applied.keys())
 
     def _bulk_acknowledgements(self) -> tuple[Settled, ...]:
         """Apply what is recorded to the sessions that have more to commit. Returns what all other sessions have settled, which
@@ -289,7 +293,7 @@ class LogConsumer(PendingSubscriptions):
         if self.fan_out.records:
             others |= self._dirty
         self._apply_pending(others)
-        settled += self.fan_out.discard(self.fan_out.upto, others.keys())
+        settled += self.fan_out.discard(self.fan_out.last_number, others.keys())
         self.fan_out.clear()
         return tuple(settled)
 
@@ -298,7 +302,7 @@ class LogConsumer(PendingSubscriptions):
         self.cursor = max(self.cursor, log_id)
 
     def expiring(self, now: int) -> list[DurableSession]:
-        """The sessions that may have something open which has to go out of all queues by now, microseconds since 1970."""
+        """The sessions that may have something pending which has to go out of all queues by now, microseconds since 1970."""
         over = [durable for durable in self._expiring if durable.expiry <= now]
         for durable in over:
             if not durable.expiry:
@@ -311,7 +315,7 @@ class LogConsumer(PendingSubscriptions):
         """The next commit; None if there is nothing to say. It must be applied before the next one is asked for: repeat it
         while its outcome is unknown, and when it is applied, call `committed`.
 
-        A large one is divided. Where the cursor is to be is fixed first; then some parts tell what is open up to there, and
+        A large one is divided. Where the cursor is to be is fixed first; then some parts tell what is pending up to there, and
         what is at hand otherwise, and the last one moves the cursor. Many dead letters are withheld, and follow in turn with
         all else, so that neither waits for long."""
         self.has_more, self.has_withheld_only = True, False
@@ -346,13 +350,13 @@ class LogConsumer(PendingSubscriptions):
 
     def _begin(self) -> bool:
         """Fix where the cursor is to be, and the sessions to be looked at before. False: there is nothing to say."""
-        cursor = min([self.cursor, *(each.cursor for group in self._pending.values() for each in group)])
+        cursor = min([self.cursor, *(each.cursor for group in self._requests.values() for each in group)])
         if cursor > self._committed:
             for durable in self._uncommitted:
-                self.touch(durable)
+                self.mark_dirty(durable)
         self._settled = self._bulk_acknowledgements()
         found = self._dirty
-        found.update(dict.fromkeys(self._in_step(cursor)))
+        found.update(dict.fromkeys(self._changed_by_cursor(cursor)))
         if cursor == self._committed and not found:
             return False
         self._target = cursor
@@ -362,25 +366,25 @@ class LogConsumer(PendingSubscriptions):
         self._withholds = bool(self._withholding) or len(found) > self.max_changes or sum(costs) > self.max_dead_letters
         return True
 
-    def _in_step(self, cursor: LogId) -> Iterable[DurableSession]:
+    def _changed_by_cursor(self, cursor: LogId) -> Iterable[DurableSession]:
         """Sessions of which a commit has more to say than they know, when the cursor is there."""
-        yield from (durable for durable in self._lagging if cursor >= durable.floor)
+        yield from (durable for durable in self._lagging if cursor >= durable.own_cursor)
         yield from (durable for durable in self.closing if _has_passed(durable, self._committed))
 
     def _is_small(self, durables: Collection[DurableSession]) -> bool:
         """Whether one commit has room for what there is to say of these sessions."""
-        return len(durables) <= self.max_changes and sum(each.news for each in durables) <= self.max_opened
+        return len(durables) <= self.max_changes and sum(each.change_size for each in durables) <= self.max_opened
 
     def _part(self) -> Commit | None:
         """The next part, which moves no cursor: so it may be the last one that the store ever gets."""
         chosen: list[DurableSession] = []
-        news = 0
-        while self._todo and len(chosen) < self.max_changes and news < self.max_opened:
+        size = 0
+        while self._todo and len(chosen) < self.max_changes and size < self.max_opened:
             durable = self._todo.popleft()
             if durable.ending is not None:
                 self._last.append(durable)
             else:
-                news += durable.news
+                size += durable.change_size
                 chosen.append(durable)
         return self._commit_of(self._committed, self._low_watermark, *self._changes(self._committed, chosen))
 
@@ -389,7 +393,7 @@ class LogConsumer(PendingSubscriptions):
         longer than it was then."""
         assert self._target is not None
         cursor, self._target = self._target, None
-        looked_at = dict.fromkeys([*self._todo, *self._last, *self._in_step(cursor)])
+        looked_at = dict.fromkeys([*self._todo, *self._last, *self._changed_by_cursor(cursor)])
         if cursor > self._committed:
             looked_at |= self._uncommitted  # also of the parts before
         self._todo.clear()
@@ -397,13 +401,13 @@ class LogConsumer(PendingSubscriptions):
         found = self._changes(cursor, looked_at)
         low = min([cursor, *self._low_watermarks()])
         settled, self._settled = self._settled, ()
-        is_news = settled or (cursor, low) != (self._committed, self._low_watermark)
+        must_tell = settled or (cursor, low) != (self._committed, self._low_watermark)
         is_ending = any(durable.ending is not None for durable in looked_at)  # it is passed by this
         self._low_watermark = low
-        return self._commit_of(cursor, low, *found, settled, is_news=bool(is_news or is_ending))
+        return self._commit_of(cursor, low, *found, settled, must_tell=bool(must_tell or is_ending))
 
     def _withheld_dead_letters(self) -> Commit | None:
-        """The next of the withheld dead letters: their messages are open for the store, and the cursor has passed them."""
+        """The next of the withheld dead letters: their messages are pending for the store, and the cursor has passed them."""
         found: _Found = [], [], []
         room = self.max_dead_letters
         for durable in list(islice(self._withholding, self.max_changes)):
@@ -429,9 +433,9 @@ class LogConsumer(PendingSubscriptions):
         letters: list[PendingDeadLetter],
         settled: tuple[Settled, ...] = (),
         *,
-        is_news: bool = False,
+        must_tell: bool = False,
     ) -> Commit | None:
-        if not (is_news or changes or ended or letters):
+        if not (must_tell or changes or ended or letters):
             return None
         self._number += 1
         return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters), settled)
@@ -446,7 +450,7 @@ class LogConsumer(PendingSubscriptions):
             self._dirty.pop(durable, None)
             if self._withholds and durable.dead_letters is not None:
                 durable.dead_letters.withhold()
-            how, dead = durable.take_ended(durable.through(cursor), released)
+            how, dead = durable.take_ended(durable.last_reportable(cursor), released)
             ended += how
             letters += dead
             change = durable.take_change(cursor, self._committed)
@@ -456,13 +460,13 @@ class LogConsumer(PendingSubscriptions):
         return changes, ended, letters
 
     def _regroup(self, durable: DurableSession) -> None:
-        durable.needs_touch = bool(durable.applied or durable.applied_inbox)
+        durable.dirty_on_acknowledge = bool(durable.applied or durable.applied_inbox)
         low = durable.first_needed
         if low is not None:
             self._first_needed[durable] = low
         elif durable in self._first_needed:
             del self._first_needed[durable]
-        if self._lagging and not durable.was_adopted:
+        if self._lagging and not durable.has_own_cursor:
             self._lagging.pop(durable, None)
         if self.closing and not durable.closing and durable.ending is None:
             self.closing.pop(durable, None)
@@ -477,11 +481,11 @@ class LogConsumer(PendingSubscriptions):
 
     def _low_watermarks(self) -> Iterable[LogId]:
         """The places in the log that sessions still need, each less one."""
-        # As they were looked at: what has ended since then is open for the store until a later commit says otherwise.
+        # As they were looked at: what has ended since then is pending for the store until a later commit says otherwise.
         if self._first_needed:
             yield LogId(min(self._first_needed.values()) - 1)
         for durable in self._lagging:
-            yield durable.floor
+            yield durable.own_cursor
         yield from self._leaving.values()
 
     def committed(self, commit: Commit) -> list[DurableSession]:

@@ -2,7 +2,7 @@
 
 A dead letter takes the store fifty times as long as a message that was settled, and one request can make hundreds of thousands
 of them. So a commit carries no more of them than the store writes in about 20 ms. If there are more they are withheld: the
-store then has their messages as open, the cursor passes them, and the dead letters follow, so many with each commit. If the
+store then has their messages as pending, the cursor passes them, and the dead letters follow, so many with each commit. If the
 server dies before, the messages are delivered, and not lost.
 """
 
@@ -83,21 +83,21 @@ class PendingDeadLetters:
 
     @property
     def kept(self) -> dict[LogId, PendingMessage]:
-        """The messages of dead letters that are withheld: they count as open."""
+        """The messages of dead letters that are withheld: they count as pending."""
         withheld = zip(self._letters[: self._withheld], self._messages, strict=False)
-        return {letter.id: waiting for letter, waiting in withheld if letter.message is None}
+        return {letter.id: pending for letter, pending in withheld if letter.message is None}
 
-    def add(self, letter: PendingDeadLetter, waiting: PendingMessage) -> None:
-        """This dead letter is to be stored. `waiting` is what was known of its message."""
-        self._append(letter, waiting)
-        self._backlog.add(waiting.channel, _cost(waiting))
+    def add(self, letter: PendingDeadLetter, pending: PendingMessage) -> None:
+        """This dead letter is to be stored. `pending` is what was known of its message."""
+        self._append(letter, pending)
+        self._backlog.add(pending.channel, _cost(pending))
 
-    def _append(self, letter: PendingDeadLetter, waiting: PendingMessage) -> None:
+    def _append(self, letter: PendingDeadLetter, pending: PendingMessage) -> None:
         if letter.message is None and (self.first_needed is None or letter.id < self.first_needed):
             self.first_needed = letter.id
-        self.cost += _cost(waiting)
+        self.cost += _cost(pending)
         self._letters.append(letter)
-        self._messages.append(waiting)
+        self._messages.append(pending)
 
     def withhold(self) -> None:
         """Store all that there are later, some at a time."""
@@ -107,8 +107,8 @@ class PendingDeadLetters:
         """The session is another server's, or ends: its dead letters are no part of the backlog any more."""
         self._uncount(self._messages)
         self._backlog = DeadLetterBacklog()
-        for waiting in self._messages:
-            self._backlog.add(waiting.channel, _cost(waiting))
+        for pending in self._messages:
+            self._backlog.add(pending.channel, _cost(pending))
 
     def take(self, through: LogId | None, most: int = 0) -> list[PendingDeadLetter]:
         """Return those that are stored next, of messages up to `through`, and the oldest that are withheld, at a cost of `most`
@@ -133,18 +133,18 @@ class PendingDeadLetters:
         self.cost = 0
         # In a steady flood some are always withheld: the log must be trimmed up to the first of them all the same.
         self.first_needed = min((each.id for each in self._letters if each.message is None), default=None)
-        for letter, waiting in zip(letters, messages, strict=True):
+        for letter, pending in zip(letters, messages, strict=True):
             if letter.id <= through:
                 taken.append(letter)
-                self._backlog.remove(waiting.channel, _cost(waiting))
+                self._backlog.remove(pending.channel, _cost(pending))
             else:
-                self._append(letter, waiting)
+                self._append(letter, pending)
         return taken
 
     def _uncount(self, messages: list[PendingMessage]) -> None:
-        for waiting in messages:
-            self._backlog.remove(waiting.channel, _cost(waiting))
+        for pending in messages:
+            self._backlog.remove(pending.channel, _cost(pending))
 
 
-def _cost(waiting: PendingMessage) -> int:
-    return 1 + waiting.size // _BYTES_A_LETTER
+def _cost(pending: PendingMessage) -> int:
+    return 1 + pending.size // _BYTES_A_LETTER

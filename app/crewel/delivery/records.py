@@ -130,7 +130,7 @@ class SessionRecord:
     name: SessionName
     login: dict[str, Any]
     """What the login fixed (clientId, cookie, ConnectQos, claims): JSON, opaque to the store."""
-    at: LogId | None = None
+    own_cursor: LogId | None = None
     """The session's own cursor while it is being adopted; None: its owner's counts."""
     batch: int = 0
     """Batch numbers up to this one are reserved."""
@@ -159,8 +159,8 @@ class SessionRecord:
         """Let what is equal to something in `same` be that very thing, and put the rest there: what waits for many
         sessions is in memory once."""
         share = same.setdefault
-        self.pending = {share(each, each): share(waiting, waiting) for each, waiting in self.pending.items()}
-        self.inbox = {share(each, each): share(waiting, waiting) for each, waiting in self.inbox.items()}
+        self.pending = {share(each, each): share(pending, pending) for each, pending in self.pending.items()}
+        self.inbox = {share(each, each): share(pending, pending) for each, pending in self.inbox.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +196,12 @@ class Change:
     opened: dict[LogId, PendingMessage]
     """Open in the log since the last commit. Attempts alone are not told again."""
     settled: tuple[LogId, ...]
-    """In the record, and open no more."""
+    """In the record, and no longer pending."""
     removed: tuple[LogId, ...]
-    """In the inbox, and open no more."""
+    """In the inbox, and no longer pending."""
     forgotten: tuple[tuple[str, LogId], ...]
     """Closed intervals (pattern, from) that the cursor has passed."""
-    in_step: bool
+    caught_up: bool
     """The owner's cursor has reached the session's own one, `at`: forget that."""
     batch: int | None = None
     """Batch numbers are reserved up to this one from now on; None: as before."""

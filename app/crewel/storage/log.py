@@ -248,7 +248,7 @@ def _kept(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
             opened += (f"o:{log_id}", text_of(waiting))
     deleted: _Arguments = [f"i:{log_id}" for log_id in change.removed]
     deleted += [f"n:{channel}" for channel in change.noticed]
-    if change.in_step:
+    if change.caught_up:
         deleted.append("at")
     settled: _Arguments = [f"o:{log_id}" for log_id in change.settled]
     forgotten: _Arguments = [f"c:{pattern} {since}" for pattern, since in change.forgotten]

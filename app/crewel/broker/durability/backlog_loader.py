@@ -145,7 +145,7 @@ class BacklogLoader:
                     self._outbound.enqueue(session, entry)
             elif durable.end_message(log_id, EndReason.DROPPED):
                 log.error("a message that is queued for a client is no longer in the store")
-        self._access.node.touch(durable)
+        self._access.node.mark_dirty(durable)
 
     # A message that comes past the log
 
@@ -157,7 +157,7 @@ class BacklogLoader:
         former = durable.notice(place, channel, min([NORMAL, *of_topic]), why)
         if former:
             session.drop_where(lambda entry: entry.position in former)
-        self._access.node.touch(durable)
+        self._access.node.mark_dirty(durable)
         notice = durable.notices[place]
         if session.rejects_all:
             durable.end_message(place)
@@ -177,7 +177,7 @@ class BacklogLoader:
             raise StoreUnavailable(f"{session.name} is not a session that is stored")
         if not durable.arrived(place, waiting):
             return
-        self._access.node.touch(durable)
+        self._access.node.mark_dirty(durable)
         if session.dispatcher.rejection is not None:
             self._open_messages.dead_letter_stored(session, place, *session.dispatcher.rejection)
             return

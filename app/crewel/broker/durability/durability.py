@@ -324,7 +324,7 @@ class Durability:
         """The receiver has acknowledged these."""
         durable.settle_all(ids)
         if not durable.is_dirty:
-            self._access.node.touch(durable)
+            self._access.node.mark_dirty(durable)
         if self._shared_queues.blocked and durable.connected is not None:
             self._shared_queues.on_capacity(durable.connected)
 

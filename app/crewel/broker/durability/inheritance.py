@@ -32,10 +32,10 @@ _READ_AT_ONCE: Final = 1000
 
 @dataclass(eq=False)
 class Gap:
-    """A part of the log, (after, upto], which is read once for all slices."""
+    """A part of the log, (after, until], which is read once for all slices."""
 
     after: LogId
-    upto: LogId
+    until: LogId
     entries: list[Logged] = field(default_factory=list)
 
 
@@ -80,7 +80,7 @@ class Inheritance:
                 if not records:
                     break
                 self.arriving = frozenset(record.name for record in records)
-                await self._read(gap, min(record.at or LogId(0) for record in records))
+                await self._read(gap, min(record.own_cursor or LogId(0) for record in records))
                 if self._access.node is not node:
                     return count  # begun from the store meanwhile, with these sessions too
                 self._bring_in(gap, records)
@@ -113,19 +113,19 @@ class Inheritance:
         """Read what lies between there and the cursor of this node, whatever comes meanwhile. A message that is just being
         handed to many receivers in steps is not for those who come in between: wait for its end, which moves the cursor."""
         access = self._access
-        if not gap.upto or after < gap.after:
-            gap.after = gap.upto = after
+        if not gap.until or after < gap.after:
+            gap.after = gap.until = after
             gap.entries.clear()
-        while gap.upto < (target := access.node.cursor) or self._appender.is_in_steps:
-            if gap.upto >= target:
+        while gap.until < (target := access.node.cursor) or self._appender.is_in_steps:
+            if gap.until >= target:
                 await asyncio.sleep(0)
                 continue
-            entries = await stored_log.read(access.store, gap.upto, _READ_AT_ONCE)
+            entries = await stored_log.read(access.store, gap.until, _READ_AT_ONCE)
             cursor = access.node.cursor
             taken = [each for each in entries if each.id <= cursor]
             gap.entries += taken
             is_all = len(entries) < _READ_AT_ONCE or len(taken) < len(entries)
-            gap.upto = max(target if is_all else gap.upto, taken[-1].id if taken else gap.upto)
+            gap.until = max(target if is_all else gap.until, taken[-1].id if taken else gap.until)
 
     def _bring_in(self, gap: Gap, records: list[SessionRecord]) -> None:
         """Let the sessions of a slice be this node's, in one turn."""
@@ -156,7 +156,7 @@ class Inheritance:
         """What was sent to these sessions after the record of them that has come had been made."""
         for name, waiting in shared_queues.addressed(logged).items():
             durable = durables.get(name)
-            if durable is not None and logged.id > durable.floor:
+            if durable is not None and logged.id > durable.own_cursor:
                 self.on_addressed(durable, logged, waiting)
 
 

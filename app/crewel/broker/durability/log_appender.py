@@ -240,7 +240,7 @@ class LogAppender:
 
     async def _take_ahead_up_to(self, last: LogId) -> None:
         """Take what has been read ahead up to there, if it has, with turns for others."""
-        while self.ahead.node is self._access.node and self.ahead.upto >= last:
+        while self.ahead.node is self._access.node and self.ahead.read_to >= last:
             if self._take_known(last):
                 return
             await self._finish()
@@ -249,7 +249,7 @@ class LogAppender:
     def _take_known(self, last: LogId) -> bool:
         """Take what has been read ahead and is not beyond this id, for one turn. False: that is not all up to there."""
         ahead, names, is_shared = self.ahead, set[str](), False
-        if ahead.node is not self._access.node or ahead.upto < last:
+        if ahead.node is not self._access.node or ahead.read_to < last:
             return False
         end = self._loop.time() + self._outbound.fan_outs.slice_s
         logged: Logged | None = None
@@ -337,7 +337,7 @@ class LogAppender:
         waiting = PendingMessage(1, len(entry.wire), entry.channel, entry.priority, entry.expires)
         for durable in durables:
             durable.take(logged.id, waiting)
-            self._access.node.touch(durable)
+            self._access.node.mark_dirty(durable)
             self._hand_over(durable, channel, entry, logged.excluded, logged.sender, logged.qos)
 
     def _hand_over(

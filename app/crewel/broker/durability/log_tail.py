@@ -24,11 +24,11 @@ _MOST: Final = 10_000  # entries that are read and not taken yet
 
 @dataclass(eq=False)
 class ReadAhead:
-    """The entries that lie between the cursor of a node and `upto`, as far as they have been read and not taken."""
+    """The entries that lie between the cursor of a node and `read_to`, as far as they have been read and not taken."""
 
     node: LogConsumer | None = field(default=None, init=False)
     """The node; None while nothing is read ahead."""
-    upto: LogId = field(default=LogId(0), init=False)
+    read_to: LogId = field(default=LogId(0), init=False)
     """All entries up to here have been read, or taken."""
     _entries: deque[Unread] = field(default_factory=deque, init=False)
 
@@ -38,12 +38,12 @@ class ReadAhead:
     def begin(self, node: LogConsumer) -> None:
         """Begin at the cursor of this node. What has been read is forgotten: it counts no more, or will be read again."""
         self._entries.clear()
-        self.node, self.upto = node, node.cursor
+        self.node, self.read_to = node, node.cursor
 
     def add(self, entries: list[Unread]) -> None:
         """These follow."""
         self._entries += entries
-        self.upto = entries[-1].id
+        self.read_to = entries[-1].id
 
     def next(self, last: LogId) -> Logged | None:
         """The next entry beyond the cursor and not beyond `last`; None if none has been read."""
@@ -76,10 +76,10 @@ class LogTail:
                     await asyncio.sleep(_PAUSE_S)
                     continue
                 follower = follower or LogFollower(access.store)
-                if self._ahead.node is not access.node or self._ahead.upto < access.node.cursor:
+                if self._ahead.node is not access.node or self._ahead.read_to < access.node.cursor:
                     self._ahead.begin(access.node)
                 try:
-                    await follower.follow(self._ahead.upto, self._add)
+                    await follower.follow(self._ahead.read_to, self._add)
                 except StoreError:
                     await asyncio.sleep(_PAUSE_S)
         finally:
@@ -92,11 +92,11 @@ class LogTail:
             return None
         if entries:
             ahead.add(entries)
-            if not self._is_queued and ahead.upto > access.node.cursor:
+            if not self._is_queued and ahead.read_to > access.node.cursor:
                 self._is_queued = True
                 access.writing.in_turn(self._reached, self._take)
-        return None if len(ahead) > _MOST else ahead.upto
+        return None if len(ahead) > _MOST else ahead.read_to
 
     def _reached(self) -> LogId:
         self._is_queued = False
-        return self._ahead.upto
+        return self._ahead.read_to

@@ -240,6 +240,6 @@ def is_open(durable: DurableSession, entry: Entry) -> bool:
     if durable.is_fenced:
         return False
     record = entry.fan_out_record
-    if record is not None and durable.upto < record.number:
+    if record is not None and durable.applied_number < record.number:
         return True
     return durable.find(entry.position) is not None

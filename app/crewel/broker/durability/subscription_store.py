@@ -21,7 +21,7 @@ from crewel.broker.session import Session
 from crewel.broker.session_queue.expiry import Expiry
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions, as_stored, group_of
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.pending_subscriptions import Pending
+from crewel.delivery.pending_subscriptions import SubscriptionRequest
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import sessions as stored_sessions
@@ -140,7 +140,13 @@ class SubscriptionStore:
         return done
 
     def _erased(
-        self, session: Session, durable: DurableSession, pending: Pending, channel: str, answer: Erased, why: str
+        self,
+        session: Session,
+        durable: DurableSession,
+        pending: SubscriptionRequest,
+        channel: str,
+        answer: Erased,
+        why: str,
     ) -> None:
         node = self._access.node
         self._owe(durable, node.answered(pending, {} if answer.interval is None else {channel: answer.interval}))
@@ -153,7 +159,7 @@ class SubscriptionStore:
         if durable.connected is session:
             self._backlog.on_notice(session, durable, channel, answer.notice, why)
 
-    def _take_back(self, durable: DurableSession, patterns: list[str], pending: Pending) -> None:
+    def _take_back(self, durable: DurableSession, patterns: list[str], pending: SubscriptionRequest) -> None:
         """It is unknown whether the store has these subscriptions: end them. The cursor waits until the store says from where
         to where they held; and what the client asks for meanwhile is refused, for it would be ended as well."""
         self._in_doubt[durable] += 1

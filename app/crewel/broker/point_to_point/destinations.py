@@ -338,7 +338,7 @@ class Destinations:
         node = self._access.node
         for name, waiting in shared_queues.addressed(logged).items():
             durable = node.sessions.get(name)
-            if durable is not None and logged.id > durable.floor:
+            if durable is not None and logged.id > durable.own_cursor:
                 self.arrive_late(durable, logged, waiting)
 
     def arrive_late(self, durable: DurableSession, logged: Logged, waiting: PendingMessage) -> None:

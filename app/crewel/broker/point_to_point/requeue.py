@@ -104,7 +104,7 @@ class Requeue:
             attempts[place] = open_messages.attempts(session, place)
             open_messages.forget_stored(session, place)
             durable.requeue(place)
-        access.node.touch(durable)
+        access.node.mark_dirty(durable)
 
         def answered(count: int | StoreError) -> None:
             if isinstance(count, StoreUnavailable) and access.node.sessions.get(durable.name) is durable:

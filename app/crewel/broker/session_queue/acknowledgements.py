@@ -98,7 +98,7 @@ class Acknowledgements:
         durable = session.durable
         if durable is not None and number > durable.batch - _SPARE:
             durable.batch += BATCH_BLOCK
-            self._access.node.touch(durable)
+            self._access.node.mark_dirty(durable)
 
     def _take(self, session: Session, batches: Batches, batch: int | None) -> None:
         session.retained = 0  # what is still open is in the queue again, or open in the dispatcher

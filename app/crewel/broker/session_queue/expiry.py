@@ -87,4 +87,4 @@ class Expiry:
 
     def _end_stored(self, durable: DurableSession, places: Iterable[LogId]) -> None:
         durable.expire(places)
-        self._access.node.touch(durable)
+        self._access.node.mark_dirty(durable)

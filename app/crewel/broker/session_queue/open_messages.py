@@ -100,7 +100,7 @@ class OpenMessages:
         session.take_out(entry)
         if entry.position and session.durable is not None:
             session.durable.end_message(entry.position, reason)
-            self._access.node.touch(session.durable)
+            self._access.node.mark_dirty(session.durable)
 
     def dead_letter(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
         """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
@@ -122,7 +122,7 @@ class OpenMessages:
             attempts += 0 if waiting is None else waiting.attempts
             durable.dead_letter(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message))
         if durable is not None:
-            self._access.node.touch(durable)
+            self._access.node.mark_dirty(durable)
 
     def dead_letter_unsendable(self, session: Session, entry: Entry, error: Exception) -> None:
         """The server has failed to make of the message what its receiver gets: it becomes a dead letter, for it would fail
@@ -148,7 +148,7 @@ class OpenMessages:
         attempts = self.attempts(session, place)
         self.forget_stored(session, place)
         durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts))
-        self._access.node.touch(durable)
+        self._access.node.mark_dirty(durable)
         return True
 
     def drop_stored(self, session: Session, place: LogId, reason: EndReason = EndReason.DROPPED) -> None:
@@ -157,7 +157,7 @@ class OpenMessages:
         if durable is not None:
             self.forget_stored(session, place)
             durable.end_message(place, reason)
-            self._access.node.touch(durable)
+            self._access.node.mark_dirty(durable)
 
     def drop_evicted(self, session: Session, place: LogId) -> None:
         """The evicted message at this place ends. The queue does not have it, and is not looked through."""
@@ -168,7 +168,7 @@ class OpenMessages:
         elif durable is not None:
             durable.forget_evicted(place)
             durable.end_message(place, EndReason.DROPPED)
-            self._access.node.touch(durable)
+            self._access.node.mark_dirty(durable)
 
     def drop_queued(self, session: Session, index: int) -> None:
         """The message at this place of the queue ends."""
@@ -181,7 +181,7 @@ class OpenMessages:
         session.dispatcher.close(entry)
         if entry.position and session.durable is not None:
             session.durable.end_message(entry.position, EndReason.DROPPED)
-            self._access.node.touch(session.durable)
+            self._access.node.mark_dirty(session.durable)
 
     def end_messages(
         self, session: Session, places: Collection[LogId], entries: Collection[Entry], reason: EndReason
@@ -196,7 +196,7 @@ class OpenMessages:
             self._runtime.metrics.ended[reason] += len(entries)
         if durable is not None and places:
             durable.end_messages(places, reason)
-            self._access.node.touch(durable)
+            self._access.node.mark_dirty(durable)
 
     def forget_stored(self, session: Session, place: LogId) -> None:
         """Memory has it no more, wherever it was."""
@@ -287,7 +287,7 @@ class OpenMessages:
         self._take_out_stored(session, places, entries)
         if session.durable is not None and places:
             session.durable.end_messages(places, EndReason.DROPPED)
-            self._access.node.touch(session.durable)
+            self._access.node.mark_dirty(session.durable)
         session.note_retained()
         return len(places) + len(entries)
 

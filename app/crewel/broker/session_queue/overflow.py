@@ -166,7 +166,7 @@ class Overflow:
                     self._drop(durable, entry)
             case _:
                 assert_never(policy)
-        self._access.node.touch(durable)
+        self._access.node.mark_dirty(durable)
         return False
 
     @staticmethod

@@ -144,7 +144,7 @@ class SubscriptionFailures:
                 continue  # the client has it
             if places:
                 durable.forget_notice(name)
-                self._access.node.touch(durable)
+                self._access.node.mark_dirty(durable)
 
     def refusal(self, session: Session, pattern: str) -> dict[str, str] | None:
         """The session subscribes to this pattern. If it cannot know yet that its subscription to it has failed, it has to
@@ -166,7 +166,7 @@ class SubscriptionFailures:
                 session.take_out(entry)
                 session.drop(entry)
             durable.forget_notice(pattern)
-            self._access.node.touch(durable)
+            self._access.node.mark_dirty(durable)
             if not is_unsent:
                 return None
         return _refusal(why)

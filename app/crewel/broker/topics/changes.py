@@ -51,7 +51,7 @@ class TopicChanges:
         change = histories.change_of(logged)
         if change.kind not in (ChangeKind.ERASED, ChangeKind.FORCED):
             return
-        sessions = [each.connected for each in durables if each.connected is not None and change.id > each.floor]
+        sessions = [each.connected for each in durables if each.connected is not None and change.id > each.own_cursor]
         if sessions:
             is_forced = change.kind == ChangeKind.FORCED
             self._spawn(self._topics.endings.part_late(change.channel, change.id, sessions, force=is_forced))

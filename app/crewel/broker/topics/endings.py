@@ -252,19 +252,19 @@ class Endings:
 
     async def _erase(self, name: str, topic: Topic | None, *, force: bool) -> None:
         try:
-            upto = await self._erase_stored(name, topic, force=force)
+            until = await self._erase_stored(name, topic, force=force)
         except StoreError:
             if topic is not None and self._topics.known.get(name) is topic:
                 topic.is_erased = False
             raise
         if self._access.is_shared:
             await self._access.writing.probe_and_wait()  # what other nodes had published before
-            upto = self._topics.changes.erased_at.pop(name, upto)
-        await self._part(name, topic, upto, force=force)
+            until = self._topics.changes.erased_at.pop(name, until)
+        await self._part(name, topic, until, force=force)
         if self._topics.changes.everywhere is not None:
             await self._topics.changes.everywhere()
 
-    def erased_elsewhere(self, name: str, upto: LogId, *, force: bool) -> Coroutine[Any, Any, None]:
+    def erased_elsewhere(self, name: str, until: LogId, *, force: bool) -> Coroutine[Any, Any, None]:
         """Another node has erased the topic in the store, at this place of the log. What is returned does here what is left to
         do."""
         topic = self._topics.known.get(name) or self._remembered(name)
@@ -272,11 +272,11 @@ class Endings:
         topic.emptied()
         topic.is_fresh, topic.is_marked = False, not force
         self.erasing[name] += 1
-        return self._part_elsewhere(name, topic, upto, force=force)
+        return self._part_elsewhere(name, topic, until, force=force)
 
-    async def _part_elsewhere(self, name: str, topic: Topic, upto: LogId, *, force: bool) -> None:
+    async def _part_elsewhere(self, name: str, topic: Topic, until: LogId, *, force: bool) -> None:
         try:
-            await self._part(name, topic, upto, force=force)
+            await self._part(name, topic, until, force=force)
         except StoreError as error:
             log.warning("the subscriptions to the erased topic %s could not all be ended: %s", name, error)
         finally:
@@ -289,26 +289,26 @@ class Endings:
         return topic
 
     def part_late(
-        self, name: str, upto: LogId, sessions: Collection[Session], *, force: bool
+        self, name: str, until: LogId, sessions: Collection[Session], *, force: bool
     ) -> Coroutine[Any, Any, None]:
         """Part sessions from an erased topic that have come from a dead node, which may not have done it."""
         if name not in self._topics.known:
             self._remembered(name)
-        return self._part_late(name, upto, sessions, force=force)
+        return self._part_late(name, until, sessions, force=force)
 
-    async def _part_late(self, name: str, upto: LogId, sessions: Collection[Session], *, force: bool) -> None:
+    async def _part_late(self, name: str, until: LogId, sessions: Collection[Session], *, force: bool) -> None:
         if force:
-            await self.eraser.end_messages(name, upto)
-        await self.eraser.end_subscriptions(name, self._groups.on(channel_of(name)), upto, sessions)
+            await self.eraser.end_messages(name, until)
+        await self.eraser.end_subscriptions(name, self._groups.on(channel_of(name)), until, sessions)
 
-    async def _part(self, name: str, topic: Topic | None, upto: LogId, *, force: bool) -> None:
+    async def _part(self, name: str, topic: Topic | None, until: LogId, *, force: bool) -> None:
         """Part the sessions of this node from a topic that the store does not have any more."""
         self._parting[name] = set(self._groups.on(channel_of(name)))
         if force:
             # What one of these finds nowhere may be on its way to where the other has looked.
-            while await self.eraser.end_shared(name, upto) + await self.eraser.end_messages(name, upto):
+            while await self.eraser.end_shared(name, until) + await self.eraser.end_messages(name, until):
                 pass
-        await self.eraser.end_subscriptions(name, self._parting.get(name, ()), upto)
+        await self.eraser.end_subscriptions(name, self._parting.get(name, ()), until)
         await self._part_from_groups(name)
         if topic is not None and not await self._queued.is_queued(name):
             self.forget(topic)

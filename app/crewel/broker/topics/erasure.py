@@ -68,19 +68,19 @@ class TopicEraser:
     _committed: Callable[[], Awaitable[None]]
 
     async def end_subscriptions(
-        self, name: str, groups: Iterable[str], upto: LogId, among: Collection[Session] | None = None
+        self, name: str, groups: Iterable[str], until: LogId, among: Collection[Session] | None = None
     ) -> None:
         """End the subscriptions to the very name of the topic, and send a notice to the subscribers that asked for it. Wildcard
         subscriptions stay, and receive the next topic of this name. Members of these groups (by their queues) get the notice
         when the backlog of their group is empty: `leave_group`. Subscriptions that the store has had since a place beyond
-        `upto` stay: they are to the next topic of this name. `among`: only these sessions, if any are named."""
+        `until` stay: they are to the next topic of this name. `among`: only these sessions, if any are named."""
         await self._outbound.fan_outs.finished(name)  # what was published before the end is received before it
         channel = channel_of(name)
         members = {session for queue in groups for session in self._groups.members(queue)}
         under_way: list[asyncio.Future[None]] = []
         turns = Turns()
         for session in list(self._channels.subscribers(channel)):
-            is_later = session.durable is not None and session.durable.since.get(name, upto) > upto
+            is_later = session.durable is not None and session.durable.since.get(name, until) > until
             if is_later or (among is not None and session not in among):
                 continue
             tells = session not in members and self._wants_notice(session, channel)
@@ -126,7 +126,7 @@ class TopicEraser:
             self._outbound.enqueue(session, notice_entry(notice, LogId(0), stamp=self._ids.stamp()))
         return []
 
-    async def end_messages(self, name: str, upto: LogId) -> int:
+    async def end_messages(self, name: str, until: LogId) -> int:
         """End the messages of the topic that wait for a session, wherever they are; of those in the log, no later ones than
         this. Returns how many. Some are committed before others end."""
         await self._outbound.fan_outs.finished(name)
@@ -136,7 +136,7 @@ class TopicEraser:
             total += self._end_transients(session, name)
             await turns.rest()
         for durable in list(self._access.node.sessions.values()):
-            while places := _places(durable, name, upto):
+            while places := _places(durable, name, until):
                 self._end_stored(durable, sessions.get(durable), places)
                 total += len(places)
                 uncommitted += len(places)
@@ -160,16 +160,16 @@ class TopicEraser:
             session.note_retained()
         else:
             durable.end_messages(places, EndReason.ERASED)
-            self._access.node.touch(durable)
+            self._access.node.mark_dirty(durable)
 
-    async def end_shared(self, name: str, upto: LogId) -> int:
+    async def end_shared(self, name: str, until: LogId) -> int:
         """End the messages of the topic up to this one that wait for a subject or a group; returns how many. Raises
         StoreError."""
         count = 0
         for queue in self._shared_queues.names():
             start = 0
             while entries := await self._shared_queues.peek(queue, _DISCARDED_AT_ONCE, start):
-                places = [entry.position for entry in entries if entry.channel == name and entry.position <= upto]
+                places = [entry.position for entry in entries if entry.channel == name and entry.position <= until]
                 ended = await self._shared_queues.discard(queue, places, EndReason.ERASED) if places else 0
                 count += ended
                 start += len(entries) - ended
@@ -182,12 +182,12 @@ async def _answered(name: str, under_way: list[asyncio.Future[None]]) -> None:
             log.warning("a subscription to the erased topic %s could not be ended: %s", name, failure)
 
 
-def _places(durable: DurableSession, name: str, upto: LogId) -> set[LogId]:
+def _places(durable: DurableSession, name: str, until: LogId) -> set[LogId]:
     """The places of messages of this topic that are open for a session, as many as end in one step."""
     found: set[LogId] = set()
     for waiting in (durable.pending, durable.inbox):
         for place, each in waiting.items():
-            if each.channel == name and place <= upto:
+            if each.channel == name and place <= until:
                 found.add(place)
                 if len(found) == _ENDS_AT_ONCE:
                     return found
