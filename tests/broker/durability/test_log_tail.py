@@ -34,7 +34,7 @@ def taken(ahead: ReadAhead, last: int) -> list[int]:
 
 
 def test_entries_come_in_their_order_up_to_an_id(ahead: ReadAhead) -> None:
-    assert ahead.upto == 15
+    assert ahead.read_to == 15
     assert taken(ahead, 14) == [11, 12]
     assert taken(ahead, 15) == [15]
     assert len(ahead) == 0
@@ -49,4 +49,4 @@ def test_what_the_cursor_has_passed_is_left_out(ahead: ReadAhead) -> None:
 def test_another_node_begins_at_its_own_cursor(ahead: ReadAhead) -> None:
     """A node that has read all again may be behind: what was read for the one before has a gap for it."""
     ahead.begin(LogConsumer(LogId(5)))
-    assert (ahead.upto, len(ahead)) == (5, 0)
+    assert (ahead.read_to, len(ahead)) == (5, 0)
