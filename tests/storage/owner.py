@@ -176,7 +176,7 @@ def change(
     settled: Sequence[int] = (),
     removed: Sequence[int] = (),
     forgotten: Sequence[tuple[str, int]] = (),
-    in_step: bool = False,
+    caught_up: bool = False,
     batch: int | None = None,
 ) -> Change:
     """Return a change of one session; what is opened was never sent and has 10 bytes."""
@@ -186,6 +186,6 @@ def change(
         tuple(map(LogId, settled)),
         tuple(map(LogId, removed)),
         tuple((pattern, LogId(since)) for pattern, since in forgotten),
-        in_step,
+        caught_up,
         batch,
     )

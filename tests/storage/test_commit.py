@@ -385,4 +385,4 @@ async def test_adoption_takes_back_an_unfinished_commit_in_parts(store: Store) -
     records = await heir.adopt_all()
     assert set(records[JOE].pending) == set(range(1, 101))
     assert await open_ids(heir) == set(range(1, 101))
-    assert records[JOE].at == 100
+    assert records[JOE].own_cursor == 100

@@ -156,7 +156,7 @@ async def test_an_heir_that_dies_in_the_middle_has_an_heir(store: Store) -> None
     assert await inherit(third) == Slice([], [])  # the second one is at work
     await die(second)
     finished, records = await inherit(third)
-    assert {each.name: each.at for each in records} == {JOE: LogId(70), ANN: LogId(70)}
+    assert {each.name: each.own_cursor for each in records} == {JOE: LogId(70), ANN: LogId(70)}
     assert sorted(finished) == ["a", "b"]
     assert set((await members(third)).tags.values()) == {"c"}
     for token in ("a", "b"):
