@@ -126,4 +126,13 @@ def test_a_unit_starts_what_there_is(unit: Any) -> None:
     assert ("ExecReload" in service) == ("--workers" in words)
     assert f"/{service['StateDirectory']}" in service["WorkingDirectory"]
     assert service["Restart"] == "always"
+    assert service["User"] == "crewel", "the guide creates this user, and its commands run as it"
     assert dict(found["Unit"])["StartLimitIntervalSec"] == "0"
+
+
+def test_the_guide_shows_the_unit_as_it_is() -> None:
+    guide = (ROOT / "docs" / "how-to" / "deploying.md").read_text("utf-8")
+    (shown,) = re.findall(r"```ini\n(.*?)```", guide, re.DOTALL)
+    unit = (DEPLOY / "systemd" / "crewel.service").read_text("utf-8")
+    assert shown == unit.partition("\n")[2]
+    assert f"useradd --system --home-dir {dict(sections(unit)['Service'])['WorkingDirectory']} " in guide
