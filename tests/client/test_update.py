@@ -363,6 +363,19 @@ class TestContract:
         last.settle()
         assert hands.told() == ["3", "4"]
 
+    async def test_a_rejection_that_nothing_waits_for_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        hands = Hands()
+        subscription = subscribed(hands.router, "/a")
+        hands.deliver("1")
+        taken = await anext(subscription)
+        taken.settle()
+        taken.reject("user.update.error", "late")  # the first of them counts
+        assert not caplog.records
+        Message("/a", 1, {}).reject("user.update.error", "no")
+        assert [each.levelname for each in caplog.records] == ["WARNING"]
+        assert "/a" in caplog.text
+        assert "update=True" in caplog.text
+
     async def test_leaving_the_block_settles_what_is_taken_and_what_is_not_wanted_any_more(self) -> None:
         hands = Hands()
         async with subscribed(hands.router, "/a") as subscription:

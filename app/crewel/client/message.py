@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ SUBSCRIBE = "/meta/subscribe"
 UNSUBSCRIBE = "/meta/unsubscribe"
 ValueT = TypeVar("ValueT")
 UsualT = TypeVar("UsualT")
+
+log = logging.getLogger("crewel.client")
 
 CONTENT_TYPE: Final = "contentType"
 """The property that says what the data is."""
@@ -80,6 +83,8 @@ class Message:
     """What the client keeps of it until it is settled; None: it is, or there is nothing to settle."""
     is_deferred: bool = field(default=False, repr=False, compare=False)
     """Whether only the application settles it, with `settle` or `reject`."""
+    is_settled: bool = field(default=False, repr=False, compare=False)
+    """Whether it was settled, or left to another listener."""
     is_recorded: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
     """Whether an inbox has recorded it in a transaction that is still open; None: no inbox has seen it."""
 
@@ -236,10 +241,18 @@ class Message:
             handling.end()
 
     def reject(self, code: str, text: str = "") -> None:
-        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md)."""
+        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md).
+
+        In a client without `update` this has no effect, and a warning in the log names what is missing."""
         if self.handling is not None:
             self.handling.failed(code, text)
             self.settle()
+        elif not self.is_settled:
+            log.warning(
+                "reject had no effect on the message of %s, because nothing waits for its outcome: rejecting needs "
+                "Client(..., update=True) and a server that supports it",
+                self.channel,
+            )
 
     def working(self) -> None:
         """It takes longer: `ack_wait` starts again."""
@@ -253,6 +266,7 @@ class Message:
     def give_up(self) -> Handling | None:
         """Leave it to another listener, which has to end what is returned."""
         handling, self.handling = self.handling, None
+        self.is_settled = handling is not None or self.is_settled
         return handling
 
 
