@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crewel.errors import SettingsError, StoreUncertain
+from crewel.delivery.records import LogId
+from crewel.errors import SettingsError, StoreError, StoreUncertain
 from crewel.settings import load
 from crewel.storage.keys import Keys
+from crewel.storage.log_follower import LogFollower, Unread
 from crewel.storage.store import Store
 from tests.storage.conftest import OpenStore, StartStore, settings_for
 from tests.storage.steps import count, known
@@ -106,8 +108,19 @@ async def test_a_primary_without_replicas_is_not_believed(watched: WatchedStore,
         replica.stop()
     (answer,) = await writes(store)
     assert type(answer) is StoreUncertain
+    with watched.primary.client() as client:
+        client.xadd(store.keys.log, {"c": "/a", "b": "{}"}, id="5-0")
+    follower, found = LogFollower(store), list[Unread]()
+    with pytest.raises(StoreUncertain):
+        await follower.follow(LogId(0), found.extend)
+    assert found == []  # a promoted replica would not have it
     for replica in watched.replicas:
         replica.go_on()
+    while not found:
+        with suppress(StoreError):
+            await follower.follow(LogId(0), found.extend)
+    follower.close()
+    assert [each.id for each in found] == [5]
 
 
 async def test_a_service_that_no_sentinel_knows_is_told_at_once(steady: WatchedStore, open_store: OpenStore) -> None:

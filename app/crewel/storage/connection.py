@@ -37,7 +37,7 @@ LIMIT_S = 2.0
 
 _MOST_CONNECTIONS: Final = 16
 _POOL_WAIT_S: Final = 20.0  # that a read waits for one of them
-_REPLICAS_MS: Final = 1000  # that replicas have for what was sent together
+REPLICAS_MS: Final = 1000  # that replicas have for what was sent together
 _MOST_TOGETHER: Final = 1000  # commands in one write
 _NOT_YET: Final = object()
 _CLOSED: Final = "the store has closed the connection"
@@ -319,7 +319,7 @@ class Writer:
         needed = self._replicas() if any(is_copied for _, is_copied, _ in calls) else 0
         if needed:
             # Not without the mark: steps that only found what another connection wrote are waited for as well.
-            commands += [pack(self._mark()), pack(("WAIT", needed, _REPLICAS_MS))]
+            commands += [pack(self._mark()), pack(("WAIT", needed, REPLICAS_MS))]
         self._exchange(commands, partial(self._answered, calls, commands, needed))
 
     def _exchange(self, commands: Sequence[bytes], done: Done) -> None:
@@ -384,10 +384,20 @@ def _has_code(answer: Any, *codes: str) -> bool:
 
 def _if_copied(answers: list[Any], copies: Any, needed: int) -> list[Any]:
     """What these answers are worth when so many replicas had it in time: what was refused stays refused."""
+    lack = _lack(copies, needed)
+    return answers if lack is None else [each if isinstance(each, Exception) else lack for each in answers]
+
+
+def _lack(copies: Any, needed: int) -> StoreUncertain | None:
     if isinstance(copies, int) and copies >= needed:
-        return answers
+        return None
     had = copies if isinstance(copies, int) else "an unknown number"
-    return [
-        answer if isinstance(answer, Exception) else StoreUncertain(f"{had} of {needed} replicas have it in time")
-        for answer in answers
-    ]
+    return StoreUncertain(f"{had} of {needed} replicas have it in time")
+
+
+def not_copied(answers: list[Any], needed: int) -> StoreError | None:
+    """The answers to a command that writes and to WAIT: None if so many replicas have what was before, else why not."""
+    marked, copies = answers
+    if isinstance(marked, StoreError):
+        return marked
+    return store_error(marked) if isinstance(marked, hiredis.ReplyError) else _lack(copies, needed)

@@ -1,13 +1,16 @@
 """Follows the log: a connection of its own waits at its end, and brings what is appended.
 
 It asks again in the same turn in which an answer has come, and leaves the entries as the store sent them: most are of no
-interest, because this server has appended them itself.
+interest, because this server has appended them itself. Where replicas must have what is answered, they must have an entry
+before it is handed on: else it might reach a receiver and be lost by a fail-over, and its publisher, who was not answered,
+would send it again under another id.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import hiredis
@@ -61,7 +64,23 @@ class LogFollower:
             if ended.done():
                 return
             try:
-                last = take(_entries(answers[0]))
+                entries = _entries(answers[0])
+            except StoreError as error:
+                ended.set_exception(error)
+                return
+            if entries:
+                self._store.confirm(connection, partial(confirmed, entries))
+            else:
+                confirmed(entries, None)
+
+        def confirmed(entries: list[Unread], lack: StoreError | None) -> None:
+            if ended.done():
+                return
+            if lack is not None:
+                ended.set_exception(lack)
+                return
+            try:
+                last = take(entries)
             except Exception as error:  # noqa: BLE001 - it is the caller's
                 ended.set_exception(error)
                 return

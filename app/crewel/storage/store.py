@@ -20,7 +20,19 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
 from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, why_full, why_not
-from crewel.storage.connection import Command, Connection, Done, Reader, Writer, connected, pool_of, unavailable
+from crewel.storage.connection import (
+    REPLICAS_MS,
+    Command,
+    Connection,
+    Done,
+    Reader,
+    Writer,
+    connected,
+    not_copied,
+    pack,
+    pool_of,
+    unavailable,
+)
 from crewel.storage.embedded import END_LIMIT_S, Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.losses import Met, meet
@@ -61,8 +73,8 @@ class Store:
         self._news = asyncio.Event()
         self._embedded = None if settings.storage.url else Embedded(settings.storage, self._news.set)
         self._space: Space | None = None
-        mark = Step("mark", (self.keys.copied,), (), bytes)
-        self._writer = Writer(lambda: self._storage.replicas, lambda: _command(mark), self._lose)
+        self._mark = Step("mark", (self.keys.copied,), (), bytes)
+        self._writer = Writer(lambda: self._storage.replicas, lambda: _command(self._mark), self._lose)
         self._pool: ConnectionPool | None = None
         self._last_client: tuple[str, int] | None = None
         self._history = ""  # of the store's writes: what it and its replicas have in common
@@ -148,6 +160,16 @@ class Store:
         except Exception as error:
             log.exception("a reply of the store to %s could not be parsed", step.script)
             return StoreError(f"the store answered what cannot be understood: {error}")
+
+    def confirm(self, connection: Connection, done: Callable[[StoreError | None], None]) -> None:
+        """Ask whether replicas have all that this connection has read until now, as many as must have it; `done` is called with
+        None if they do."""
+        needed = self._storage.replicas
+        if not needed:
+            done(None)
+            return
+        commands = [pack(_command(self._mark)), pack(("WAIT", needed, REPLICAS_MS))]
+        connection.exchange(commands, lambda answers: done(not_copied(answers, needed)))
 
     async def connect_again(self, lost: Callable[[str], None]) -> Connection:
         """Return a further connection to the very store that the steps go to. `lost` is called with the reason when it is
