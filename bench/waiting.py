@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import re
 import time
 from itertools import count
@@ -72,10 +73,11 @@ class Session:
 
 
 class Clients:
-    """All clients of a measurement."""
+    """All clients of a measurement. With several ports each connection reaches one of them at random."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, *ports: int) -> None:
+        self._ports = ports
+        self._random = random.Random(len(ports))
         self._sessions: list[Session] = []
         self._receivers: list[Session] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -92,10 +94,14 @@ class Clients:
         for session in self._sessions:
             session.connection.transport.close()
 
-    async def shake_hands(self, *, ack: bool) -> Session:
-        """A new session."""
+    async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(Connection, "127.0.0.1", self._port)
+        _, connection = await loop.create_connection(Connection, "127.0.0.1", self._random.choice(self._ports))
+        return connection
+
+    async def shake_hands(self, *, ack: bool) -> Session:
+        """A new session, whose further requests have a connection of their own if there are several ports."""
+        connection = await self._connect()
         message = {
             "channel": "/meta/handshake",
             "version": "1.0",
@@ -104,6 +110,11 @@ class Clients:
         }
         (reply,) = json.loads(await connection.post(json.dumps([message]).encode()))
         assert reply["successful"], reply
+        if len(self._ports) > 1:
+            cookie = connection.cookie
+            connection.transport.close()
+            connection = await self._connect()
+            connection.cookie = cookie
         session = Session(connection, reply["clientId"].encode())
         self._sessions.append(session)
         return session
