@@ -246,7 +246,7 @@ def test_an_idle_connection_is_closed_after_its_time(shared: Serve) -> None:
     with Connection(server) as connection:
         begin = time.monotonic()
         connection.post("/cometd", [HANDSHAKE])
-        assert 0.6 < lasts(connection, begin) < 5
+        assert 0.5 < lasts(connection, begin) < 5  # a quarter of the time early at most
 
 
 def test_a_connection_in_use_is_not_idle(shared: Serve) -> None:
