@@ -19,6 +19,12 @@ function clock(plot, seconds) {
     return seconds.map((each) => format.format(each * 1000));
 }
 
+/** The values without a neighbour, which are points: a line needs two. */
+function lonely(plot, series) {
+    const values = plot.data[series];
+    return values.flatMap((value, index) => value !== null && (values[index - 1] ?? null) === null && (values[index + 1] ?? null) === null ? [index] : []);
+}
+
 function colour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
@@ -93,12 +99,13 @@ export class Chart {
             ...this.#size(),
             cursor: {sync: {key: sync}, drag: {x: false, y: false}},
             scales: {x: {time: true}, y: {range: (plot, low, high) => [0, Math.max(high ?? 0, 1) * 1.1]}},
-            axes: [{...axis, values: clock}, {...axis, size: 56, values: (plot, values) => values.map((value) => this.shown(value))}],
+            axes: [{...axis, values: clock}, {...axis, size: 72, values: (plot, values) => values.map((value) => this.shown(value))}],
             series: [{label: "at", value: (plot, value, _, index) => index === null || index === undefined ? "now" : clock(plot, [value, value + 1])[0]}, ...this.lines.map(({label, column, factor = 1}, index) => ({
                 label,
                 stroke: colour(COLOURS[index]),
                 width: 1.5,
-                points: {show: false},
+                points: {size: 4, fill: colour(COLOURS[index]), filter: lonely},
+                spanGaps: false,
                 // Without a pointer on the chart, what is now.
                 value: (plot, value, _, place) => this.shown(place === null || place === undefined ? valueOf(this.samples[column].at(-1), factor) : value),
             }))],

@@ -12,7 +12,7 @@ import {discarded} from "./message.js";
 
 const PAGE = 100;
 const FIELDS = [
-    ["contains", "Data, options, reason or sender contains", "search"], ["code", "Code begins with"], ["channel", "Channel or pattern"],
+    ["contains", "Text in the dead letter", "search"], ["code", "Code begins with"], ["channel", "Channel or pattern"],
     ["receiver", "Receiver"], ["since", "Since: 2h, 2026-11-22"],
 ];
 const GROUPED = 8;
@@ -54,6 +54,9 @@ export function deadLetters({query, go, me, again, changed}) {
         const [told, counted] = await Promise.all([found(wanted, asked.after), wanted.contains ? null : get("/dead-letters/count", wanted)]);
         const dropped = counted?.dropped ? ` ${count(counted.dropped)} were dropped, because there were too many.` : "";
         total.textContent = counted === null ? "" : `${things(counted.count, "dead letter")} ${Object.keys(wanted).length ? "match" : "in all"}.${dropped}`;
+        for (const button of buttons) {
+            button.disabled = counted?.count === 0 && !chosen.size;
+        }
         swap(list,
             table("Dead letters", ["Select", {text: "Dead letter", class: "id"}, "Code", "Channel", "Receiver", "Reason", "Data"],
                 told.letters.map((each) => row(each, chosen, choose)), told.next ? "No match so far; the search continues on the next page." : "No dead letter matches."),
@@ -164,7 +167,7 @@ async function end(id, me) {
         return null;
     });
     if (gone === null) {
-        return h("p", {class: "hint"}, "What became of it is not recorded, or no longer.");
+        return h("p", {}, "There is no such dead letter, or no longer, and what happened to it is not recorded.");
     }
     const message = gone.message ? [" Message ", h("a", {href: `#/message/${encodeURIComponent(gone.message)}`}, gone.message)] : null;
     if (gone.end === "discarded") {
@@ -174,7 +177,18 @@ async function end(id, me) {
         gone.job ? h("a", {href: `#/jobs/${gone.job}`}, `Job ${gone.job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${id}`}, "Who did it, in the audit"), message);
 }
 
+/** Why a dead letter was made, and for whom. */
+function reasons(letter) {
+    return [
+        ["Code", parts(letter.errorCode, ".")],
+        ["Reason", letter.reason],
+        ["Receiver", h("a", {href: `#/receivers/${name(letter)}`}, name(letter))],
+        ["Channel", letter.channel],
+    ];
+}
+
 export function deadLetter({words: [id], me, again}) {
+    let shown = null;
     const body = h("div", {class: "stack"});
     const output = h("p", {class: "outcome"});
     const choice = h("div", {class: "actions"});
@@ -189,10 +203,12 @@ export function deadLetter({words: [id], me, again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            swap(body, h("p", {}, "There is no such dead letter, or no longer: it was redriven, discarded or dropped."), await end(id, me));
+            const told = await end(id, me);
+            swap(body, shown === null ? "" : h("section", {class: "card"}, facts(reasons(shown))), told);
             choice.hidden = true;
             return;
         }
+        shown = letter;
         if (!choice.hasChildNodes()) {
             choice.replaceChildren(...works(letter.may, () => ({ids: [id]}), output, again));
         }

@@ -208,6 +208,7 @@ function enter(operator) {
     const who = document.querySelector("#who");
     who.replaceChildren(
         h("span", {class: "node", title: "The server that answers"}, me.node),
+        h("span", {title: "The zone of all times on this page"}, zone),
         h("span", {title: me.channels.map(({role, patterns}) => `${role}: ${patterns.join(", ")}`).join("; ")},
             `${me.who}, ${me.role}${me.channels.length ? " on some channels" : ""}`),
         h("button", {type: "button", onclick: signOut}, "Sign out"),

@@ -27,7 +27,7 @@ export function findMessage({query, go}) {
     const asked = Object.fromEntries(query);
     const found = h("div", {class: "stack"});
     const element = h("div", {class: "stack"}, h("h1", {}, "Where is a message?"), form(asked.contains ?? ""), found,
-        h("p", {class: "hint"}, "The id is in the reply to a stored publish (ext.publish.id), in the queue of a receiver, and in each dead letter."));
+        h("p", {class: "hint"}, "The id is in the reply to a stored publish (ext.publish.id), in the queue of a receiver, and in each dead letter. A text is searched in the message as JSON without spaces: \"order\":17."));
 
     async function refresh() {
         if (!asked.contains) {
@@ -41,7 +41,7 @@ export function findMessage({query, go}) {
         swap(found,
             h("h2", {}, "With this idempotency key"),
             table("Messages with this idempotency key", HEADINGS, keyed.messages.map(row),
-                keyed.next ? "None so far; the search continues further back." : "None that the facts still tell."),
+                keyed.next ? "None so far; the search continues further back." : "No message with this key is recorded. Keys are kept as long as the facts (storage.facts_max_entries)."),
             keyed.next ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({keyAfter: keyed.next})}, "Search further back")) : "",
             h("h2", {}, "Stored messages"),
             table("Stored messages", HEADINGS, open.messages.map(row),
@@ -56,7 +56,7 @@ export function findMessage({query, go}) {
             table("Dead letters", ["Dead letter", "Message", "Channel", "Receiver", "Data"], dead.letters.map((each) => [
                 h("a", {href: `#/dead-letters/${each.id}`}, each.id), h("a", {href: `#/message/${each.id}`}, each.message),
                 parts(each.channel, "/"), each.receiver.replace(/^\/node\/[^/]+\//, ""), data(each.data)]),
-            "None of those that were looked at."),
+            dead.next ? "None among the oldest dead letters that were searched; the link below searches all." : "No dead letter has this text."),
             h("p", {class: "hint"}, h("a", {href: `#/dead-letters?${new URLSearchParams({contains: asked.contains})}`}, "All dead letters with this text")));
     }
 
@@ -185,7 +185,7 @@ function more(each, me) {
     const {letter, redrivenAs, filters = []} = each;
     const isGone = each.state === "dead letter" && !letter && !redrivenAs && !each.discarded;
     const told = [
-        each.code, each.reason, each.why,
+        each.code && parts(each.code, "."), each.reason, each.why,
         each.attempts && things(each.attempts, "attempt"),
         filters.length && [filters.length > 1 ? "filters " : "filter ", filters.map((text, index) => [index ? " and " : "", h("code", {}, text)])],
         letter && h("a", {href: `#/dead-letters/${letter}`}, `dead letter ${letter}`),
@@ -193,5 +193,5 @@ function more(each, me) {
         each.discarded && discarded(each.discarded, me),
         isGone && ["no longer kept. ", gone(me, `what=discard&since=${each.at}`)],
     ].filter(Boolean);
-    return h("span", {}, told.map((part, index) => [index ? ", " : "", part]));
+    return told.length ? h("span", {}, told.map((part, index) => [index ? ", " : "", part])) : "";
 }

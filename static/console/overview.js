@@ -5,7 +5,7 @@
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
 import {facts, h, swap, table} from "./elements.js";
-import {ago, bytes, count, figure, span, things, took} from "./format.js";
+import {ago, bytes, count, figure, span, things, time, took} from "./format.js";
 
 const HOUR_MS = 3_600_000;
 const MINUTE = 60;
@@ -37,6 +37,9 @@ class Samples {
     }
 }
 
+/** The last answer, for a visit while the server cannot be reached. */
+let last = null;
+
 export function overview({has}) {
     const samples = new Samples();
     const charts = [
@@ -55,13 +58,22 @@ export function overview({has}) {
     const tiles = h("dl", {class: "tiles"});
     const tables = h("div", {class: "cards"});
     const servers = h("div", {class: "stack"});
+    const stale = h("p", {class: "hint", hidden: true});
     const element = h("div", {class: "stack"},
-        h("h1", {class: "unseen"}, "Overview"), wrong, tiles,
+        h("h1", {class: "unseen"}, "Overview"), stale, wrong, tiles,
         h("div", {class: "charts"}, charts.map((chart) => chart.element)), tables, servers);
 
     async function refresh() {
         // Nodes are asked of the store, and the overview says if that cannot be used.
-        const [told, {nodes}] = await Promise.all([get("/overview", {after: samples.newest}), get("/nodes").catch(() => ({nodes: []}))]);
+        const [told, {nodes}] = await Promise.all([get("/overview", {after: samples.newest}), get("/nodes").catch(() => ({nodes: []}))]).catch(async (error) => {
+            if (last !== null) {
+                await (samples.columns === null ? draw({...last, samples: last.all}) : null);
+                stale.textContent = `The last known figures, as of ${time(last.at)}.`;
+                stale.hidden = false;
+                element.classList.add("stale");
+            }
+            throw error;
+        });
         swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
         await draw(told);
     }
@@ -71,6 +83,9 @@ export function overview({has}) {
 
     async function draw(told) {
         samples.add(told.samples, told.at);
+        last = {...told, all: samples.columns};
+        stale.hidden = true;
+        element.classList.remove("stale");
         swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding(each, has)));
         swap(tiles, ...figures(told, samples));
         swap(tables, sessions(told.sessions), store(told));
@@ -111,18 +126,24 @@ function figures({sessions: all, store: kept}, samples) {
     return [
         tile("In", figure(samples.last("published")), "/s"),
         tile("Out", figure(samples.last("delivered")), "/s"),
-        tile("Acknowledged, 99 %", took(samples.last("p99"))),
-        tile("Waiting", count(all.waiting), "", "#/receivers?sort=waiting"),
-        tile("Sessions", count(all.count), "", "#/receivers"),
+        tile("Time to acknowledge, 99 %", ...acknowledgement(samples)),
+        tile("Waiting", count(all.waiting + all.queued), all.queued ? `${count(all.queued)} for subjects and groups` : "", "#/receivers?sort=waiting"),
+        tile("Sessions", count(all.count - all.pages), all.pages ? `and ${things(all.pages, "page")} like this one` : "", "#/receivers"),
         tile("On hold", count(all.held), "", "#/receivers?held=true"),
         tile("Dead letters", kept.kept ? count(kept.letters) : "–", "", "#/dead-letters"),
     ];
 }
 
+/** The newest time that is known, and when that was: there may be no acknowledgement at present. */
+function acknowledgement({columns}) {
+    const known = columns.p99.findLastIndex((value) => value !== null && value !== undefined && !Number.isNaN(value));
+    return known < 0 ? ["–"] : [took(columns.p99[known]), known === columns.p99.length - 1 ? "" : `at ${time(columns.at[known]).slice(11, 16)}`];
+}
+
 function sessions(all) {
     const rows = (counts) => Object.entries(counts).sort().map(([name, number]) => [name, count(number)]);
     return h("section", {class: "card"}, h("h2", {}, "Sessions"),
-        facts([...rows(all.states), ["without a name", count(all.unnamed)]]),
+        facts([...rows(all.states), ["named by the server", count(all.unnamed)], ["pages like this one", count(all.pages)]]),
         h("h3", {}, "By transport"), facts(rows(all.transports)));
 }
 

@@ -14,6 +14,8 @@ const WORDS = {
     held: "put on hold", released: "released", killed: "an operator ended it", died: "ended, with messages", closed: "ended",
 };
 const SHOWN = 20;
+/** How far the clocks of an event and of its entry in the audit may be apart. */
+const AUDITED_MS = 3000;
 /** How many messages of a queue are shown: at first, and with each wish for more. */
 const SIZES = [20, 100, 1000];
 const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause", "Connected", "Address", "Client"];
@@ -58,16 +60,22 @@ function row(each) {
         count(each.waiting),
         each.waitingBytes === null ? "" : bytes(each.waitingBytes),
         each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
-        each.cause || (each.lastFailure && each.waiting ? `last failure: ${each.lastFailure.code}: ${each.lastFailure.reason}` : ""),
+        dotted(each.cause || (each.lastFailure && each.waiting ? `last failure: ${each.lastFailure.code}: ${each.lastFailure.reason}` : "")),
         each.transport === "none" ? "no" : each.transport,
-        each.address.includes(":") ? parts(each.address, ":") : h("span", {class: "id"}, each.address),
+        each.address.includes(":") ? parts(each.address, ":") : each.address && h("span", {class: "id"}, each.address),
         each.client ? h("span", {class: "data"}, each.client) : "",
     ];
 }
 
+/** A text with a code, which breaks at its dots. */
+function dotted(text) {
+    return text && parts(text, ".");
+}
+
 /** The view of a receiver. A group, `/jobs/* workers`, is shown with its topics. */
 function hrefOf({kind, name}) {
-    return kind === "group" ? `#/topics?pattern=${encodeURIComponent(name.split(" ")[0])}` : `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`;
+    const [pattern] = name.split(" ");
+    return kind === "group" ? (pattern.includes("*") ? `#/topics?pattern=${encodeURIComponent(pattern)}` : `#/topics${pattern.split("/").map(encodeURIComponent).join("/")}`) : `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`;
 }
 
 /** The state; red where messages are stuck. */
@@ -136,7 +144,7 @@ export function receiver(asked) {
     return asked.words[0].split("/").length === 2 ? subject(asked) : session(asked);
 }
 
-function session({words: [name], query, go, again}) {
+function session({words: [name], query, go, me, again}) {
     const most = shown(query);
     const path = `/sessions/${name.replace(/^client\//, "").split("/").map(encodeURIComponent).join("/")}`;
     const head = h("div", {class: "stack"});
@@ -149,7 +157,7 @@ function session({words: [name], query, go, again}) {
 
     async function refresh() {
         let told;
-        await get(`${path}/timeline`).then((happened) => swap(past, ...timeline(happened)), notThere);
+        await get(`${path}/timeline`).then(named).then((happened) => swap(past, ...timeline(happened)), notThere);
         try {
             told = await get(path);
         } catch (error) {
@@ -171,6 +179,19 @@ function session({words: [name], query, go, again}) {
         const messages = await get(`${path}/messages`, {count: most});
         swap(queue, h("h2", {}, `Queue: ${things(messages.waiting, "message")}`),
             ...queued(messages.messages, messages.waiting, most, go));
+    }
+
+    /** Adds who has released the receiver, and why: the audit has that, for those who may read it. */
+    async function named(happened) {
+        const released = happened.events.filter(({what}) => what === "released");
+        if (me.everywhere !== null && released.length) {
+            const {entries} = await get("/audit", {about: name, what: "activate", outcome: "done"});
+            for (const event of released) {
+                const entry = entries.find(({at}) => Math.abs(at - event.at) < AUDITED_MS);
+                Object.assign(event, entry ? {who: entry.who, reason: entry.reason} : {});
+            }
+        }
+        return happened;
     }
 
     function button([verb, text, role, , effect]) {
@@ -223,7 +244,7 @@ function about(session) {
         ["Client", session.client],
         ["Node", session.node],
         ["Ends", session.ends && `in ${span(session.ends.at - Date.now())}: ${session.ends.why}`],
-        ["Since", ago(session.loggedIn)],
+        ["At this server since", ago(session.loggedIn)],
         ["Subscriptions", session.subscriptions.length ? session.subscriptions.map((each) => subscription(each, session.subscriptionOptions[each])) : "none"],
         ["Dead letters", h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(session.name)}`}, "of this receiver")],
     ]));

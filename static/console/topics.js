@@ -5,7 +5,7 @@
 import {call, get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
 import {data, facts, filters, h, pager, select, swap, table} from "./elements.js";
-import {ago, count, millisecondsOf, span, things} from "./format.js";
+import {ago, count, millisecondsOf, span, things, time} from "./format.js";
 
 const PAGE = 100;
 const SHOWN = 20;
@@ -100,7 +100,7 @@ const ACTIONS = [
         (told) => `Erased: ${told.state}.`],
 ];
 
-export function topic({words: [name], query, go, again}) {
+export function topic({words: [name], query, go, me, again}) {
     const channel = `/${name}`;
     const path = pathOf(channel);
     const most = Number(query.get("count") ?? SHOWN);
@@ -122,7 +122,7 @@ export function topic({words: [name], query, go, again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            swap(head, h("p", {class: "hint"}, "There is no such topic: nothing was published to this channel, or it has ended."));
+            swap(head, h("p", {class: "hint"}, "There is no such topic: nothing was published to this channel, or it has ended."), await erased());
             subscribers.hidden = true;
             actions.replaceChildren();
             messages.replaceChildren();
@@ -141,6 +141,16 @@ export function topic({words: [name], query, go, again}) {
             table("History", ["Message", "Published", "Data"], past.messages.map(message), "The history is empty."),
             past.entries > past.messages.length
                 ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({count: most < 100 ? "100" : "1000"})}, "Show more")) : "");
+    }
+
+    /** Who has erased it, as the audit tells those who may read it. */
+    async function erased() {
+        if (me.everywhere === null) {
+            return "";
+        }
+        const {entries} = await get("/audit", {about: channel, what: "erase", outcome: "done", count: 1});
+        return entries.length ? h("p", {}, `Erased by ${entries[0].who} at ${time(entries[0].at)}${entries[0].reason ? `: ${entries[0].reason}` : ""}. `,
+            h("a", {href: `#/audit?about=${encodeURIComponent(channel)}`}, "In the audit")) : "";
     }
 
     async function showSubscribers() {
@@ -173,7 +183,7 @@ function about(told) {
         ["History", history(told)],
         ["Newest", told.newest && ago(millisecondsOf(told.newest))],
         ["Waiting", `${things(told.queued, "message")} in queues, once for each receiver`],
-        ["Subscribers", `${count(told.subscribers)}: ${count(told.exactSubscribers)} by this name, the others by a pattern`],
+        ["Subscribers", `${count(told.subscribers)}: ${count(told.exactSubscribers)} by this name, the others by a pattern${told.groups.length ? "; members of groups are listed below" : ""}`],
         ["Groups", told.groups.length ? told.groups.map(group) : null],
         ["Accepts", told.readonly ? "one message only" : ""],
         ["Destroy delay", told.destroyDelay < 0 ? "without limit" : span(told.destroyDelay)],

@@ -15,7 +15,7 @@ def view(node: str, **fields: Any) -> dict[str, Any]:
     return {
         "node": node,
         "samples": {"at": [], "published": [], "p99": []},
-        "sessions": {"count": 2, "states": {"ALIVE": 1, "POLLING": 1}},
+        "sessions": {"count": 2, "states": {"ALIVE": 1, "POLLING": 1}, "queued": 7},
         "groups": {"working": [], "empty": []},
         "findings": [],
         **fields,
@@ -23,8 +23,8 @@ def view(node: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_figures_are_added_up() -> None:
-    told = joined(view("a"), [view("b", sessions={"count": 3, "states": {"ALIVE": 2, "DEAD": 1}})])
-    assert told["sessions"] == {"count": 5, "states": {"ALIVE": 3, "POLLING": 1, "DEAD": 1}}
+    told = joined(view("a"), [view("b", sessions={"count": 3, "states": {"ALIVE": 2, "DEAD": 1}, "queued": 7})])
+    assert told["sessions"] == {"count": 5, "states": {"ALIVE": 3, "POLLING": 1, "DEAD": 1}, "queued": 7}
     assert (told["node"], told["nodes"]) == ("a", ["a", "b"])
 
 

@@ -214,6 +214,13 @@ def test_message_is_found_by_its_idempotency_key(
     printed = crewel(*asked, directory=tmp_path)
     assert [json.loads(line)["message"] for line in printed.out.splitlines()] == [addressed, message_id]
     assert crewel(*asked, "5", directory=tmp_path).status == 2
+    one = f"{subject} order/18"
+    message_id = published(server, channel, {"order": 18}, key=one)
+    printed = crewel("message", "--key", one, *asked[3:], directory=tmp_path)
+    assert (json.loads(printed.out)["message"], json.loads(printed.out)["receivers"]) == (message_id, [])
+    unknown = crewel("message", "--key", "never", *asked[3:], directory=tmp_path)
+    assert (unknown.status, unknown.out) == (1, "")
+    assert "no message with the key never is recorded" in unknown.err
 
 
 def test_search_finds_what_waits_for_a_subject_or_a_group(

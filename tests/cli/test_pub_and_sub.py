@@ -177,7 +177,7 @@ def test_the_end_of_a_topic_is_printed_and_the_next_one_heard(post: Post, sub: S
     heard = sub("/typed/a", "--count=3")
     pub(post, "/typed/a", "old")
     assert heard.said()["data"] == "old"
-    post.lines("topics", "erase", "/typed/a", "--force")
+    post.lines("topics", "erase", "/typed/a", "--force", "--yes")
     notice = heard.said()
     assert (notice["data"], notice["ext"]["update"]["state"]) == (None, "ERASED")
     assert heard.told() == "crewel: /typed/a was erased, subscribing again\n"

@@ -53,7 +53,7 @@ def test_list_and_show_print_tables_for_people(post: Post) -> None:
 
 def test_show_of_an_unknown_topic_ends_with_1(post: Post) -> None:
     assert_refused(post.run("topics", "show", "/topics/never"), "there is no topic /topics/never")
-    assert_refused(post.run("topics", "erase", "/topics/never"), "there is no topic /topics/never")
+    assert_refused(post.run("topics", "erase", "/topics/never", "--yes"), "there is no topic /topics/never")
 
 
 def test_a_history_is_printed_in_its_order(post: Post) -> None:
@@ -72,7 +72,7 @@ def test_what_waits_of_an_erased_topic_is_delivered_unless_it_is_forced(post: Po
     joe = post.receiver("joe/1", "/topics/*")
     for force in (False, True):
         published(post, "/topics/a", 2, "--persistent")
-        ended = post.run("topics", "erase", "/topics/a", "--no-json", *(["--force"] if force else []))
+        ended = post.run("topics", "erase", "/topics/a", "--yes", "--no-json", *(["--force"] if force else []))
         end = "erased" if force else "erased; queued messages are still delivered"
         assert (ended.status, ended.out) == (0, f"/topics/a: {end}\n")
         if not force:
@@ -89,7 +89,7 @@ def test_what_waits_of_an_erased_topic_is_delivered_unless_it_is_forced(post: Po
 def test_each_erased_topic_is_a_json_line_for_scripts(post: Post) -> None:
     published(post, "/topics/a", 1)
     published(post, "/topics/b", 1)
-    lines = post.lines("topics", "erase", "/topics/a", "/topics/b")
+    lines = post.lines("topics", "erase", "/topics/a", "/topics/b", "--yes")
     assert lines == [{"channel": "/topics/a", "state": "DEAD"}, {"channel": "/topics/b", "state": "DEAD"}]
 
 
@@ -113,7 +113,8 @@ def test_a_receiver_is_seen_by_its_topic(post: Post, joe: Receiver) -> None:
     [
         (("topics", "show"), "CHANNEL"),
         (("topics", "show", "/a/*"), "not the name of a channel: /a/*"),
-        (("topics", "erase", "a"), "not the name of a channel: a"),
+        (("topics", "erase", "a", "--yes"), "not the name of a channel: a"),
+        (("topics", "erase", "/a"), "erasing a topic needs --yes"),
         (("topics", "history", "/a", "--count=0"), "--count"),
         (("topics", "dance"), "dance"),
     ],

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.admin.cached_result import CachedResult
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import Fenced, StoreError
-from crewel.security.grants import Role
+from crewel.security.grants import Role, role_of
 from crewel.storage import jobs
 from crewel.storage.dead_letters import DeadLetterFilter
 from crewel.storage.job_outcomes import JobOutcomes, outcomes_of_job
@@ -233,7 +233,10 @@ class Jobs:
         self._admin.likeness.drop()
         job = await self.get(job_id)
         if job is not None:
-            with self._admin.audit.action(job.who, None, f"end of job: {job.what}", about=job.id) as action:
+            role = role_of(job.role)
+            with self._admin.audit.action(
+                job.who, role, f"end of job: {job.what}", about=job.id, reason=job.reason
+            ) as action:
                 action.count, action.details = job.done, {"state": job.state.value, "undone": job.undone}
             self._changed(job_id)
 

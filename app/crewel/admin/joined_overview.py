@@ -30,10 +30,15 @@ def joined(own: View, others: Sequence[View]) -> View:
         **own,
         "nodes": [view["node"] for view in views],
         "samples": _samples(own["samples"], [view["samples"] for view in others]),
-        "sessions": _summed([view["sessions"] for view in views]),
+        "sessions": _sessions([view["sessions"] for view in views]),
         "groups": {"working": working, "empty": [tuple(each) for each in empty]},
         "findings": _findings(views, empty),
     }
+
+
+def _sessions(counts: Sequence[Mapping[str, Any]]) -> View:
+    """The sessions of all. What waits for subjects and groups is in the store that all share."""
+    return {**_summed(counts), "queued": max(each.get("queued", 0) for each in counts)}
 
 
 def _summed(counts: Sequence[Mapping[str, Any]]) -> View:

@@ -69,13 +69,16 @@ def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, st
 
 
 def _sessions(admin: Administration, counted: SessionCounts) -> dict[str, Any]:
+    queues = admin.broker.shared_queues
     return {
         "count": len(admin.broker.sessions),
         "unnamed": counted.unnamed,
+        "pages": counted.pages,
         "states": counted.states,
         "transports": counted.transports,
         "held": counted.on_hold_count,
         "waiting": counted.waiting,
+        "queued": sum(map(queues.waiting, queues.names())),
     }
 
 
@@ -122,7 +125,8 @@ OVERVIEW_ROUTES: Final = (
         _overview,
         f"`samples`: by column ({', '.join(COLUMNS)}) a list, the oldest first; rates are per second, null is unknown."
         " `memoryBytes`: messages that are queued in memory, without those that the store has."
-        " `sessions`, `store`: the current figures. `findings`: what is wrong, each with `level` (bad, warn), `title`, `cause`,"
+        " `sessions`, `store`: the current figures; `pages`: operators' pages; `queued`: messages for subjects and groups."
+        " `findings`: what is wrong, each with `level` (bad, warn), `title`, `cause`,"
         " `advice`, `link` (a view of the page) and `count`. `groups`: consumer groups that are `working`, or `empty`: no"
         " member takes their messages. With `cluster.enabled` all this is of all `nodes`, except `uptimeMs`: samples are added"
         " up (of percentiles the largest), and a finding has its `node`; `unreached`: how many nodes did not answer.",

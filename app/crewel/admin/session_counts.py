@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _KEPT_S: Final = 4.0
 _NAMED: Final = 5
+_ANONYMOUS: Final = "client/anonymous/"
 _BEHIND_MS: Final = 60_000
 """How long a message waits for a client that is there, until it falls behind."""
 _FULL: Final = 0.8
@@ -36,6 +37,9 @@ class SessionCounts:
     transports: Counter[str] = field(default_factory=Counter)
     """By the connection type in use; `none` for those that are not connected at the moment."""
     unnamed: int = 0
+    """Sessions to which their client gave no name."""
+    pages: int = 0
+    """Operators' pages, which have a session for their live feed."""
     waiting: int = 0
     """Messages that wait, are sent or are open, once for each session."""
     waiting_bytes: int = 0
@@ -79,7 +83,8 @@ class SessionCounter:
             waiting, state = dispatchers.waiting(session), dispatchers.state(session)
             counted.states[state.value] += 1
             counted.transports[transport_of(session) or "none"] += 1
-            counted.unnamed += not session.name
+            counted.pages += (is_page := session.grants is not None and session.grants.is_feed)
+            counted.unnamed += not is_page and (not session.name or session.name.startswith(_ANONYMOUS))
             counted.waiting += waiting
             holdback = dispatchers.holdback(session)
             if holdback is not None:

@@ -52,7 +52,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "subjects unblock": "crewel subjects unblock joe",
     "topics list": "crewel topics list --pattern '/chat/**'",
     "topics show": "crewel topics show /chat/demo",
-    "topics erase": "crewel topics erase /chat/demo --reason 'test data'",
+    "topics erase": "crewel topics erase /chat/demo --yes --reason 'test data'",
     "topics clear": "crewel topics clear /chat/demo --reason 'test data'",
     "topics history": "crewel topics history /chat/demo --count 10 --newest-first",
     "dead-letters list": "crewel dead-letters list --receiver joe/1 --since 2h",

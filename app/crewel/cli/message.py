@@ -8,6 +8,7 @@ import typer
 from crewel.cli import output
 from crewel.cli.admin_client import Admin
 from crewel.cli.bayeux_client import AsJson
+from crewel.errors import CrewelError
 
 
 async def message(
@@ -31,8 +32,14 @@ async def message(
     if (message_id is None) is (key is None):
         raise typer.BadParameter("give the id of a message, or --key with its idempotency key")
     if key is not None:
-        await output.print_entries(_with_key(admin, key), ("message", "published", "channel"), _found_row, as_json)
-        return
+        found = [each async for each in _with_key(admin, key)]
+        if not found:
+            raise CrewelError(f"no message with the key {key} is recorded, or no longer")
+        if len(found) > 1:
+            headings = ("message", "published", "channel")
+            await output.print_entries(_each_of(found), headings, _found_row, as_json)
+            return
+        message_id = found[0]["message"]
     assert message_id is not None
     told = await admin.call("GET", f"/messages/{quote(message_id, safe='')}")
     if output.wants_json(as_json):
@@ -45,10 +52,14 @@ async def message(
     for name, text in (("redriveOf", "redrive of the dead letter"), ("redrivenAs", "redriven as")):
         if told[name]:
             print(f"{text} {told[name] if isinstance(told[name], str) else ', '.join(told[name])}")
-    headings = ("receiver", "state", "at", "more")
-    await output.print_entries(_each(told), headings, _row, as_json)
+    await output.print_entries(_each(told), ("receiver", "state", "at", "more"), _row, as_json)
     if told["partial"]:
         print("there are more facts than one request reads: later ones may be missing")
+
+
+async def _each_of(rows: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    for row in rows:
+        yield row
 
 
 async def _with_key(admin: Admin, key: str) -> AsyncIterator[dict[str, Any]]:

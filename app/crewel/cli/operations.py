@@ -3,6 +3,7 @@
 The operations are rows of `crewel.admin.operation`, and each is a command here; lists and what is shown of one are below.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
 from typing import Annotated, Any, Final
@@ -67,6 +68,16 @@ _LEVELS: Final[Mapping[Level, tuple[typer.Typer, Any, Callable[[Iterable[str]], 
 # The operations
 
 
+def _confirmed(ctx: typer.Context, yes: bool) -> bool:
+    """Ask before a topic is erased, while nothing is under way. No ends the command with 1."""
+    if not yes and not ctx.resilient_parsing:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter("erasing a topic needs --yes where no terminal can ask")
+        names = ", ".join(ctx.params.get("names") or ()) or "the topics"
+        typer.confirm(f"Erase {names} with history and settings?", abort=True, err=True)
+    return yes
+
+
 def _add_show(level: Level) -> None:
     group, argument, read, about = _LEVELS[level]
 
@@ -79,10 +90,13 @@ def _add_show(level: Level) -> None:
 def _add(operation: Operation) -> None:
     group, argument, read, about = _LEVELS[operation.level]
     options = {"names": (argument, Parameter.empty), **{each.name: _option(each) for each in operation.asked}}
+    if operation.verb == "erase":
+        options["yes"] = Annotated[bool, typer.Option("--yes", help="Do not ask.", callback=_confirmed)], False
 
     @command(group, operation.verb, operation.meaning, options)
     async def _(admin: Admin, as_json: AsJson = None, **asked: Any) -> None:
         names = asked.pop("names")
+        asked.pop("yes", None)
         given = {name: value for name, value in asked.items() if value not in (None, False)}
         for variables in read(names):
             path = operation.route.format_map(variables)
