@@ -13,7 +13,7 @@ TESTERS ?= 2
 SERVER_TESTERS ?= 3
 # Most faults wait half of their time. Their limits of time grow with the number of testers (tests/faults/load.py).
 FAULT_TESTERS ?= 3
-# Per cent of the messages, frames and dead letters of the tests that count these: all of them take an hour more.
+# Per cent of what the tests that count messages, frames, dead letters or runs of applications do: all of it takes an hour more.
 FAULT_VOLUME ?= 20
 PARALLEL := --dist worksteal --numprocesses
 # Servers, browsers and Java share the machine with much else. What passes only in a later try is listed at the end of the run.
@@ -101,13 +101,13 @@ faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHRO
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
 
 faults-shot:
-	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 2400 $(SHOT)
+	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 2100 $(SHOT)
 
 faults-computed:
-	$(SHOOT) --numprocesses 2 --session-timeout 600 $(COMPUTED)
+	$(SHOOT) --numprocesses 2 --session-timeout 400 $(COMPUTED)
 
 faults-alone:
-	$(SHOOT) --numprocesses 0 --session-timeout 1800 -s $(ALONE)
+	$(SHOOT) --numprocesses 0 --session-timeout 1500 -s $(ALONE)
 
 # The tests of one server, with two nodes in its place: tests/functional/on_two_nodes.py names those that need not hold.
 faults-nodes:

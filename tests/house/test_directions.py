@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -159,12 +160,26 @@ def test_nobody_imports_relatively() -> None:
     assert not relative
 
 
+@cache
+def outside_settings() -> dict[str, str]:
+    """The text of each module that may read settings."""
+    settings = ROOT / "app" / "crewel" / "settings"
+    return {shown(file): file.read_text("utf-8") for file in modules() if not file.is_relative_to(settings)}
+
+
+def readers(name: str) -> list[str]:
+    """The modules that read this setting: from its group, or from settings that they were given."""
+    group, _, last = name.rpartition(".")
+    read = re.compile(rf"(settings|{group.rpartition('.')[2] or '_'})\.{last}\b")
+    return [file for file, text in outside_settings().items() if read.search(text)]
+
+
 @pytest.mark.parametrize("name", list(declared()))
 def test_every_setting_is_obeyed_somewhere(name: str) -> None:
-    """A setting that nothing reads would be a promise that nobody keeps."""
-    read = re.compile(rf"\.{name.rpartition('.')[2]}\b")
-    settings = ROOT / "app" / "crewel" / "settings"
-    readers = [
-        shown(file) for file in modules() if not file.is_relative_to(settings) and read.search(file.read_text("utf-8"))
-    ]
-    assert readers
+    """A setting that no module reads would be a promise that is not kept."""
+    assert readers(name)
+
+
+@pytest.mark.parametrize("name", ["http.name", "http.count", "delivery.timeout"])
+def test_attributes_of_the_same_name_do_not_count_as_readers(name: str) -> None:
+    assert not readers(name)

@@ -22,7 +22,7 @@ from crewel.client.errors import INTERNAL_ERROR, failure_of
 from crewel.client.message import Handling, Message
 from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.subscription import SubscribeOptions, Subscription
-from crewel.errors.codes import is_below
+from crewel.errors.codes import Category, is_below
 from crewel.qos.names import parse_name
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ RETRIES: Final = BackoffRule(initial=1.0, factor=2.0, maximum=60.0)
 """How long after a failure a message is retried, where the worker asks for more than one attempt."""
 DEAD_MESSAGE: Final = "user.update.deadMessage"
 HOLDBACK: Final = "user.update.holdback"
-COMMUNICATION: Final = "communication"
 
 
 @dataclass(slots=True)
@@ -81,7 +80,7 @@ class Delivery(Message):
     def reject(self, code: str, text: str = "") -> None:
         """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md). Raises RuntimeError in a
         transaction in which an `Inbox` has recorded the message, if the server would send it again."""
-        if code == HOLDBACK or is_below(code, COMMUNICATION):
+        if code == HOLDBACK or is_below(code, Category.COMMUNICATION):
             self._check_not_recorded()
         for copy in self._end():
             copy.failed(code, text)
