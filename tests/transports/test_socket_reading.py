@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
 from websockets.frames import Frame, Opcode
@@ -157,3 +158,28 @@ async def test_nothing_that_comes_after_a_close_is_answered(heard: Heard) -> Non
     heard.send(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
     heard.send(frame(b'[{"n":1}]'))
     assert heard.messages == []
+
+
+@pytest.mark.parametrize("ending", ["eof_received", "cut_off", "shut", "connection_lost"])
+async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(lane: FastLane, ending: str) -> None:
+    kinds = (SocketClient, DeflatingClient, SocketClient, DeflatingClient)
+    clients = [kind(lane, acknowledges=False) for kind in kinds]
+    for client in clients:
+        client.ask({"channel": "/meta/connect"})
+        client.ask({"channel": "/meta/subscribe", "subscription": "/room"})
+    ended = clients[0].wire.protocol
+    assert isinstance(ended, FastSocket)
+    arguments = {"shut": (1001, "over"), "connection_lost": (None,)}.get(ending, ())
+    getattr(ended, ending)(*arguments)
+    clients[0].wire.written.clear()
+    lane.endpoint.broker.publish("/room", "x" * 500)
+    assert not clients[0].wire.written
+    for client in clients[1:]:
+        payload = client.wire.written.pop()
+        if isinstance(client, DeflatingClient):
+            assert payload[0] == 0xC1
+            text = DEFLATE.decode(Frame(Opcode.TEXT, payload[4 if payload[1] == 126 else 2 :], rsv1=True)).data
+        else:
+            text = payload[4:]
+        assert orjson.loads(text)[0]["data"] == "x" * 500
+        assert not client.wire.written

@@ -51,6 +51,7 @@ class FastSockets:
         self.loop = endpoint.broker.loop
         self.arrivals = Arrivals(self.loop)
         self.bayeux = settings.bayeux
+        self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
         wanted = settings.websocket.protocol
         self._protocols = [Subprotocol(wanted)] if wanted else None
@@ -130,12 +131,10 @@ class FastSocket(asyncio.Protocol, Peer):
         "_first_bytes",
         "_first_frames",
         "_fragments",
-        "_frame",
         "_has_parted",
         "_is_busy",
         "_is_heard",
         "_is_lost",
-        "_is_open",
         "_is_resting",
         "_protocol",
         "_rest_s",
@@ -156,7 +155,6 @@ class FastSocket(asyncio.Protocol, Peer):
         self, sockets: FastSockets, upgrade: Upgrade, deflate: Parameters | None, transport: asyncio.Transport
     ) -> None:
         Peer.__init__(self, upgrade.browser)
-        frames = sockets.endpoint.frames
         self._sockets = sockets
         self._upgrade = upgrade
         # Its memory is most of what a socket would take, and nearly all frames are read without it.
@@ -164,15 +162,15 @@ class FastSocket(asyncio.Protocol, Peer):
         self._deflate = deflate
         self._whole = whole_text if deflate is None else whole_deflated
         self._transport = transport
-        self._frame = frames.of if deflate is None else frames.deflated
+        self.writer = transport
+        """None as soon as either side closes the socket: the peer may be sent no message then."""
+        self.frame = sockets.frame if deflate is None else sockets.deflated_frame
         self._waiting: deque[Frame | bytes] | None = None
         """What has come and is not answered yet, in its order: frames, and bytes that are not parsed yet, because a flood of
         small frames would take too long for one turn."""
         self._first_bytes: list[bytes] | None = None
         """All that came, until the first message has been processed: until then, another process may get the connection."""
         self._fragments: list[bytes] | None = None
-        self._is_open = True
-        """Whether the peer may be sent messages: neither side has closed the socket."""
         self._is_heard = True
         """Whether what the peer has sent is answered: until this side closes the socket."""
         self._is_lost = False
@@ -209,7 +207,7 @@ class FastSocket(asyncio.Protocol, Peer):
             return False
         transport.pause_reading()
         self._has_parted = True
-        self._is_heard = self._is_open = False  # the rest is the other's
+        self._is_heard, self.writer = False, None  # the rest is the other's
         # Not at once: what came behind the message is being kept.
         self._sockets.loop.call_soon(self._depart, take, self._first_bytes)
         return True
@@ -221,11 +219,12 @@ class FastSocket(asyncio.Protocol, Peer):
 
     def cut_off(self) -> None:
         """Break the connection."""
+        self.writer = None
         self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone. What came before is still carried out; what is to be sent stays in the session's queue."""
-        self._is_open, self._is_lost = False, True
+        self.writer, self._is_lost = None, True
         self._sockets.left(self)
         self._sockets.endpoint.broker.outbound.socket_closed(self)
         if self._closed is not None and not self._closed.done():
@@ -241,12 +240,13 @@ class FastSocket(asyncio.Protocol, Peer):
 
     def eof_received(self) -> bool:
         """A socket ends with either direction."""
+        self.writer = None
         return False
 
     def pause_writing(self) -> None:
         """The peer does not read what it is sent: it is not read either, for its replies would pile up here."""
         self.is_writable = False
-        if self._is_open:
+        if self.writer is not None:
             self._read(False)
 
     def resume_writing(self) -> None:
@@ -426,8 +426,8 @@ class FastSocket(asyncio.Protocol, Peer):
 
     def send(self, parts: list[bytes]) -> None:
         """Send one frame with these messages."""
-        if self._is_open and not self._transport.is_closing():
-            self._transport.write(self._frame(parts))
+        if self.writer is not None:
+            self.writer.write(self.frame(parts))
 
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
@@ -441,7 +441,7 @@ class FastSocket(asyncio.Protocol, Peer):
                 self._end(protocol)
 
     def _end(self, protocol: FrameReader) -> None:
-        self._is_open = False
+        self.writer = None
         if protocol.close_rcvd is not None or self._transport.is_closing():
             self._transport.close()
             return
@@ -454,9 +454,9 @@ class FastSocket(asyncio.Protocol, Peer):
     def shut(self, code: int, reason: str) -> None:
         """Close the socket; the reason is for people. A peer that does not answer is cut off."""
         self._is_heard = False
-        if not self._is_open:
+        if self.writer is None:
             return
-        self._is_open = False
+        self.writer = None
         said = reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
         protocol = self._reader()
         protocol.send_close(code, said)

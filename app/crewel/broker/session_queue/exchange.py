@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from asyncio import WriteTransport
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
@@ -57,7 +58,7 @@ class Forwarded(Protocol):
 class Peer(ABC):
     """One HTTP request (answered once), or one WebSocket (sent to at any time)."""
 
-    __slots__ = ("browser", "is_writable", "mints_cookie", "relay", "session")
+    __slots__ = ("browser", "frame", "is_writable", "mints_cookie", "relay", "session", "writer")
 
     transport: ClassVar[str] = ""
     """The connection type by its name on the wire."""
@@ -77,6 +78,10 @@ class Peer(ABC):
         """Whether the peer takes what it is sent; False while a socket's reader has fallen behind."""
         self.relay: Forwarded | None = None
         """Set while another node has its session."""
+        self.writer: WriteTransport | None = None
+        """Where a frame may be written without asking the peer. None: messages go through `send`."""
+        self.frame: Callable[[list[bytes]], bytes]
+        """Makes one frame of ready messages, where there is a writer: the same object for all peers that share frames."""
 
     def recognise(self, browser: str) -> None:
         """This is the session's text of the request's browser cookie."""

@@ -158,7 +158,8 @@ class Outbound(Connects):
         if fan_outs.waiting and not in_turn and entry.channel in fan_outs.waiting:
             fan_outs.add(entry.channel, self._fan_out_in_turns(entry, list(sessions), publisher))
             return
-        parts = [entry.wire]
+        parts, is_direct = [entry.wire], not (entry.lazy or entry.expires)
+        make, frame = None, b""
         pushed, most = 0, fan_outs.at_once
         for index, session in enumerate(sessions):
             if index == most:
@@ -169,10 +170,18 @@ class Outbound(Connects):
             socket = session.socket
             if (
                 socket is not None
-                and not (session.queue or session.connect_only or session.parts or entry.lazy or entry.expires)
+                and is_direct
+                and not (session.queue or session.connect_only or session.parts)
                 and socket.is_writable
             ):
-                socket.send(parts)
+                writer = socket.writer
+                if writer is None:
+                    socket.send(parts)
+                else:  # `send`, without a call
+                    if socket.frame is not make:
+                        make = socket.frame
+                        frame = make(parts)
+                    writer.write(frame)
                 pushed += 1
             else:
                 self.enqueue(session, entry)
