@@ -129,6 +129,7 @@ def attach(
     if settings.storage.enabled:
         app.cleanup_ctx.append(_life_of_store)
     app.cleanup_ctx.append(_admin_token)  # a start that the store fails leaves no token, and no directory for it
+    app.cleanup_ctx.append(_background_of_services)
     # Held requests are answered before the server waits for requests to end.
     app.on_shutdown.append(_drain)
     for name in mounted:
@@ -219,6 +220,15 @@ async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
             await broker.supervisor.shutdown.within(_LEAVE_S, app[NODES].leave(), "the other nodes")
     finally:
         await store.close()
+
+
+async def _background_of_services(app: web.Application) -> AsyncIterator[None]:
+    broker = app[BROKER]
+    tasks = [broker.supervisor.start(name, body) for name, body in broker.registry.background]
+    yield
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _share_store(broker: Broker, endpoint: Endpoint) -> Membership:

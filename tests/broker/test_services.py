@@ -224,3 +224,8 @@ class TestLoading:
             load_services([module("crewel_test_bad", text)])
         with pytest.raises(ServiceError, match="crewel_test_nowhere"):
             load_services(["crewel_test_nowhere"])
+
+
+def test_background_work_is_a_coroutine_function(service: Service) -> None:
+    with pytest.raises(ServiceError, match="background work is a coroutine function"):
+        service.background(lambda: None)  # type: ignore[arg-type, return-value]

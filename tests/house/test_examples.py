@@ -120,6 +120,16 @@ async def test_the_example_orders_are_stored_once(start_server: StartServer, tmp
         assert int(first.id or 0) < int(second.id or 0)
 
 
+async def test_the_example_clock_publishes_from_a_timer_and_a_thread(start_server: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "clock.py").write_text(applications()[6])
+    server = start_server(service="clock")
+    async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
+        times, degrees = await client.subscribe("/clock/time"), await client.subscribe("/clock/degrees")
+        assert (await anext(times)).data < (await anext(times)).data
+        assert (await anext(degrees)).data == 21.5
+    server.end_well()
+
+
 def test_the_example_of_what_is_promised_prints_what_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "explanation" / "guarantees.md").read_text("utf-8")
     found = re.search(r"```python\n(.*?)```", page, re.DOTALL)

@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[Session, Message], Any]
 Subscribed = Callable[[Accepted], Any]
+Background = Callable[[], Coroutine[Any, Any, None]]
 RemoteCall = Callable[[Session, Any], Any]
 
 
@@ -33,6 +34,8 @@ class ServiceRegistry:
         self.session_added: list[Callable[[Session], Any]] = []
         self.session_removed: list[Callable[[Session, bool], Any]] = []
         self.dead_letter: list[Callable[[DeadLetter], Any]] = []
+        self.background: list[tuple[str, Background]] = []
+        """What runs as long as the server, with the name of its task."""
 
     def call_subscribed(self, channel: Channel, fields: Fields, sender: str = "") -> None:
         """Call the functions of services that receive this channel."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewel.bayeux.answers import FAULT, UNTOLD, error_answer, failure, reply_channel
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Accepted
-from crewel.broker.service_registry import RemoteCall
+from crewel.broker.service_registry import Background, RemoteCall
 from crewel.errors import ServiceError
 from crewel.security.policy import Authorizer, SecurityPolicy
 
@@ -125,6 +125,15 @@ class Service:
         """Call the function `(letter)`, with a `DeadLetter`, for each dead letter that this server has stored. It may be async;
         the next dead letter waits for it, a minute at most, and nothing else does."""
         return self._collect(lambda broker, hook: broker.registry.dead_letter.append(hook))(function)
+
+    def background(self, function: Background) -> Background:
+        """Run the coroutine function `()` from the moment the server has opened its store until it ends, and then cancel it. If
+        it raises an exception, the server logs it and runs the function again after a pause of 0.1 to 5 seconds; if it returns,
+        it has ended. Each worker and each node runs it. Raises ServiceError if it is not a coroutine function."""
+        if not iscoroutinefunction(function):
+            raise ServiceError(f"background work is a coroutine function, `async def`, and {function!r} is none")
+        task = f"{self.name}.{getattr(function, '__name__', 'background')}"
+        return self._collect(lambda broker, body: broker.registry.background.append((task, body)))(function)
 
     def authorizer(self, channel: str) -> Callable[[Authorizer], Authorizer]:
         """Ask the function `(operation, channel, session, message)` about this channel or pattern: GRANT, IGNORE or
