@@ -76,7 +76,7 @@ Directory = Annotated[
         "--dir",
         envvar="CREWEL_PIPELINE__DIR",
         metavar="DIRECTORY",
-        help="Where the tables are: a local directory, or an address that a whole cluster reaches, hdfs://...",
+        help="Where the tables are: a local directory, or an address that a whole cluster reaches, s3a://...",
     ),
 ]
 Master = Annotated[
@@ -321,6 +321,7 @@ def doctor(
         bool, typer.Option("--try-spark/--no-spark", help="Start a session, which takes a while.")
     ] = True,
     master: Master = None,
+    spark: Settings = None,
     config: Config = _CONFIG,
     as_json: Json = False,
 ) -> None:
@@ -330,9 +331,9 @@ def doctor(
     """
     from crewel.pipeline.jobs.doctor import Options, examine
 
-    common = Common(directory, master, None, config, as_json)
+    common = Common(directory, master, spark, config, as_json)
     worst = 0
-    for finding in examine(Options(common.address, directory, master, try_spark)):
+    for finding in examine(Options(common.address, directory, master, try_spark, common.settings)):
         worst = max(worst, finding.state == "wrong")
         if as_json:
             print(json.dumps(dataclasses.asdict(finding)), flush=True)

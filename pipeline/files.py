@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from glob import glob
-from typing import Any
+from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
+
+from crewel.errors import SettingsError
+
+_S3: Final = ("s3a://", "s3://")
+_UNKNOWN: Final = ("ClassNotFoundException", "UnsupportedFileSystemException")
+"""What Hadoop raises for an address whose file system it has no classes for."""
 
 
 class Files:
@@ -21,7 +28,7 @@ class Files:
             # A call of the JVM for each path would take a thousand times as long.
             return sorted(glob(pattern))  # noqa: PTH207 - a pattern with directories in it
         path = self._path(pattern)
-        found = path.getFileSystem(self._hadoop).globStatus(path)
+        found = self._system(path).globStatus(path)
         return sorted(str(each.getPath()) for each in found or ())
 
     def names(self, directory: str, pattern: str = "*") -> list[str]:
@@ -31,12 +38,26 @@ class Files:
     def delete(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it; if there is none, nothing happens."""
         found = self._path(path)
-        found.getFileSystem(self._hadoop).delete(found, True)
+        self._system(found).delete(found, True)
 
     def create(self, path: str) -> None:
         """Make an empty file."""
         found = self._path(path)
-        found.getFileSystem(self._hadoop).create(found, True).close()
+        self._system(found).create(found, True).close()
+
+    def _system(self, path: Any) -> Any:
+        """Return the file system of a path. Raises SettingsError if Spark lacks the jars for it."""
+        try:
+            return path.getFileSystem(self._hadoop)
+        except Py4JJavaError as error:
+            if not any(name in str(error) for name in _UNKNOWN):
+                raise
+        text = str(path)
+        advice = ""
+        if text.startswith(_S3):
+            version = self._jvm.org.apache.hadoop.util.VersionInfo.getVersion()
+            advice = f": s3a:// needs --spark spark.jars.packages=org.apache.hadoop:hadoop-aws:{version}"
+        raise SettingsError(f"{text.partition('://')[0]}://: Spark has no file system for it{advice}")
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +39,8 @@ class Options:
     master: str | None = None
     starts_spark: bool = True
     """Whether to try a session of Spark, which takes some seconds."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of Spark."""
 
 
 def examine(options: Options) -> Iterator[Finding]:
@@ -167,14 +169,20 @@ def _spark(options: Options) -> Finding:
     """Start a session, let a Python worker count, and write and read a file."""
     from pyspark.errors import PySparkException
 
+    from crewel.pipeline.files import Files
     from crewel.pipeline.spark_session import session
 
     try:
-        spark = session(options.address, options.master)
+        spark = session(options.address, options.master, options.settings)
     except (CrewelError, PySparkException, RuntimeError, OSError) as error:
         return Finding("spark", State.WRONG, in_one_line(error), "see the lines of Spark above")
     try:
-        return _tried(lambda: f"{spark.version} at {spark.sparkContext.master}, {_counted(spark)}")
+        counted = _tried(lambda: f"{spark.version} at {spark.sparkContext.master}, {_counted(spark)}")
+        try:
+            Files(spark).names(str(options.directory))
+        except CrewelError as error:  # jars that the directory needs
+            return Finding("spark", State.WRONG, in_one_line(error), "Spark has to reach the directory of the tables")
+        return counted
     finally:
         spark.stop()
 
