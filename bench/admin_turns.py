@@ -4,7 +4,8 @@
 
 One broker with a store of its own runs in this process. Each resource that only looks is asked for, as the page does,
 and answered as JSON. A turn is what the loop does between two looks at the clock, in processor time; the shortest of the rounds
-counts, so that the garbage collector and other work on the machine make none longer.
+counts, so that the garbage collector and other work on the machine make none longer. The second figure is the shortest by the
+clock, which only a quiet machine keeps.
 """
 
 import asyncio
@@ -71,7 +72,7 @@ async def asked(admin: Administration, route: Route, path: dict[str, str], field
     seen = Meanwhile()
     watching = asyncio.create_task(turns(seen))
     await asyncio.sleep(0.01)
-    seen.longest = 0.0
+    seen.longest = seen.longest_wall = 0.0
     ask = Ask(admin, "admin", None, path, fields, Client(None, "", ""), Scope(Role.DESTROY), None)
     try:
         await encoded_in_turns(await route.handler(ask))
@@ -99,6 +100,10 @@ async def measure(receivers: int, letters: int, rounds: int) -> None:
         await asyncio.sleep(QUIET_S)
         await bench.publish(min(MOST_MESSAGES, max(MOST_WAITING // receivers, 1)))
         await bench.told()
+        while (
+            broker.access.is_reloading
+        ):  # a busy machine: all sessions are read again, which is not an operator's doing
+            await asyncio.sleep(QUIET_S)
         page = await dead_letters.page(store, dead_letters.DeadLetterFilter(), count=1)
         message = str(next(iter(broker.access.node.sessions["client/joe0/1"].pending)))
         names = {
@@ -111,13 +116,18 @@ async def measure(receivers: int, letters: int, rounds: int) -> None:
         admin = Administration(broker)
         gc.collect()
         gc.freeze()
-        gc.set_threshold(20_000, 5, 80)  # as the server does
+        gc.set_threshold(10_000, 2, 320)  # as the server does
         worst = 0.0
         for name, route, path, fields in questions({**names, "job": "1-1"}):
             gc.freeze()  # also what has been read again since
-            longest = min([(await asked(admin, route, path, fields)).longest for _ in range(rounds)]) * 1000
+            seen = [await asked(admin, route, path, fields) for _ in range(rounds)]
+            longest = min(each.longest for each in seen) * 1000
+            wall = min(each.longest_wall for each in seen) * 1000
             worst = max(worst, longest)
-            print(f"{longest:7.1f} ms  {name}{'  TOO LONG' if longest > LONG_MS else ''}", flush=True)
+            print(
+                f"{longest:7.1f} ms, {wall:7.1f} by the clock  {name}{'  TOO LONG' if longest > LONG_MS else ''}",
+                flush=True,
+            )
         print(f"longest turn {worst:.1f} ms, with {receivers:,} receivers and {letters:,} dead letters")
         await broker.close()
         await store.close()

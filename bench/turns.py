@@ -83,6 +83,8 @@ class Meanwhile:
     turns: list[float] = field(default_factory=list)
     """The long ones, in seconds of the processor."""
     longest: float = 0.0
+    longest_wall: float = 0.0
+    """By the clock: with what else the machine did meanwhile."""
     waits: list[float] = field(default_factory=list)
     """Seconds that the other publisher waited for each answer."""
     refused: int = 0
@@ -103,11 +105,12 @@ class Meanwhile:
 
 async def turns(seen: Meanwhile) -> None:
     """Watch the turns of the loop until cancelled."""
-    last = time.thread_time()
+    last, last_wall = time.thread_time(), time.perf_counter()
     while True:
         await asyncio.sleep(0)
-        now = time.thread_time()
-        seen.longest = max(seen.longest, now - last)
+        now, wall = time.thread_time(), time.perf_counter()
+        seen.longest, seen.longest_wall = max(seen.longest, now - last), max(seen.longest_wall, wall - last_wall)
+        last_wall = wall
         if now - last > LONG_S:
             seen.turns.append(now - last)
         last = now

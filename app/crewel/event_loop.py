@@ -35,22 +35,29 @@ class Turns:
     """The turns of one piece of long work. Call `rest` after each short step."""
 
     def __init__(self, seconds: float | None = None) -> None:
-        """`seconds`: how long a turn is, nearly; `TURN_S` by default."""
+        """`seconds`: how long a turn is, nearly; half of `TURN_S` by default, for one piece of work may end and another begin
+        within the same turn of the loop."""
         self._seconds = seconds
         self._began = perf_counter()
 
     async def rest(self) -> None:
         """Let others work, if this turn has been long enough."""
-        if perf_counter() - self._began >= (TURN_S if self._seconds is None else self._seconds):
-            await asyncio.sleep(0)
-            self._began = perf_counter()
+        if perf_counter() - self._began >= (TURN_S / 2 if self._seconds is None else self._seconds):
+            await self.end()
+
+    async def end(self) -> None:
+        """Let others work, however short this turn has been: what comes next is long."""
+        await asyncio.sleep(0)
+        self._began = perf_counter()
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items one by one, with a turn for others whenever this one has been long enough. What there is to be had is
-    looked up before the first, so the items may come and go meanwhile."""
-    turns = Turns()
-    for item in list(items):
+    """The items one by one, with a turn for others whenever this one has been long enough, and before the first of many. What
+    there is to be had is looked up before the first, so the items may come and go meanwhile."""
+    turns, found = Turns(), list(items)
+    if len(found) > _AT_ONCE:
+        await turns.end()
+    for item in found:
         yield item
         await turns.rest()
 
@@ -71,8 +78,11 @@ async def sorted_in_turns(items: Iterable[str]) -> list[str]:
 
 async def encoded_in_turns(value: Any, turns: Turns | None = None) -> bytes:
     """The value as JSON, like `encode`: a portion of its objects and of its long lists in each turn."""
-    turns = Turns() if turns is None else turns
-    await turns.rest()
+    if turns is None:
+        turns = Turns()
+        await turns.end()
+    else:
+        await turns.rest()
     if type(value) is dict:
         fields = [encode(name) + b":" + await encoded_in_turns(each, turns) for name, each in value.items()]
         return b"{" + b",".join(fields) + b"}"

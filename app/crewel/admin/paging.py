@@ -1,11 +1,11 @@
-"""Pages of long lists that are sorted: the first so many behind a place, found in turns of the event loop."""
+"""The first of very many in their order; and pages of lists that are sorted, found in turns of the event loop."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from operator import itemgetter
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from crewel.errors import IllegalArgument
 
@@ -16,16 +16,36 @@ Place = tuple[int, str]
 _AT_ONCE: Final = 500
 
 
+class First(Generic[T]):
+    """The first so many of what is added, in their order. What cannot be among them goes now and then, so that there is never
+    much to sort: to sort all of it at once would hold the loop."""
+
+    def __init__(self, count: int, key: Callable[[T], Any] = lambda item: item, *, largest: bool = False) -> None:
+        """`key`: by what they are compared, by themselves unless given. `largest`: the largest are the first."""
+        self._count, self._key = count, key
+        self._pick = heapq.nlargest if largest else heapq.nsmallest
+        self._found: list[T] = []
+        self.added = 0
+        """How many there were."""
+
+    def add(self, item: T) -> None:
+        """Take one more into account."""
+        self._found.append(item)
+        self.added += 1
+        if len(self._found) >= self._count + _AT_ONCE:
+            self._found = self.items()
+
+    def items(self) -> list[T]:
+        """The first of those so far."""
+        return self._pick(self._count, self._found, key=self._key)
+
+
 async def first(items: AsyncIterator[tuple[Place, T]], count: int) -> tuple[list[tuple[Place, T]], bool]:
-    """The first so many of these in the order of their places, and whether there are more. Sorting all of them at once would
-    hold the loop."""
-    found: list[tuple[Place, T]] = []
+    """The first so many of these in the order of their places, and whether there are more."""
+    found: First[tuple[Place, T]] = First(count, key=itemgetter(0))
     async for item in items:
-        found.append(item)
-        if len(found) >= count + _AT_ONCE:
-            found = heapq.nsmallest(count + 1, found, key=itemgetter(0))
-    found = heapq.nsmallest(count + 1, found, key=itemgetter(0))  # one more shows whether there is a next page
-    return found[:count], len(found) > count
+        found.add(item)
+    return found.items(), found.added > count
 
 
 def cursor(place: Place, sort: str) -> str:

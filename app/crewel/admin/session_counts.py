@@ -5,7 +5,6 @@ It is taken when a page asks, in turns of the event loop, and kept for some seco
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from dataclasses import dataclass, field
 from time import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from crewel.admin.backlog_age import oldest_of
 from crewel.admin.cached_result import CachedResult
 from crewel.admin.client_connection import transport_of
+from crewel.admin.paging import First
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
 
@@ -72,10 +72,10 @@ class SessionCounter:
 
     async def _count(self) -> SessionCounts:
         counted, dispatchers = SessionCounts(), self._admin.dispatchers
-        held: list[tuple[int, str, str]] = []
-        full: list[tuple[float, str]] = []
-        away: list[tuple[int, str]] = []
-        behind: list[tuple[int, int, str]] = []
+        held = First[tuple[int, str, str]](_NAMED)
+        full = First[tuple[float, str]](_NAMED, largest=True)
+        away = First[tuple[int, str]](_NAMED, largest=True)
+        behind = First[tuple[int, int, str]](_NAMED)
         long_ago = time() * 1000 - _BEHIND_MS
         async for session in in_turns(self._admin.broker.sessions.values()):
             if not session.is_live:
@@ -89,16 +89,16 @@ class SessionCounter:
             holdback = dispatchers.holdback(session)
             if holdback is not None:
                 cause = ": ".join(filter(None, (holdback.code, holdback.reason))) or f"by {holdback.who}"
-                held.append((holdback.since_ms, session.name, cause))
+                held.add((holdback.since_ms, session.name, cause))
             elif waiting and state is not DispatcherState.ALIVE:
-                away.append((waiting, session.name))
+                away.add((waiting, session.name))
+                counted.away_waiting += waiting
             elif waiting and session.name and (since := oldest_of(session)) is not None and since < long_ago:
-                behind.append((since, waiting, session.name))
+                behind.add((since, waiting, session.name))
             if waiting and (share := waiting / max(self._admin.bounds(session)[0], 1)) >= _FULL:
-                full.append((min(share, 1.0), session.name))
-        counted.on_hold, counted.on_hold_count = heapq.nsmallest(_NAMED, held), len(held)
-        counted.full, counted.full_count = heapq.nlargest(_NAMED, full), len(full)
-        counted.behind, counted.behind_count = heapq.nsmallest(_NAMED, behind), len(behind)
-        counted.away, counted.away_count = heapq.nlargest(_NAMED, away), len(away)
-        counted.away_waiting = sum(waiting for waiting, _ in away)
+                full.add((min(share, 1.0), session.name))
+        counted.on_hold, counted.on_hold_count = held.items(), held.added
+        counted.full, counted.full_count = full.items(), full.added
+        counted.behind, counted.behind_count = behind.items(), behind.added
+        counted.away, counted.away_count = away.items(), away.added
         return counted

@@ -327,9 +327,14 @@ async def _list(ask: Ask) -> dict[str, Any]:
     fields, dispatchers = ask.fields, ask.admin.dispatchers
     count, sort = fields.get("count", PAGE), fields.get("sort", "name")
     order, after = _ORDERS[sort], place_of(fields.get("after"), sort)
+    unnamed = 0
 
     async def wanted() -> AsyncIterator[tuple[tuple[int, str], Session]]:
-        async for session in ask.admin.named():
+        nonlocal unnamed
+        async for session in in_turns(ask.admin.broker.sessions.values()):
+            unnamed += not session.name
+            if not session.name:
+                continue
             if _is_wanted(dispatchers, session, fields) and ask.covers_session(session):
                 place = (order(dispatchers, session), session.name)
                 if after is None or place > after:
@@ -339,7 +344,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     return {
         "sessions": [session_view(ask.admin, session) async for _, session in in_turns(page) if session.is_live],
         "next": cursor(page[-1][0], sort) if has_more else "",
-        "unnamed": sum(not session.name for session in ask.admin.broker.sessions.values()) if ask.covers_all else 0,
+        "unnamed": unnamed if ask.covers_all else 0,
     }
 
 

@@ -16,6 +16,8 @@ KINDS: Final = ("code", "channel", "receiver")
 LIKENESS: Final = "likeness"
 """The kind of groups that no index knows: letters whose data has one shape."""
 _AT_ONCE: Final = 500
+_LENGTHS_AT_ONCE: Final = 100
+"""Indexes whose lengths are asked for in one round trip: some milliseconds of this process."""
 _MOST_READ: Final = 20_000
 """Values of an index that one call reads."""
 _MOST: Final = 1000
@@ -80,21 +82,21 @@ async def groups_since(store: Store, kind: str, since_ms: int) -> Groups | None:
 
 async def groups(store: Store, kind: str) -> Groups:
     """Return the groups of this kind, one of `KINDS`. Raises StoreError."""
-    key, turns = store.keys.dead_letter_values(kind), Turns()
+    key = store.keys.dead_letter_values(kind)
     largest: list[Group] = []
     low, read = "-", 0
     while read < _MOST_READ:
-        found: Any = await store.reader.zrangebylex(key, low, "+", start=0, num=_AT_ONCE)
+        found: Any = await store.reader.zrangebylex(key, low, "+", start=0, num=_LENGTHS_AT_ONCE)
         values = [value.decode() for value in found]
         pipeline = store.reader.pipeline(transaction=False)
         for value in values:
             pipeline.xlen(store.keys.dead_letters_by(kind, value))
         counts = await pipeline.execute() if values else []
         largest += [Group(count, value) for count, value in zip(counts, values, strict=True) if count]
-        largest = heapq.nlargest(_MOST, largest)
+        if len(largest) >= _MOST + _AT_ONCE:
+            largest = heapq.nlargest(_MOST, largest)
         read += len(values)
-        if len(values) < _AT_ONCE:
-            return Groups(largest, read, is_partial=False)
+        if len(values) < _LENGTHS_AT_ONCE:
+            return Groups(heapq.nlargest(_MOST, largest), read, is_partial=False)
         low = f"({values[-1]}"
-        await turns.rest()
-    return Groups(largest, int(await store.reader.zcard(key)), is_partial=True)
+    return Groups(heapq.nlargest(_MOST, largest), int(await store.reader.zcard(key)), is_partial=True)

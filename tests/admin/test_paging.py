@@ -1,0 +1,37 @@
+"""The first of very many, found without sorting all of them at once."""
+
+from __future__ import annotations
+
+import random
+from operator import itemgetter
+
+import pytest
+
+from crewel.admin.paging import First
+
+
+@pytest.mark.parametrize("count", [1, 5, 1000])
+@pytest.mark.parametrize("many", [0, 4, 499, 506, 3000])
+def test_the_first_of_many_are_those_that_sorting_all_gives(many: int, count: int) -> None:
+    numbers = random.Random(many + count).choices(range(2000), k=many)
+    smallest, largest = First[int](count), First[int](count, largest=True)
+    for number in numbers:
+        smallest.add(number)
+        largest.add(number)
+    assert smallest.items() == sorted(numbers)[:count]
+    assert largest.items() == sorted(numbers, reverse=True)[:count]
+    assert smallest.added == largest.added == many
+
+
+def test_what_is_equal_by_its_key_stays_in_the_order_in_which_it_came() -> None:
+    found: First[tuple[int, int]] = First(3, key=itemgetter(0))
+    for number in range(2000):
+        found.add((number % 2, number))
+    assert found.items() == [(0, 0), (0, 2), (0, 4)]
+
+
+def test_no_more_is_kept_than_one_sorting_takes() -> None:
+    found = First[int](5)
+    for number in range(10_000):
+        found.add(number)
+        assert len(found._found) <= 5 + 500
