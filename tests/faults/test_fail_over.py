@@ -16,6 +16,7 @@ from tests.conftest import StartServer
 from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.health import Health
 from tests.faults.load import Load
+from tests.faults.nodes import Nodes
 from tests.faults.test_store_killed import only_resource
 from tests.server_process import Server
 from tests.store_group import WatchedStore
@@ -80,6 +81,43 @@ async def test_what_was_answered_survives_fail_overs(
     assert figure(await metrics(server), "crewel_lost_messages_total") == 0, server.stderr
     tell(
         f"seed {seed}: the primary killed, then a fail-over by an operator, 2 of 2 replicas awaited;"
+        f" {load.ledger.answered_count} publishes answered, {load.ledger.refusals.total()} refused,"
+        f" {load.ledger.duplicates} duplicates; publishing again after {slowest:.1f} s at most"
+    )
+
+
+@pytest.mark.parametrize("seed", range(1, RUNS + 1) if IS_FULL else ())
+async def test_what_two_nodes_answered_survives_fail_overs(
+    seed: int, watched: WatchedStore, start_server: StartServer, load: Load, tell: Tell
+) -> None:
+    """The same with two nodes behind a balancer. Their leases may end meanwhile, and each may take the other for dead."""
+    rng = random.Random(200 + seed)
+    async with Nodes(start_server, 2, rng, "storage.replicas=2") as nodes:
+        await nodes.begin(watched.url)
+        load.log = nodes.logs
+        await load.begin(nodes.port, subscribers=2, publishers=3)
+        await load.answers(20, GOES_ON_S)
+        await asyncio.sleep(rng.uniform(0, 0.5))
+        load.watch_gaps()
+        began, before = monotonic(), watched.primary
+        before.kill()
+        await asyncio.to_thread(watched.promoted_after, before)
+        await asyncio.to_thread(before.start)
+        await load.goes_on(monotonic(), GOES_ON_S)
+        await load.answers(20, GOES_ON_S)
+        slowest = monotonic() - began
+        began = monotonic()
+        await asyncio.to_thread(watched.fail_over)
+        await load.goes_on(monotonic(), GOES_ON_S)
+        await load.answers(20, GOES_ON_S)
+        slowest = max(slowest, monotonic() - began)
+        await load.settle(GOES_ON_S)
+        unexpected = {error for error in load.ledger.refusals if error and "resource." not in error}
+        assert not unexpected, unexpected
+        for each in nodes.all:
+            assert figure(await metrics(each.server), "crewel_lost_messages_total") == 0, nodes.logs()
+    tell(
+        f"seed {seed}: two nodes, the primary killed, then a fail-over by an operator, 2 of 2 replicas awaited;"
         f" {load.ledger.answered_count} publishes answered, {load.ledger.refusals.total()} refused,"
         f" {load.ledger.duplicates} duplicates; publishing again after {slowest:.1f} s at most"
     )
