@@ -11,7 +11,7 @@ UNUSED := aiohttp valkey logging rerunfailures xdist junitxml pastebin doctest l
 TESTERS ?= 2
 # The longest level, whose tests wait most of their time: it is what the whole run lasts.
 SERVER_TESTERS ?= 3
-# Most faults wait half of their time. Their limits of time grow with the number of testers (tests/faults/load.py).
+# Most faults wait half of their time. Their limits of time grow with the number of testers (tests/patience.py).
 FAULT_TESTERS ?= 3
 # Per cent of what the tests that count messages, frames, dead letters or runs of applications do: all of it takes an hour more.
 FAULT_VOLUME ?= 20
@@ -95,7 +95,7 @@ test-deploying: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(PROXIES_READY)
 test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in Node.js and Java; the others are part of make test
 	$(BIN)/pytest --quiet tests/examples
 
-# Each of the three passes ends after its time, and writes what it knows; the next one runs whatever became of it.
+# Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
 faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, full counts, about an hour
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) --no-print-directory --keep-going faults-shot faults-computed faults-alone faults-nodes; \
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status

@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from tests.faults import report
-from tests.faults.load import TESTERS, Load
+from tests.faults.load import Load
 from tests.functional.wire import close_connections
+from tests.patience import patience
 
 IS_FULL = os.environ.get("FAULTS") == "full"
 
@@ -50,7 +51,7 @@ async def load(request: pytest.FixtureRequest) -> AsyncIterator[Load]:
     seed = getattr(request.node, "callspec", None)
     load = Load(random.Random(seed.params.get("seed", 0) if seed else 0))
     yield load
-    async with asyncio.timeout(30 * TESTERS):
+    async with asyncio.timeout(30 * patience()):
         await load.stop()
 
 

@@ -7,18 +7,18 @@ their order. Clients of the official library run in processes of their own (test
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 from tests.faults.ledger import Item, Ledger
 from tests.functional.bayeux import Client, Message
 from tests.interop.peers import DRIVERS, Event, Kind, Peer
+from tests.patience import patience
 
 LONG_POLLING = Kind("cometd", "9", "long-polling", ("node", str(DRIVERS / "cometd.mjs"), "9"), frozenset())
 WEBSOCKET = Kind("cometd", "9", "websocket", ("node", str(DRIVERS / "cometd.mjs"), "9"), frozenset())
@@ -28,8 +28,6 @@ _OWN_CHANCE = 0.1  # that a message is for one subscriber alone
 Outcome = tuple[str | None, str | None]
 """Of a publish: its id if the answer was successful, else the error, if there was an answer at all."""
 _PAUSE_S = 0.1  # before a refused publish, or connect, is sent again
-TESTERS: Final = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-"""How many tests share the machine. Limits of time are those of a test that has it to itself: they are times this number."""
 
 
 def channel_of(publisher: str) -> str:
@@ -291,7 +289,7 @@ class Load:
 
     async def settle(self, limit_s: float = 15.0, *, may_begin_anew: bool = False) -> None:
         """Let the publishers end, wait for what is owed, and compare the ledger. Nobody may have made a new session."""
-        async with asyncio.timeout(limit_s * TESTERS):
+        async with asyncio.timeout(limit_s * patience()):
             for publisher in self.publishers:
                 await publisher.end()
         troubles = {each.name: each.trouble for each in self.clients if isinstance(each, Plain) and each.trouble}
@@ -335,9 +333,10 @@ async def wait_for(
     holds: Callable[[], Any], limit_s: float, report: Callable[[], str] = str, *, every_s: float = 0.02
 ) -> None:
     """Wait until something holds that nothing announces."""
-    deadline = monotonic() + limit_s * TESTERS
+    limit_s *= patience()
+    deadline = monotonic() + limit_s
     while not holds():
-        assert monotonic() < deadline, f"it did not come about within {limit_s * TESTERS} s\n{report()}"
+        assert monotonic() < deadline, f"it did not come about within {limit_s:.0f} s\n{report()}"
         await asyncio.sleep(every_s)
 
 

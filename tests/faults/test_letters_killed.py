@@ -20,11 +20,12 @@ from tests.conftest import StartServer
 from tests.faults.audit import Audit
 from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.health import Health, store_pid
-from tests.faults.load import TESTERS, wait_for
+from tests.faults.load import wait_for
 from tests.faults.random_publisher import RandomPublisher
 from tests.faults.random_receivers import LETTER_CODES, OK, Habits, RandomReceiver
 from tests.faults.test_ledger import everybody
 from tests.faults.test_server_killed import store_of
+from tests.patience import patience
 from tests.server_process import Server
 
 SEEDS = range(1, 51) if IS_FULL else range(1, 4)
@@ -111,7 +112,7 @@ async def finish(server: Server, office: Office) -> Audit:
         audit.check()
         return not audit.letters and not any(audit.waiting.values())
 
-    deadline = monotonic() + 20 * TESTERS
+    deadline = monotonic() + 20 * patience()
     while not await is_done():
         assert monotonic() < deadline, f"{letters(audit)}, {audit.waiting}"
         await asyncio.sleep(0.1)
@@ -207,7 +208,7 @@ async def test_no_letter_is_lost_by_a_kill_of_the_store(
         audit = await finish(server, office)
     office.check()
     check_once(audit, office)
-    assert slowest < READY_S * TESTERS
+    assert slowest < READY_S * patience()
     tell(
         f"seed {seed}: the store killed while {COUNT} letters were made and while they were sent again; ready after"
         f" {slowest:.1f} s at most; all {len(audit.redriven)} came once more and were settled"

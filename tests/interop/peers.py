@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.patience import patience
+
 HERE = Path(__file__).parent
 DRIVERS = HERE / "drivers"
 LIMIT_S = 15.0
@@ -153,7 +155,7 @@ class Peer:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"id": number, "do": command, **fields}).encode() + b"\n")
         try:
-            answer = await asyncio.wait_for(asyncio.shield(self._answers[number]), LIMIT_S)
+            answer = await asyncio.wait_for(asyncio.shield(self._answers[number]), LIMIT_S * patience())
         except TimeoutError:
             raise self._failed(f"no answer to {command} {fields}") from None
         if "failed" in answer:
@@ -172,7 +174,7 @@ class Peer:
     async def until(self, met: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
         """Wait until the condition holds, looking again at each event."""
         try:
-            async with asyncio.timeout(limit_s), self._news:
+            async with asyncio.timeout(limit_s * patience()), self._news:
                 await self._news.wait_for(met)
         except TimeoutError:
             raise self._failed(f"did not come within {limit_s} s: {what}") from None
