@@ -11,10 +11,10 @@ import crewel.pipeline.__main__ as commands
 from tests.pipeline.cluster import cluster
 from tests.pipeline.conftest import Streams
 
-LIMIT_S = 180
+LIMIT_S = 600
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_backfill_is_submitted_to_a_cluster_and_ends_by_itself(streams: Streams, tmp_path: Path) -> None:
     for number in range(1, 301):
         streams.fact("published", {"first": number, "channels": ["/a", "/b"]})
