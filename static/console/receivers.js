@@ -232,9 +232,9 @@ function about(session) {
     return h("section", {class: "card"}, facts([
         ["State", state(session)],
         ["On hold since", holdback && `${ago(holdback.since)}, by ${holdback.who}`],
-        ["Cause", holdback && [holdback.code, holdback.reason].filter(Boolean).join(": ")],
+        ["Cause", holdback && dotted([holdback.code, holdback.reason].filter(Boolean).join(": "))],
         ["Held message", holdback?.id && h("a", {href: `#/message/${encodeURIComponent(holdback.id)}`}, holdback.id)],
-        ["Last failure", session.lastFailure && `${session.lastFailure.code}: ${session.lastFailure.reason}`],
+        ["Last failure", session.lastFailure && dotted(`${session.lastFailure.code}: ${session.lastFailure.reason}`)],
         ["Waiting", `${things(session.waiting, "message")}, ${bytes(session.waitingBytes)}, of at most ${count(session.maxEntries)}`],
         ["Oldest", session.oldest ? `has waited for ${span(Date.now() - session.oldest)}, since ${time(session.oldest)}` : ""],
         ["At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],
