@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from crewel.cli import host_checks
+from crewel.cli import diagnosis, host_checks
+from crewel.findings import State
 from crewel.settings import load
 from tests.cli.command import Ended, crewel
 from tests.conftest import StartServer
@@ -308,3 +310,15 @@ def test_huge_pages_are_a_finding_unless_the_store_turns_them_off() -> None:
         for turns_off in (False, True)
     ]
     assert states == ["ok", "ok", "warning", "ok"]
+
+
+def test_root_examines_the_files_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 65534, 65534)
+    owner = tmp_path.stat().st_uid
+    states = []
+    for user in (owner, 0, owner + 1):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        states.append(diagnosis._rights("data directory", tmp_path, 0o700).state)
+    assert states == [State.OK, State.OK, State.WRONG]

@@ -167,7 +167,7 @@ def check_channels(channels: Iterable[str]) -> None:
 
     for channel in channels:
         if parse(channel) is None:
-            raise typer.BadParameter(f"not a channel name: {channel}")
+            raise typer.BadParameter(f"not a channel name: {channel}; one begins with a slash, such as /chat/demo")
 
 
 def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:
