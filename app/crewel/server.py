@@ -32,7 +32,6 @@ from crewel.extension import Extension
 from crewel.nodes.membership import Membership
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy, Tokens
-from crewel.security.sign_in import own_grants
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
 from crewel.settings.server import Http
@@ -114,7 +113,7 @@ def attach(
     broker = Broker(settings, loaded)
     broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
     if settings.security.policy == "jwt":
-        broker.set_policy(JwtPolicy(Tokens(settings.security), partial(own_grants, broker.admin)))
+        broker.set_policy(JwtPolicy(Tokens(settings.security)))
     broker.install(services)
     app[ADMIN] = Administration(broker)
     answer_remote_calls(app[ADMIN])

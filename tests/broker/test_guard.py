@@ -254,3 +254,40 @@ def test_a_policy_can_grant_the_settings_of_a_topic(make_world: MakeWorld, answe
 
 def test_a_policy_that_does_not_tell_settings_apart_grants_them_with_the_publish(make_world: MakeWorld) -> None:
     assert configure(make_world(services=[policy()])) is None
+
+
+class TestAdminToken:
+    """What the policy of an application refuses to all clients."""
+
+    @pytest.fixture
+    def world(self, make_world: MakeWorld) -> World:
+        closed = policy(create=False, subscribe=False, publish=False)
+        closed.policy.can_handshake = lambda session, message: False  # type: ignore[union-attr, method-assign]
+        world = make_world(services=[closed])
+        world.broker.admin.know("admin")
+        return world
+
+    def reply(self, client: Client, channel: str, **fields: Any) -> Any:
+        request = client.send(client.message(channel, **fields))
+        (reply,) = [each for each in request.received if "successful" in each]
+        return reply.get("error")
+
+    def operator(self, world: World) -> Client:
+        client = Client(world)
+        assert client.handshake(ext={"session": {"token": "admin", "name": "joe/1"}})["successful"]
+        return client
+
+    def test_an_operator_passes_the_policy_which_refuses_all_others(self, world: World) -> None:
+        client = self.operator(world)
+        assert self.reply(client, "/meta/subscribe", subscription="/a/**") is None
+        assert self.reply(client, "/a/b", data=1) is None
+        assert Client(world).handshake(ext={"session": {"token": "x"}})["error"] == "403::handshake_denied"
+
+    def test_a_back_end_publishes_without_a_session(self, world: World) -> None:
+        elements = [{"channel": name, "data": 1} for name in ("/a", "/meta/x", "/__sys__x")]
+        replies = world.loop.run_until_complete(world.broker.backend_publisher.post(OPERATOR, elements))
+        assert [reply["successful"] for reply in replies] == [True, False, False]
+
+    def test_an_authoriser_is_asked(self, world: World) -> None:
+        world.broker.guard.authorize("/a/b", lambda *question: Deny("closed"))
+        assert self.reply(self.operator(world), "/a/b", data=1) == "403:closed:channel_create_denied"

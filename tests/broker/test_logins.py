@@ -471,8 +471,8 @@ def test_a_policy_may_say_why(world: World, refusal: Refusal, error: str, advice
 class TestPosting:
     """Publishing without a session."""
 
-    def post(self, world: World, *elements: Any) -> list[dict[str, Any]]:
-        return world.loop.run_until_complete(world.broker.backend_publisher.post(OPERATOR, list(elements)))
+    def post(self, world: World, *elements: Any, grants: Grants = OPERATOR) -> list[dict[str, Any]]:
+        return world.loop.run_until_complete(world.broker.backend_publisher.post(grants, list(elements)))
 
     def test_messages_do_not_overtake_one_that_waits_for_a_listener(self, world: World) -> None:
         listening = asyncio.Event()
@@ -521,7 +521,8 @@ class TestPosting:
                 return True
 
         world.broker.guard.policy = cast("Any", Broken())
-        replies = self.post(world, {"channel": "/a", "data": 1}, {"channel": "/a", "data": 2})
+        shop = Grants("shop", publish=frozenset({"/**"}))
+        replies = self.post(world, {"channel": "/a", "data": 1}, {"channel": "/a", "data": 2}, grants=shop)
         assert [reply["successful"] for reply in replies] == [False, True]
         assert "refused" in caplog.text
 

@@ -1,6 +1,7 @@
 """That the examples of the documentation do what it says, against a real server."""
 
 import asyncio
+import os
 import re
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from crewel.client import Client, HandshakeRefused, PublishRefused, RemoteCallFailedError, SubscribeRefused
+from tests.admin.desk import TOKEN
 from tests.conftest import StartServer
 from tests.house.source import ROOT
 from tests.server_process import Server
@@ -53,7 +55,7 @@ def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
 
 
 def applications() -> list[str]:
-    """Return the Python examples of docs/how-to/applications.md: poll, orders, what mounts the poll, policy, two extensions."""
+    """Return the Python examples of docs/how-to/applications.md: poll, orders, mounting the poll, policy, three extensions."""
     return re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "applications.md").read_text("utf-8"), re.DOTALL
     )
@@ -121,7 +123,7 @@ async def test_the_example_orders_are_stored_once(start_server: StartServer, tmp
 
 
 async def test_the_example_clock_publishes_from_a_timer_and_a_thread(start_server: StartServer, tmp_path: Path) -> None:
-    (tmp_path / "clock.py").write_text(applications()[6])
+    (tmp_path / "clock.py").write_text(applications()[7])
     server = start_server(service="clock")
     async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
         times, degrees = await client.subscribe("/clock/time"), await client.subscribe("/clock/degrees")
@@ -201,6 +203,28 @@ async def test_the_token_in_every_message_is_checked_and_deleted(start_server: S
         assert (await anext(orders)).fields == {"channel": "/orders/new", "data": {"pizzas": 2, "user": "ann"}}
 
 
+def test_a_web_server_publishes_through_the_policy_with_the_admin_token(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    (tmp_path / "members.py").write_text(from_faye(r'^```python title="members.py"\n(.*?)^```'))
+    (tmp_path / "publish.mjs").write_text(from_faye(r'^```js title="publish.mjs"\n(.*?)^```'))
+    server = start_server(f"admin.token={TOKEN}", service="members")
+    script = """
+        import {publish} from "./publish.mjs";
+        console.log(await publish("/orders/new", {pizzas: 1}));
+        console.log(await publish("/meta/x", 1).catch((error) => error.message));
+    """
+    ended = subprocess.run(
+        ["node", "--input-type=module", "--eval", script],
+        cwd=tmp_path,
+        env=os.environ | {"CREWEL_URL": server.base, "CREWEL_TOKEN": TOKEN},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert ended.stdout.splitlines() == ["undefined", "403:denied_by_security_policy:publish_denied"], ended.stderr
+
+
 def test_a_faye_client_publishes_again_when_its_session_is_unknown(start_server: StartServer) -> None:
     """Across a restart: without what the page says, the publish fails with 402, and the process with it."""
     server = start_server()
@@ -234,9 +258,10 @@ def test_a_faye_client_publishes_again_when_its_session_is_unknown(start_server:
 
 
 async def test_the_example_extension_stamps_and_vetoes(start_server: StartServer, tmp_path: Path) -> None:
-    (tmp_path / "stamp.py").write_text(applications()[4])
-    (tmp_path / "signed.py").write_text(applications()[5])
-    server = start_server("bayeux.extensions=ack,update,replay,timesync,stamp:Stamp,signed:Signed")
+    (tmp_path / "stamp.py").write_text(applications()[5])
+    (tmp_path / "signed.py").write_text(applications()[6])
+    (tmp_path / "readers.py").write_text(applications()[4])
+    server = start_server("bayeux.extensions=ack,update,replay,timesync,stamp:Stamp,signed:Signed,readers:Readers")
     async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
         heard = await client.subscribe("/a")
         with pytest.raises(PublishRefused, match="404::message_deleted"):
@@ -247,3 +272,6 @@ async def test_the_example_extension_stamps_and_vetoes(start_server: StartServer
         signed = await anext(heard)
         assert signed.data == {"pizza": 4, "from": "client/anonymous/-1"}
         assert "ext" not in signed.fields
+        await heard.unsubscribe()
+    server.end_well()
+    assert server.stdout_after_ready == "/meta/subscribe /a ['/a']\n/meta/unsubscribe /a []\n"

@@ -12,7 +12,7 @@ import pytest
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Message
 from crewel.broker.session import Host, Session
-from crewel.security.grants import OPERATOR, Grants, Role
+from crewel.security.grants import Grants, Role
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED, BadToken, JwtPolicy, Tokens
 from crewel.security.keys import load_keys
 from crewel.security.policy import GRANTED, Refusal
@@ -168,7 +168,7 @@ def test_audience_and_issuer_are_asked_for_where_they_are_set(tmp_path: Path) ->
 class TestPolicy:
     @pytest.fixture
     def policy(self, tmp_path: Path) -> JwtPolicy:
-        return JwtPolicy(tokens(tmp_path), lambda text: OPERATOR if text == "admin" else None)
+        return JwtPolicy(tokens(tmp_path))
 
     def session(self) -> Session:
         return Session(cast("Host", SimpleNamespace(settings=Settings())), "secret")
@@ -202,16 +202,6 @@ class TestPolicy:
         assert policy.can_create(session, channel("/news"), message) is False
         assert policy.can_subscribe(session, channel("/**"), message) is False
         assert not any(ask(session, system, message) for ask in (policy.can_publish, policy.can_subscribe))
-
-    def test_the_admin_token_grants_everything_but_what_is_the_servers_own(self, policy: JwtPolicy) -> None:
-        session = self.session()
-        assert self.shake(policy, session, ext={"session": {"token": "admin"}}) is GRANTED
-        assert session.grants is OPERATOR
-        message = Message.read({"channel": "/a"})
-        assert policy.can_publish(session, channel("/service/x"), message) is True
-        assert policy.can_subscribe(session, channel("/**"), message) is True
-        assert policy.can_subscribe(session, channel("/__sys__deadMessage"), message) is False
-        assert policy.can_publish(session, channel("/meta/connect"), message) is False
 
     def test_a_session_without_grants_may_nothing(self, policy: JwtPolicy) -> None:
         message = Message.read({"channel": "/chat/demo"})

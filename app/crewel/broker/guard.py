@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.bayeux.channel import Channel, Kind
 from crewel.bayeux.message import Message
 from crewel.broker.handler_steps import Steps, wait
+from crewel.broker.refusals import shown_token
 from crewel.broker.session import Session
 from crewel.errors import DENIED_BY_POLICY
-from crewel.security.grants import Grants, Role
+from crewel.security.grants import OPERATOR, Grants, Role
 from crewel.security.jwt import JwtPolicy
 from crewel.security.policy import (
     GRANTED,
@@ -25,6 +26,7 @@ from crewel.security.policy import (
     Operation,
     Refusal,
     SecurityPolicy,
+    is_reserved,
     refusal,
 )
 
@@ -43,8 +45,10 @@ _Question = Callable[[Session, Channel, Message], Answer]
 class Guard:
     """One policy for the server, and authorisers by channel or pattern."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: Callable[[str], Grants | None]) -> None:
         self.policy: SecurityPolicy = OpenPolicy()
+        self._own = own
+        """What a token of the server itself grants, such as the admin token; None if it is no such token."""
         self._authorizers: dict[str, list[Authorizer]] = {}
         self._for_operators: set[str] = set()
         self._for_sessions: set[str] = set()
@@ -87,7 +91,13 @@ class Guard:
         return not self._authorizers or self._authorizers.keys().isdisjoint(channel.patterns)
 
     def handshake(self, session: Session, message: Message) -> Steps[Refusal | None]:
-        """The refusal of a handshake, or None if it is granted."""
+        """The refusal of a handshake, or None if it is granted. An application's policy knows no token of the server itself,
+        and is not asked about one."""
+        token = shown_token(message)
+        own = None if token is None else self._own(token)
+        if own is not None:
+            session.authenticate(own)
+            return None
         try:
             answer = self.policy.can_handshake(session, message)
             if answer is not GRANTED and not isinstance(answer, Identity):
@@ -135,7 +145,7 @@ class Guard:
 
     def _grants(self, question: str, session: Session, subject: Channel | str, message: Message) -> Steps[bool]:
         ask = getattr(self.policy, question, None)
-        if ask is None:
+        if ask is None or session.grants is OPERATOR:
             return True  # the policy does not tell it apart from the publish or subscribe that it has granted
         try:
             answer = ask(session, subject, message)
@@ -156,7 +166,7 @@ class Guard:
         if channel.name in self._for_sessions and operation is Operation.PUBLISH:
             return _EXPIRED if _has_expired(session) else None
         try:
-            answer = question(session, channel, message)
+            answer = _asked(question, session, channel, message)
             if answer is not GRANTED:
                 refused = _refusal((yield from wait(answer)))
                 if refused is not None:
@@ -173,6 +183,14 @@ class Guard:
     def _standing_on(self, channel: Channel) -> Iterator[Authorizer]:
         for pattern in channel.patterns:
             yield from self._authorizers.get(pattern, ())
+
+
+def _asked(question: _Question, session: Session, channel: Channel, message: Message) -> Answer:
+    """What the policy says. The admin token has every right that a client can be granted: an application's policy, which
+    was made for clients, is not asked about it."""
+    if session.grants is OPERATOR and not is_reserved(channel):
+        return GRANTED
+    return question(session, channel, message)
 
 
 def _is_for(session: Session, channel: Channel, operation: Operation) -> bool:

@@ -125,9 +125,9 @@ class Logins:
         """Make an operator of a session that shows the admin token, and keep every other client to the names of its subject.
         Under the policy `open` no other token is right, so one is refused: its client believes that it is logged in."""
         grants = session.grants
-        if qos.token is not None and (grants is None or grants.by_policy):
-            grants = own_grants(self._admin, qos.token) or grants
-            if grants is None and self._guard.admits_everybody:
+        if qos.token is not None and self._guard.admits_everybody:
+            grants = own_grants(self._admin, qos.token)
+            if grants is None:
                 raise login_refusal(ACCESS_DENIED, name, "the token is not this server's admin token")
         session.authenticate(grants)
         check_name(qos.name, grants, names_are_free=self._guard.names_are_free)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable
+from functools import partial
 
 from crewel.broker.broadcaster import Broadcaster
 from crewel.broker.channels import Channels
@@ -58,6 +59,7 @@ from crewel.broker.sweeper import Sweeper
 from crewel.broker.topics.erasure import ERASE_SERVICE, EraseService, TopicEraser
 from crewel.broker.topics.references import QueuedTopics
 from crewel.broker.topics.topic_table import TopicTable
+from crewel.security.sign_in import own_grants
 from crewel.security.tokens import AdminToken
 from crewel.settings import Settings
 
@@ -77,7 +79,7 @@ class Parts:
         self.ids = Ids(secrets.token_hex(4), self.clock)
         self.names = Names(BEYOND_STORED if settings.storage.enabled else -1)
         self.admin = AdminToken()
-        self.guard = Guard()
+        self.guard = Guard(partial(own_grants, self.admin))
         self.registry = ServiceRegistry(self.runtime.spawn)
         self.channels = Channels()
         self.channels.make_lazy(settings.bayeux.lazy_channels)

@@ -157,11 +157,10 @@ def _listed(claims: dict[str, Any], name: str, read: Callable[[Iterable[object]]
 
 
 class JwtPolicy:
-    """Asks the token. `own(text)` tells what a token of the server itself grants, such as the admin token."""
+    """Asks the token."""
 
-    def __init__(self, tokens: Tokens, own: Callable[[str], Grants | None]) -> None:
+    def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
-        self._own = own
 
     def can_handshake(self, session: Session, message: Message) -> Answer:
         """With a token that holds; what it grants is the session's from here on."""
@@ -169,10 +168,6 @@ class JwtPolicy:
         token = asked.get("token") if isinstance(asked, dict) else None
         if not isinstance(token, str) or not token:
             return _refused("this server asks for a token, in ext.session.token")
-        own = self._own(token)
-        if own is not None:
-            session.authenticate(own)
-            return GRANTED
         try:
             grants = self.tokens.read_at_once(token)
         except BadToken as error:
