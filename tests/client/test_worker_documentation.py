@@ -81,9 +81,6 @@ async def test_the_example_of_several_at_once_ends_well(
 
 async def test_the_examples_of_outbox_and_inbox_run(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server()
-    with sqlite3.connect(tmp_path / "shop.db") as database:
-        database.execute("CREATE TABLE bills (pizzas INTEGER)")
-    database.close()
     worker = wrapped(example("inbox.create"), "        break\n")  # after the first message
     async with Client(server.url) as client:
         done = asyncio.create_task(asyncio.to_thread(run, worker, server.url, tmp_path))
