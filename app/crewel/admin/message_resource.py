@@ -85,7 +85,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     await asyncio.sleep(0)
     counts, shown = await _shown(told, ask.fields.get("receiver", ""))
     _add_filters(admin, told.channel, shown)
-    return {
+    answer = {
         "message": message,
         "channel": told.channel,
         "key": told.key,
@@ -100,6 +100,18 @@ async def _show(ask: Ask) -> dict[str, Any]:
         "receivers": [outcome.as_json() for outcome in shown],
         "notFor": not_for,
     }
+    await _free(told)
+    return answer
+
+
+async def _free(told: MessageHistory) -> None:
+    """Drop the outcomes, many in a step: with 100,000 receivers, to drop all at once takes 13 ms."""
+    turns, outcomes = Turns(), told.outcomes
+    await turns.end()
+    while outcomes:
+        for _ in range(min(_SESSIONS_AT_ONCE, len(outcomes))):
+            outcomes.popitem()
+        await turns.rest()
 
 
 async def _shown(told: MessageHistory, wanted: str) -> tuple[Counter[str], list[ReceiverOutcome]]:
@@ -187,7 +199,7 @@ def _add_letter(told: MessageHistory, letter: StoredDeadLetter) -> None:
 
 async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHistory) -> list[dict[str, str]]:
     """Add what the sessions here know that the facts do not; returns those that subscribe, and why it is not for them."""
-    async for session, waiting in in_turns(await _waiting_for(admin, log_id)):
+    async for session, waiting in _waiting_for(admin, log_id):
         told.channel = told.channel or waiting.channel  # the facts of a redrive to a receiver do not say it
         told.outcomes[session.name] = ReceiverOutcome(
             session.name, WAITING, more=_waiting(admin, session, _attempts(session, log_id, waiting))
@@ -205,13 +217,12 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
     return not_for
 
 
-async def _waiting_for(admin: Administration, log_id: LogId) -> list[tuple[Session, PendingMessage]]:
-    """The sessions here that have the message open. All are looked at, thousands in a step: a session that has unsubscribed
+async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tuple[Session, PendingMessage]]:
+    """The sessions here that have the message pending. All are looked at, many in a step: a session that has unsubscribed
     may still have it."""
-    turns, found = Turns(), list[tuple[Session, PendingMessage]]()
-    sessions = list(admin.broker.sessions.values())
+    turns, sessions = Turns(), list(admin.broker.sessions.values())
     for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
-        found += [
+        found = [
             (session, waiting)
             for session in sessions[start : start + _SESSIONS_AT_ONCE]
             if (durable := session.durable) is not None
@@ -219,8 +230,10 @@ async def _waiting_for(admin: Administration, log_id: LogId) -> list[tuple[Sessi
             and session.is_live
             and (waiting := durable.find(log_id)) is not None
         ]
+        for each in found:
+            yield each
+            await turns.rest()
         await turns.rest()
-    return found
 
 
 def _add_filters(admin: Administration, name: str, outcomes: Iterable[ReceiverOutcome]) -> None:
