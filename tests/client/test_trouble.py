@@ -339,6 +339,8 @@ async def test_no_common_transport_is_an_error(start_server: StartServer) -> Non
     server = start_server("bayeux.transports=long-polling")
     with pytest.raises(TransportError, match="answered 400 to the upgrade"):
         await Client(server.url, transports=["websocket"], open_timeout=0).__aenter__()
+    with pytest.raises(TransportError, match="answered 404 Not Found: Crewel's path is /cometd"):
+        await Client(f"{server.base}/comet", transports=["long-polling"], open_timeout=0).__aenter__()
     socket_only = start_server("bayeux.transports=websocket")
     with pytest.raises((NegotiationError, TransportError)):
         await Client(socket_only.url, transports=["long-polling"], open_timeout=0).__aenter__()

@@ -16,7 +16,7 @@ import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.embedded import server_binary
+from crewel.storage.embedded import server_binary, unusable
 from crewel.storage.store import Store
 from tests.storage.conftest import settings_for
 
@@ -279,3 +279,10 @@ def test_the_program_comes_with_the_wheel_or_from_the_setting() -> None:
     assert Path(program).name == "valkey-server"
     assert os.access(program, os.X_OK)
     assert server_binary(Storage(server_binary="sh")).endswith("/sh")
+
+
+def test_a_directory_that_may_not_be_written_is_refused_with_a_remedy() -> None:
+    refused = unusable(Path("/data"), PermissionError(13, "Permission denied"))
+    remedy = f"make it writable for the user id {os.geteuid()}, or set storage.data_dir to another directory"
+    assert str(refused) == f"storage.data_dir /data: Permission denied; {remedy}"
+    assert str(unusable(Path("/data"), FileExistsError(17, "File exists"))) == "storage.data_dir /data: File exists"

@@ -34,6 +34,12 @@ _UPGRADE_HINTS = dict.fromkeys(
     ": either the server offers no WebSocket, or a proxy does not forward the Upgrade and Connection headers",
 )
 """The likely causes, by the status."""
+_ANSWER_HINTS = {
+    400: ": it could not read the request; a port with TLS needs https",
+    403: ": it refuses this origin or host, and its log names the setting",
+    404: ": Crewel's path is /cometd, unless the server's bayeux.path names another one",
+}
+"""What to look at, by the status of an answer that is not Bayeux."""
 
 Receive = Callable[[list[Fields], bool], None]
 """Takes received messages; the flag says that they are one whole response, not a frame of a stream."""
@@ -193,7 +199,8 @@ class LongPolling:
             if response.status == 413:
                 raise _too_large(f"{self._wiring.url} refused {len(body)} bytes", self._wiring.limit())
             if response.status != 200:
-                raise TransportError(f"{self._wiring.url} answered {response.status} {response.reason}")
+                hint = _ANSWER_HINTS.get(response.status, "")
+                raise TransportError(f"{self._wiring.url} answered {response.status} {response.reason}{hint}")
             return await self._read(response)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:

@@ -84,6 +84,14 @@ def where_else(data_dir: str) -> str:
     )
 
 
+def unusable(directory: Path, error: OSError) -> SettingsError:
+    """What to do about a `storage.data_dir` that the system does not let this process use."""
+    advice = ""
+    if isinstance(error, PermissionError):
+        advice = f"; make it writable for the user id {os.geteuid()}, or set storage.data_dir to another directory"
+    return SettingsError(f"storage.data_dir {directory}: {error.strerror}{advice}")
+
+
 @contextmanager
 def without_store(directory: Path) -> Iterator[None]:
     """Keep any store from running in this directory for as long as this lasts. Raises SettingsError if one runs."""
@@ -206,7 +214,7 @@ class Embedded:
             self._shorten()
             lock = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise SettingsError(f"storage.data_dir {self._directory}: {error.strerror}") from None
+            raise unusable(self._directory, error) from None
         if not self._take(lock):
             os.close(lock)
             self.files.read_marker()

@@ -20,7 +20,8 @@ import orjson
 
 from crewel import processes
 from crewel.delivery.records import BATCH_BLOCK, LogId, SessionName, SessionRecord
-from crewel.errors import SettingsError, StoreTaken
+from crewel.errors import StoreTaken
+from crewel.storage.embedded import unusable
 from crewel.storage.keys import Keys
 from crewel.storage.log import waiting_of
 from crewel.storage.steps import Step, nothing
@@ -189,7 +190,7 @@ def lock_directory(directory: Path) -> int:
     try:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise SettingsError(f"storage.data_dir {directory}: {error.strerror}") from None
+        raise unusable(directory, error) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
