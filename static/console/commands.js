@@ -76,13 +76,15 @@ const past = [];
 export function commands({query, me, note}) {
     let known = [];
     let offered = [];
+    let isStale = false; // what is offered is for an earlier text
+    let offering = Promise.resolve();
     let place = past.length;
     let asked = 0;
     const options = h("ul", {id: "completions", role: "listbox", "aria-label": "Completions", class: "completions", hidden: true});
     const field = h("input", {
         id: "command", value: (query.get("command") ?? "").replace(PREFIX, ""), autocomplete: "off", autocapitalize: "off", spellcheck: "false",
         role: "combobox", "aria-expanded": "false", "aria-controls": "completions", "aria-autocomplete": "list",
-        oninput: () => offer(), onkeydown: onKey, onblur: () => setTimeout(close, 200),
+        oninput: () => { isStale = true; offering = offer(); }, onkeydown: onKey, onblur: () => setTimeout(close, 200),
     });
     const hint = h("p", {class: "hint"}, "Begin with ?, client/ or topic/. Tab takes a completion, ↑ and ↓ choose one; in an empty field they show earlier commands.");
     const log = h("ol", {class: "log", "aria-label": "Results, the newest first"});
@@ -95,6 +97,7 @@ export function commands({query, me, note}) {
 
     function close() {
         asked += 1;
+        isStale = false;
         offered = [];
         options.hidden = true;
         field.setAttribute("aria-expanded", "false");
@@ -102,19 +105,20 @@ export function commands({query, me, note}) {
     }
 
     async function offer() {
-        const mine = asked += 1;
-        const found = await completions(field.value, known, me.role).catch(() => []);
+        const mine = asked += 1, text = field.value;
+        const found = await completions(text, known, me.role).catch(() => []);
         if (mine !== asked) {
             return; // a later key has asked for others
         }
-        offered = found.filter(([text]) => text !== field.value).slice(0, OFFERED);
-        swap(options, ...offered.map(([text, told], index) => h("li", {
+        isStale = false;
+        offered = found.filter(([completion]) => completion !== text).slice(0, OFFERED);
+        swap(options, ...offered.map(([completion, told], index) => h("li", {
             id: `completion-${index}`, role: "option", "aria-selected": "false",
             onmousedown: (event) => {
                 event.preventDefault();
                 take(index);
             },
-        }, h("code", {}, text), " ", h("span", {class: "hint"}, told))));
+        }, h("code", {}, completion), " ", h("span", {class: "hint"}, told))));
         options.hidden = offered.length === 0;
         field.setAttribute("aria-expanded", String(offered.length > 0));
         field.removeAttribute("aria-activedescendant");
@@ -132,10 +136,22 @@ export function commands({query, me, note}) {
 
     function take(index) {
         [field.value] = offered[index];
-        offer();
+        offering = offer();
+    }
+
+    async function takeNewest() {
+        await offering;
+        if (offered.length > 0) {
+            take(0);
+        }
     }
 
     function onKey(event) {
+        if (event.key === "Tab" && !event.shiftKey && isStale) {
+            event.preventDefault();
+            takeNewest();
+            return;
+        }
         if (offered.length > 0) {
             const now = chosen();
             if (event.key === "ArrowDown" || event.key === "ArrowUp") {

@@ -243,7 +243,7 @@ def test_a_faye_client_publishes_again_when_its_session_is_unknown(start_server:
     with subprocess.Popen(command, cwd=INTEROP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as faye:
         assert faye.stdin is not None
         assert faye.stdout is not None
-        hangs = threading.Timer(4 * LIMIT_S, faye.kill)
+        hangs = threading.Timer(2 * LIMIT_S, faye.kill)
         hangs.start()
         try:
             print(1, file=faye.stdin, flush=True)
