@@ -26,7 +26,7 @@ function trait(element) {
     return [element.tagName, element.getAttribute("href"), element.getAttribute("aria-label"), element.getAttribute("href") ? "" : element.textContent].join();
 }
 
-/** Shows these children in place of those that are there. Who was on a link or button stays on it, and what was scrolled stays so. */
+/** Shows these children in place of those that are there. The link or button that had the focus keeps it, and scrolled parts stay scrolled. */
 export function swap(element, ...children) {
     const active = element.contains(document.activeElement) && document.activeElement !== element ? document.activeElement : null;
     const wanted = active && trait(active);

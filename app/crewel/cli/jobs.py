@@ -56,7 +56,7 @@ async def show(admin: Admin, ids: _Ids, as_json: AsJson = None) -> None:
         job = await admin.call("GET", f"/jobs/{job_id}")
         if job["what"] == "redrive" and not job["toChannel"]:
             told = await admin.call("GET", f"/jobs/{job_id}/letters", {"count": 1})
-            job["became"] = told.get("states", {})  # servers of before do not tell it
+            job["became"] = told.get("states", {})  # an earlier server does not send it
         output.print_fields(job, "id", as_json)
 
 
