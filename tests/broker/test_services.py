@@ -1,5 +1,6 @@
 """Services: what their decorators bind, and how they are found."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -222,8 +223,19 @@ class TestLoading:
     ) -> None:
         with pytest.raises(ServiceError, match=complaint):
             load_services([module("crewel_test_bad", text)])
-        with pytest.raises(ServiceError, match="crewel_test_nowhere"):
-            load_services(["crewel_test_nowhere"])
+
+    @pytest.mark.parametrize("name", ["crewel_test_nowhere", "crewel_test_there.py", "crewel_test_nowhere.inner"])
+    def test_a_module_that_is_not_there_is_refused_with_the_places(
+        self, module: Callable[[str, str], str], name: str
+    ) -> None:
+        module("crewel_test_there", "x = 1")
+        places = f"neither in the working directory {re.escape(str(Path.cwd()))} nor on Python's path"
+        with pytest.raises(ServiceError, match=f"no service module '{re.escape(name)}', {places}"):
+            load_services([name])
+
+    def test_what_a_module_misses_is_named(self, module: Callable[[str, str], str]) -> None:
+        with pytest.raises(ServiceError, match=r"cannot be imported: .*crewel_test_missing"):
+            load_services([module("crewel_test_broken", "import crewel_test_missing")])
 
 
 def test_background_work_is_a_coroutine_function(service: Service) -> None:

@@ -197,7 +197,7 @@ def test_a_store_that_a_server_would_not_trust_is_not_restored_to(
     file = tmp_path / "a.backup"
     run("backup", file, prefix)
     ended = run("restore", file, prefix, url=f"unix://{tmp_path}/none.sock")
-    assert_refused(ended, "the store cannot be reached")
+    assert_refused(ended, "the store cannot be reached", "start it, or correct storage.url")
 
 
 def whole(client: redis.Redis, prefix: str, file: Path) -> bytes:

@@ -231,7 +231,7 @@ def test_a_refusal_of_the_server_is_one_line(post: Post, tmp_path: Path) -> None
     assert_refused(crewel("dead-letters", "list", directory=tmp_path, environ=url | {"CREWEL_TOKEN": "x"}), "--token")
     assert_refused(
         crewel("dead-letters", "list", "--url", "http://127.0.0.1:9", directory=tmp_path),
-        "http://127.0.0.1:9: connection refused\n",
+        "http://127.0.0.1:9: connection refused: no server listens there; start it, or correct the address\n",
     )
 
 

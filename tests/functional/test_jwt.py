@@ -59,6 +59,7 @@ def test_a_token_that_holds_lets_in_and_nothing_else_does(guarded: Callable[...,
         reply = Person(server).shake(name="joe/1", token=token)
         assert refusal(reply) == (f"403:client/joe/1:{DENIED}", DENIED, "none")
     assert refusal(Person(server).shake(name="joe/1", token=signed(exp=5)))[1] == EXPIRED
+    until(lambda: "a handshake from 127.0.0.1 was refused: the token has expired" in server.stderr)
 
 
 def test_a_token_is_good_for_the_names_of_its_subject(guarded: Callable[..., Server]) -> None:

@@ -483,7 +483,7 @@ async def test_a_store_that_nobody_answers_for_is_given_up_in_time(
 ) -> None:
     monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 0.2)
     store = Store(settings_for(f"storage.url=unix://{tmp_path}/none.sock"))
-    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be reached: .*; start it, or correct storage\.url$"):
         await store.open()
     assert not store.is_up
 

@@ -10,6 +10,7 @@ import importlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable, iscoroutinefunction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewel.bayeux.answers import FAULT, UNTOLD, error_answer, failure, reply_channel
@@ -170,6 +171,13 @@ def load_services(modules: Iterable[str]) -> list[Service]:
     for name in modules:
         try:
             module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if not f"{name}.".startswith(f"{error.name}."):  # it imports something that is missing
+                raise ServiceError(f"the service module {name!r} cannot be imported: {error!r}") from error
+            raise ServiceError(
+                f"there is no service module {name!r}, neither in the working directory {Path.cwd()} nor on Python's path: give"
+                " the name of a file without .py"
+            ) from error
         except Exception as error:
             raise ServiceError(f"the service module {name!r} cannot be imported: {error!r}") from error
         services = [value for value in vars(module).values() if isinstance(value, Service)]

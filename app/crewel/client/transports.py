@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -82,6 +83,7 @@ class Transport(Protocol):
         """Let go of the connection. The transport can be opened again."""
 
 
+_NOT_LISTENING = ": no server listens there; start it, or correct the address"
 _UNKNOWN_AUTHORITY = frozenset(
     {18, 19, 20, 21}
 )  # of X509_V_ERR_…: OpenSSL does not know who has issued the certificate
@@ -100,7 +102,8 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         number = error.os_error.errno
         # The resolver's numbers are negative, and os.strerror does not know them.
-        return (os.strerror(number) if number > 0 else error.os_error.strerror or str(error)).lower()
+        hint = _NOT_LISTENING if number == errno.ECONNREFUSED else ""
+        return (os.strerror(number) if number > 0 else error.os_error.strerror or str(error)).lower() + hint
     return str(error) or type(error).__name__
 
 

@@ -167,11 +167,11 @@ class JwtPolicy:
         asked = message.ext.get("session")
         token = asked.get("token") if isinstance(asked, dict) else None
         if not isinstance(token, str) or not token:
-            return _refused("this server asks for a token, in ext.session.token")
+            return _refused(session, "this server asks for a token, in ext.session.token")
         try:
             grants = self.tokens.read_at_once(token)
         except BadToken as error:
-            return self._refuse(error, token)
+            return self._refuse(session, error, token)
         if grants is None:
             return self._read_later(session, token)
         session.authenticate(grants)
@@ -181,11 +181,11 @@ class JwtPolicy:
         try:
             session.authenticate(await self.tokens.read(token))
         except BadToken as error:
-            return self._refuse(error, token)
+            return self._refuse(session, error, token)
         return GRANTED
 
-    def _refuse(self, error: BadToken, token: str) -> Refusal:
-        return _refused(str(error), error.code, self.tokens.claimed_subject(token))
+    def _refuse(self, session: Session, error: BadToken, token: str) -> Refusal:
+        return _refused(session, str(error), error.code, self.tokens.claimed_subject(token))
 
     def can_create(self, session: Session, channel: Channel, message: Message) -> Answer:
         """Every channel that the session may subscribe or publish to."""
@@ -223,9 +223,10 @@ class JwtPolicy:
         return is_granted(grants)
 
 
-def _refused(message: str, code: str = ACCESS_DENIED, subject: str | None = None) -> Refusal:
+def _refused(session: Session, message: str, code: str = ACCESS_DENIED, subject: str | None = None) -> Refusal:
+    address = None if session.peer is None else session.peer.remote
     shown = "" if subject is None else f"; the token, which is not verified, names the subject {subject[:_MAX_SHOWN]!r}"
-    log.info("a handshake was refused: %s%s", message, shown)
+    log.info("a handshake from %s was refused: %s%s", address or "an unknown address", message, shown)
     # A client whose token has expired has to get another one; one that meets a server without keys can come again.
     return Refusal(reconnect="handshake" if code == _UNAVAILABLE else "none", code=code, message=message)
 

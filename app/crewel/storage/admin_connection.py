@@ -108,7 +108,7 @@ async def _until_it_answers(pool: ConnectionPool, embedded: Embedded | None) -> 
             await connection.send_command("PING")
             await connection.read_response()
         except (RedisError, OSError) as error:
-            why = why_not(error)
+            why = why_not(error, is_own=embedded is not None)
             late = loop.time() > deadline and not isinstance(why, Loading)
             if late or not isinstance(why, StoreUnavailable):
                 raise why from None

@@ -176,8 +176,9 @@ def check_format(found: bytes | None, *, is_empty: bool) -> int:
     )
 
 
-def why_not(error: Exception) -> SettingsError | StoreUnavailable:
-    """Return why no connection could be made: what an operator must fix, or what may pass."""
+def why_not(error: Exception, *, is_own: bool) -> SettingsError | StoreUnavailable:
+    """Return why no connection could be made: what an operator must fix, or what may pass. A store that is not the server's own
+    has the address in `storage.url`, which may contain a password."""
     while isinstance(error.__cause__, RedisError):  # the library wraps what the store answered
         error = error.__cause__
     if isinstance(error, BusyLoadingError):
@@ -188,7 +189,8 @@ def why_not(error: Exception) -> SettingsError | StoreUnavailable:
         return SettingsError(f"storage.url: {error}")
     if isinstance(error, ResponseError):
         return SettingsError(f"storage.url: the store answered: {error}")
-    return StoreUnavailable(f"the store cannot be reached: {error or 'no answer in time'}")
+    reason = f"the store cannot be reached: {error or 'no answer in time'}"
+    return StoreUnavailable(reason if is_own else f"{reason.rstrip('.')}; start it, or correct storage.url")
 
 
 class Space:

@@ -261,7 +261,7 @@ class Store:
         self.is_up = True
 
     def _why_not(self, error: Exception) -> SettingsError | StoreUnavailable:
-        why = why_not(error)
+        why = why_not(error, is_own=self._embedded is not None)
         if self._embedded is not None and self._embedded.last_words and not isinstance(why, Loading):
             return StoreUnavailable(f"the store ended: {self._embedded.last_words}")
         return why
