@@ -21,7 +21,7 @@ export interface OutboxOptions {
     maxMessages?: number;
     /** Called with each publish that the server refused for good. */
     onRefused?: (publish: RefusedPublish) => void;
-    /** Called when `waiting` may have changed. */
+    /** Called when `waiting` may have changed, not for its first value 0. */
     onChange?: (outbox: Outbox) => void;
 }
 

@@ -32,8 +32,8 @@ _CLIENT_PARTS: Final = {
 }
 """The headings of the names of `crewel.client`, by the modules that define them."""
 _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "crewel.bayeux.message.Message": ("data", "ext", "client_id"),
-    "crewel.broker.broker.Broker": (
+    "crewel.Message": ("data", "ext", "client_id"),
+    "crewel.Broker": (
         "publish",
         "publish_stored",
         "send",
@@ -42,11 +42,11 @@ _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
         "session",
         "transports",
     ),
-    "crewel.client.consumer.Consumer": ("run", "batch", "stop", "close", "fetched"),
-    "crewel.broker.dead_letters.dead_letter.DeadLetter": ("as_json",),
-    "crewel.client.outbox.Outbox": ("drained", "refused", "forget_refused"),
-    "crewel.broker.session.Session": ("attributes", "deliver", "disconnect", "advise"),
-    "crewel.client.subscription.Subscription": ("receive", "unsubscribe", "position", "queued", "is_ended"),
+    "crewel.client.Consumer": ("run", "batch", "stop", "close", "fetched"),
+    "crewel.DeadLetter": ("as_json",),
+    "crewel.client.Outbox": ("drained", "refused", "forget_refused"),
+    "crewel.Session": ("subject", "is_operator", "attributes", "deliver", "disconnect", "advise"),
+    "crewel.client.Subscription": ("receive", "unsubscribe", "position", "queued", "is_ended"),
 }
 """The members of these classes that applications use; the others are for the rest of the package."""
 _SERVER_PARTS: Final = {
@@ -56,6 +56,8 @@ _SERVER_PARTS: Final = {
 }
 _TYPES: Final = ("session", "update", "request", "outbox")
 """The modules of @crewel/client, in the order of docs/reference/browser.md."""
+_WIDTH: Final = 100
+"""Characters in a line of an example."""
 _EVERYWHERE: Final = ("200", "400", "401", "403", "503")
 
 
@@ -168,19 +170,16 @@ def python_client() -> str:
     """Return a block of mkdocstrings for each public name of `crewel.client`, below the heading of its module."""
     found: dict[str, list[str]] = {heading: [] for heading in _CLIENT_PARTS.values()}
     for home, name in re.findall(r"^from crewel\.client\.(\w+) import (\w+)", _text(client.__file__), re.MULTILINE):
-        found[_CLIENT_PARTS[home]].append(_block(f"crewel.client.{home}.{name}"))
-    return _headed(found)
+        found[_CLIENT_PARTS[home]].append(name)
+    return _headed("crewel.client", found)
 
 
 def python_server() -> str:
     """Return a block of mkdocstrings for each public name of `crewel`, below its heading."""
-    imported = re.findall(r"^    from ([\w.]+) import (\w+)", _text(crewel.__file__), re.MULTILINE)
-    homes = {name: home for home, name in imported}
+    imported = re.findall(r"^    from [\w.]+ import (\w+)", _text(crewel.__file__), re.MULTILINE)
     listed = [name for names in _SERVER_PARTS.values() for name in names]
-    assert sorted(homes) == sorted(listed), "a public name of `crewel` has no heading"
-    return _headed(
-        {heading: [_block(f"{homes[name]}.{name}") for name in names] for heading, names in _SERVER_PARTS.items()}
-    )
+    assert sorted(imported) == sorted(listed), "a public name of `crewel` has no heading"
+    return _headed("crewel", _SERVER_PARTS)
 
 
 def _block(path: str) -> str:
@@ -189,8 +188,20 @@ def _block(path: str) -> str:
     return f"::: {path}" + (f"\n    options:\n      members: [{', '.join(members)}]" if members else "")
 
 
-def _headed(found: Mapping[str, list[str]]) -> str:
-    return "\n\n".join(f"## {heading}\n\n" + "\n\n".join(blocks) for heading, blocks in found.items())
+def _headed(package: str, found: Mapping[str, Iterable[str]]) -> str:
+    """Return a section for each heading: how its names are imported, and their blocks."""
+    return "\n\n".join(
+        "\n\n".join([f"## {heading}", _imports(package, names), *(_block(f"{package}.{name}") for name in names)])
+        for heading, names in found.items()
+    )
+
+
+def _imports(package: str, names: Iterable[str]) -> str:
+    """Return the statement that imports these names, as the formatter writes it."""
+    line = f"from {package} import {', '.join(names)}"
+    if len(line) > _WIDTH:
+        line = f"from {package} import (\n" + "".join(f"    {name},\n" for name in names) + ")"
+    return f"```python\n{line}\n```"
 
 
 def typescript() -> str:

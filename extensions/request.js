@@ -20,6 +20,7 @@ const RETRY_MS = 1000;
 const COMPLETE = /^\/ret\/[A-Za-z0-9_-]{1,64}\/[1-9][0-9]{6}$/;
 const FAULT = "internal.unknown";
 const UNTOLD = "the responder failed";
+const NO_SESSION = ": there was no handshake after this extension was registered";
 
 /** An answer that reports a failure of the responder. A responder throws it to report one. */
 export class ErrorAnswer extends Error {
@@ -33,8 +34,8 @@ export class ErrorAnswer extends Error {
 
 /** No answer came in time. */
 export class AnswerTimeoutError extends Error {
-    constructor(channel, timeout) {
-        super(`${channel}: no answer within ${timeout} ms`);
+    constructor(channel, timeout, hint = "") {
+        super(`${channel}: no answer within ${timeout} ms${hint}`);
         this.name = "AnswerTimeoutError";
     }
 }
@@ -136,7 +137,8 @@ export class RequestExtension {
     request(channel, data, {timeout = this.#timeout, ext = {}} = {}) {
         return new Promise((resolve, reject) => {
             const asked = {channel, data: copied(data), ext: copied(ext, "ext"), replyTo: null};
-            const timer = this.#cometd.setTimeout(() => settle(reject, new AnswerTimeoutError(channel, timeout)), timeout);
+            const giveUp = () => settle(reject, new AnswerTimeoutError(channel, timeout, this.#id === null ? NO_SESSION : ""));
+            const timer = this.#client.setTimeout(giveUp, timeout);
             const settle = (how, what) => {
                 this.#cometd.clearTimeout(timer);
                 this.#pending.delete(asked.replyTo);
@@ -154,7 +156,7 @@ export class RequestExtension {
      * with its `errorCode` and message if it has one. Returns the handle for `cometd.unsubscribe`.
      */
     reply(channel, answer, props = {}, callback = undefined) {
-        return this.#cometd.subscribe(channel, (message) => this.#respond(message, answer), props, callback);
+        return this.#client.subscribe(channel, (message) => this.#respond(message, answer), props, callback);
     }
 
     registered(name, cometd) {
@@ -184,6 +186,13 @@ export class RequestExtension {
             this.#lose("");
         }
         return message;
+    }
+
+    get #client() {
+        if (this.#cometd === null) {
+            throw new RequestError('the extension is not registered: call cometd.registerExtension("request", extension) first');
+        }
+        return this.#cometd;
     }
 
     // Sending requests

@@ -182,6 +182,12 @@ test("a subscription that is refused is tried again with the next request", asyn
     assert.equal((await again).data, 1);
 });
 
+test("an extension that is not registered says what to do", async () => {
+    const extension = new RequestExtension();
+    await assert.rejects(extension.request("/power", 1), /RequestError: .*call cometd.registerExtension/);
+    assert.throws(() => extension.reply("/power", () => 1), /RequestError: .*call cometd.registerExtension/);
+});
+
 test("a request waits for a session, and not for longer than it may", async () => {
     const client = new Client();
     const extension = new RequestExtension({timeout: 70});
@@ -189,7 +195,7 @@ test("a request waits for a session, and not for longer than it may", async () =
     const [early, later] = [extension.request("/power", 1, {timeout: 50}), extension.request("/power", 2)];
     await turn();
     client.elapse(50);
-    await assert.rejects(early, AnswerTimeoutError);
+    await assert.rejects(early, /AnswerTimeoutError: .*within 50 ms: there was no handshake after this extension was registered/);
     shake(extension, {replyId: ID});
     await turn();
     client.sent[0].answer({successful: true});

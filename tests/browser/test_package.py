@@ -4,6 +4,7 @@ import functools
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -21,6 +22,15 @@ from tests.server_process import ROOT, Server
 LIMIT_S = 600.0
 """Ends a build that hangs; it takes a few seconds on a quiet machine."""
 LIMIT_MS = 20_000
+README_FILES = {"html": "index.html", "js": "app.js"}
+README_URL = "http://127.0.0.1:8080/cometd"
+
+
+def readme_block(language: str) -> str:
+    """Return the only example of the package's README in this language. Its page asks its address where the server is."""
+    text = (ROOT / "browser" / "README.md").read_text("utf-8")
+    (found,) = re.findall(rf"^```{language} title=.*?\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return found.replace(f'"{README_URL}"', f'new URLSearchParams(location.search).get("server") ?? "{README_URL}"')
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +62,12 @@ def project(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(project: Path) -> Iterator[str]:
-    """The built example, on an origin of its own."""
+    """The built example, and at /readme/ the page of the package's README, on an origin of its own."""
     _run("npm", "run", "build", cwd=project)
+    (project / "readme").mkdir()
+    for language, name in README_FILES.items():
+        (project / "readme" / name).write_text(readme_block(language))
+    _run("npx", "vite", "build", "readme", "--base=./", "--outDir=../dist/readme", "--logLevel=warn", cwd=project)
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -156,6 +170,24 @@ def test_orders_survive_the_server_and_the_tab(start_server: StartServer, site: 
     second = open_tab("shop/2")
     shows(second, "Funghi", "Tonno")
     status(second, "connected, 0 waiting")
+
+
+def test_the_page_of_the_readme_uses_all_extensions(
+    start_server: StartServer, site: str, context: BrowserContext
+) -> None:
+    server = start_server(f"http.allowed_origins={site}")
+    page = context.new_page()
+    page.goto(f"{site}/readme/?server={server.url}")
+    page.get_by_role("button", name="Order").click()
+    shows(page, "2 pizzas")
+    page.get_by_role("button", name="Price").click()
+    shows(page, "2 pizzas", "16 euros")
+    page.get_by_label("Pizzas").fill("20")
+    page.get_by_role("button", name="Order").click()
+    shows(page, "2 pizzas", "16 euros", "rejected: the oven is too small")
+    page.get_by_label("Pizzas").fill("0")
+    page.get_by_role("button", name="Price").click()
+    shows(page, "2 pizzas", "16 euros", "rejected: the oven is too small", "no price: how many?")
 
 
 WITHOUT_A_BUNDLER = """

@@ -82,6 +82,13 @@ def test_the_page_is_served_with_crewel(browser: Browser, directory: Path) -> No
     (directory / "app.py").write_text(program.replace("port=8080", f"port={port}"))
     with running(directory, "app.py"):
         order_and_reject(browser, f"http://127.0.0.1:{port}/page/")
+        (command,) = re.findall(r"^\$ (CREWEL_TOKEN=.*)$", GUIDE, re.MULTILINE)
+        environ = os.environ | {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "CREWEL_URL": f"http://127.0.0.1:{port}/cometd",
+        }
+        listed = subprocess.run(["sh", "-c", command], cwd=directory, env=environ, capture_output=True, text=True)
+        assert "user.update.error" in listed.stdout, listed.stderr
 
 
 def test_the_page_is_served_by_another_server(browser: Browser, directory: Path, start_server: StartServer) -> None:

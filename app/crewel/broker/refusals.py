@@ -34,7 +34,8 @@ class NameHeld(Refused):
     again; None if that cannot be said, for it is connected."""
 
     def __init__(self, name: str, retry_after_ms: int | None) -> None:
-        text = "another client has this session: take another number, or show its resume, as a client with its resume file does"
+        later = "" if retry_after_ms is None else f", or try again after {retry_after_ms} ms, when it may be gone"
+        text = f"another client has this session: take another number, or show its resume{later}"
         super().__init__(coded(IDENTICAL, name, 403), IDENTICAL, text)
         self.retry_after_ms = retry_after_ms
 

@@ -114,7 +114,8 @@ class Service:
         return self._collect(bind)
 
     def on_session_added(self, function: F) -> F:
-        """Call the function `(session)` when a handshake has been granted, before its reply."""
+        """Call the function `(session)` when a handshake has been granted, before its reply; and at the start of the server
+        for each session that is restored from the store."""
         return self._collect(lambda broker, added: broker.registry.session_added.append(added))(function)
 
     def on_session_removed(self, function: F) -> F:
