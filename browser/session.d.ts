@@ -33,7 +33,7 @@ export interface SessionOptions {
     storage?: Pick<Storage, "getItem" | "setItem" | "removeItem"> | null;
     /** The name of the secret in the storage. Default: `crewel.session`. */
     key?: string;
-    /** Called after each reply to a handshake. */
+    /** Called after each reply to a handshake, and when another client takes over the session. */
     changed?: (session: SessionExtension) => void;
 }
 
@@ -43,7 +43,7 @@ export class SessionExtension implements Extension {
     constructor(asked?: SessionFields | (() => SessionFields), options?: SessionOptions);
     /** `ext.session` of the last successful handshake reply; null before. */
     readonly reply: SessionReply | null;
-    /** Why the server refused the last handshake; null if it succeeded. */
+    /** Why the server refused the last handshake, or that another client has taken over the session; null if there is one. */
     readonly refusal: Refusal | null;
     /** The public name of the session, or null. */
     readonly name: string | null;

@@ -16,6 +16,10 @@ const STORE = "publishes";
 const TOGETHER = 50; // publishes in one batch
 const RETRY_MS = 1000;
 const UNKNOWN_SESSION = /^40[12]:/;
+const CHANNEL = /^\/(?!meta\/)./;
+const WRONG = /^Illegal argument/; // what the official client throws for a message that it never sends
+const TOO_LARGE = /^maxSendBayeuxMessageSize/;
+const ARGUMENT = "user.illegalArgument";
 const TEMPORARY = /^resource\.(temporary\.)?unavailable$|^resource\.noMoreSpace$/;
 
 /** The outbox is full. */
@@ -37,6 +41,7 @@ export class Outbox {
     #isSending = false;
     #timer = null;
     #waiting = 0;
+    #together = TOGETHER; // 1 after a batch that was too large, until all are sent
 
     /**
      * @param name of the database; each name is a separate outbox
@@ -61,10 +66,14 @@ export class Outbox {
 
     /**
      * Keeps a publish until the server has it; resolves to its key. `ext` has its other fields, such as
-     * {publish: {priority: 9}}. A key that is already waiting is not added again. Rejects with an OutboxFullError, or with the
-     * DOMException of IndexedDB.
+     * {publish: {priority: 9}}. A key that is already waiting is not added again. Rejects with an OutboxFullError, with a
+     * TypeError for a channel or data that cannot be published, or with the DOMException of IndexedDB.
      */
     async publish(channel, data, {key = newKey(), ext = {}} = {}) {
+        if (!CHANNEL.test(channel)) {
+            throw new TypeError(`a channel begins with /, as in /orders/today, and not with /meta/: ${channel}`);
+        }
+        JSON.stringify([data, ext]); // throws a TypeError that names what JSON cannot represent
         const row = {key, channel, data, ext, refusal: null};
         await this.#transaction("readwrite", (rows) => this.#add(rows, row));
         await this.#look();
@@ -148,8 +157,9 @@ export class Outbox {
 
     async #sendAll() {
         while (this.#isConnected && this.#cometd) {
-            const rows = await this.#transaction("readonly", (store) => request(store.index("open").getAll(null, TOGETHER)));
+            const rows = await this.#transaction("readonly", (store) => request(store.index("open").getAll(null, this.#together)));
             if (rows.length === 0) {
+                this.#together = TOGETHER;
                 break;
             }
             const left = await this.#sendTogether(rows);
@@ -171,8 +181,14 @@ export class Outbox {
         let left = 0;
         for (const [index, reply] of (await Promise.all(replies)).entries()) {
             const row = rows[index];
+            const tooLarge = reply.successful ? "" : sizeExceeded(reply);
             if (reply.successful) {
                 await this.#transaction("readwrite", (store) => request(store.delete(row.position)));
+            } else if (tooLarge && rows.length === 1) {
+                await this.#refuse(row, {error: tooLarge, ext: {publish: {errorCode: ARGUMENT, message: tooLarge}}});
+            } else if (tooLarge) {
+                this.#together = 1; // which shows the message that is too large, if it is only one
+                left += 1;
             } else if (isTemporary(reply)) {
                 left += 1;
             } else {
@@ -187,7 +203,12 @@ export class Outbox {
         publish.clientProperties = {...publish.clientProperties, idempotencyKey: row.key};
         const fields = {ext: {...row.ext, publish}};
         return new Promise((resolve) => {
-            this.#cometd.publish(row.channel, row.data, fields, resolve);
+            try {
+                this.#cometd.publish(row.channel, row.data, fields, resolve);
+            } catch ({message}) {
+                const ext = {publish: {errorCode: ARGUMENT, message}};
+                resolve(WRONG.test(message) ? {successful: false, error: message, ext} : {successful: false});
+            }
         });
     }
 
@@ -240,6 +261,16 @@ export class Outbox {
 
 function refusedPublish({key, channel, data, refusal}) {
     return {key, channel, data, ...refusal};
+}
+
+/** Why the client or the server does not take what was sent for its size; empty if it is not for that. */
+function sizeExceeded({failure}) {
+    const reason = failure?.exception?.message ?? "";
+    if (TOO_LARGE.test(reason)) {
+        return `${reason}: cometd.configure can set a larger one`;
+    }
+    const isRefused = failure?.httpCode === 413 || failure?.websocketCode === 1009;
+    return isRefused ? "the message is larger than bayeux.max_message_bytes of the server" : "";
 }
 
 /** Whether a repeat may succeed: there was no reply, the session was lost, or the server lacks a resource. */

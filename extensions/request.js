@@ -208,7 +208,7 @@ export class RequestExtension {
         const named = this.#isGiven ? {...ext, publish: {...ext.publish, replyTo}} : {...ext, replyTo};
         this.#cometd.publish(asked.channel, asked.data, {ext: named}, (reply) => {
             if (!reply.successful && !asked.isSettled) {
-                asked.reject(new RequestError(`${asked.channel}: ${reply.error ?? "the connection was lost"}`, reply));
+                asked.reject(new RequestError(`${asked.channel}: ${reasonOf(reply)}`, reply));
             }
         });
     }
@@ -222,7 +222,7 @@ export class RequestExtension {
             if (this.#id === id) {
                 if (!reply.successful) {
                     this.#listening = null;
-                    throw new RequestError(`answers cannot be received: ${reply.error ?? "the connection was lost"}`, reply);
+                    throw new RequestError(`answers cannot be received: ${reasonOf(reply)}`, reply);
                 }
                 return `/ret/${id}/`;
             }
@@ -305,11 +305,16 @@ export class RequestExtension {
                         this.#send(replyTo, {data, ext}, tries - 1).then(resolve, reject);
                     }, RETRY_MS);
                 } else {
-                    reject(new RequestError(`${replyTo}: ${reply.error ?? "the connection was lost"}`, reply));
+                    reject(new RequestError(`${replyTo}: ${reasonOf(reply)}`, reply));
                 }
             });
         });
     }
+}
+
+/** Returns why a reply is not successful. The client refuses some messages without sending them, such as those that are too large. */
+function reasonOf({error, failure}) {
+    return error ?? failure?.exception?.message ?? "the connection was lost";
 }
 
 /** Returns the failure that an answer reports, or null. */

@@ -12,6 +12,7 @@
  */
 
 const NAME_PAUSE = 50; // ms
+const IDENTICAL = "user.configuration.identicalClient";
 
 /** Returns a random string for one handshake. (Only secure origins have crypto.randomUUID.) */
 function newNonce() {
@@ -34,7 +35,7 @@ export class SessionExtension {
      *     returns them, called at each handshake, for tokens that change
      * @param storage where `resume` is kept, such as window.sessionStorage; without it, `resume` is in memory only
      * @param key the name of `resume` in the storage
-     * @param changed called with this extension after each reply to a handshake
+     * @param changed called with this extension after each reply to a handshake, and when another client takes over the session
      */
     constructor(asked = {}, {storage = null, key = "crewel.session", changed = () => {}} = {}) {
         this.#asked = typeof asked === "function" ? asked : () => asked;
@@ -49,7 +50,8 @@ export class SessionExtension {
         return this.#reply;
     }
 
-    /** Why the server refused the last handshake: {errorCode, message}; null if it succeeded. */
+    /** Why there is no session: why the server refused the last handshake, or that another client has taken over the session, as
+     * {errorCode, message}; null if there is one. */
     get refusal() {
         return this.#refusal;
     }
@@ -72,7 +74,11 @@ export class SessionExtension {
     outgoing(message) {
         if (message.channel === "/meta/handshake") {
             const resume = this.#resume === null ? {} : {resume: this.#resume};
-            const session = {...message.ext?.session, ...this.#asked(), ...resume, nonce: newNonce()};
+            const asked = this.#asked();
+            if (typeof asked?.then === "function") {
+                console.error("SessionExtension: the function must return the fields, not a promise: fetch the token before the handshake");
+            }
+            const session = {...message.ext?.session, ...asked, ...resume, nonce: newNonce()};
             message.ext = {...message.ext, session};
             this.#subscribes.clear();
         } else if (message.channel === "/meta/subscribe") {
@@ -84,6 +90,11 @@ export class SessionExtension {
     incoming(message) {
         if (message.channel === "/meta/handshake") {
             this.#answered(message);
+            this.#changed(this);
+        } else if (message.channel === "/meta/connect" && message.error?.endsWith(IDENTICAL)) {
+            // Another client, such as a duplicate of this tab, has taken over the session. This client stops.
+            this.#reply = null;
+            this.#refusal = {errorCode: IDENTICAL, message: "another client has taken over this session"};
             this.#changed(this);
         } else if (message.channel === "/meta/disconnect" && message.successful) {
             this.#keep(null);
@@ -107,7 +118,7 @@ export class SessionExtension {
         }
         this.#reply = null;
         this.#refusal = told?.errorCode ? told : {errorCode: "", message: message.error ?? ""};
-        if (told?.errorCode === "user.configuration.identicalClient") {
+        if (told?.errorCode === IDENTICAL) {
             // The secret is useless now: another client has taken over the session.
             this.#keep(null);
             if (Number.isInteger(told.retryAfter)) {

@@ -50,6 +50,24 @@ test("each handshake has a nonce of its own", () => {
     assert.notEqual(nonces[0], nonces[1]);
 });
 
+test("a page learns that another one has taken its session over", () => {
+    const seen = [];
+    const extension = new SessionExtension({name: "joe/1"}, {changed: ({refusal}) => seen.push(refusal?.errorCode ?? null)});
+    grant(extension, {name: "client/joe/1", resume: "r"});
+    const error = "402:client/joe/1:user.configuration.identicalClient";
+    extension.incoming({channel: "/meta/connect", successful: false, error, advice: {reconnect: "none"}});
+    assert.deepEqual(seen, [null, "user.configuration.identicalClient"]);
+    assert.equal(extension.name, null);
+    extension.incoming({channel: "/meta/connect", successful: false, error: "402::session_unknown"});
+    assert.equal(seen.length, 2);
+});
+
+test("a function that returns a promise is named in the console", (context) => {
+    const logged = context.mock.method(console, "error", () => {});
+    outgoing(new SessionExtension(async () => ({name: "joe/1"})));
+    assert.match(logged.mock.calls[0].arguments[0], /must return the fields, not a promise/);
+});
+
 test("other messages pass as they are", () => {
     const message = {channel: "/chat/demo", data: {}};
     const extension = new SessionExtension({name: "joe"});

@@ -109,6 +109,22 @@ def shows(page: Page, *pizzas: str) -> None:
     expect(page.get_by_role("listitem")).to_have_text(list(pizzas), timeout=LIMIT_MS)
 
 
+def use_readme(page: Page) -> None:
+    """Use all extensions on the page of the README, which was opened while the server was away."""
+    lines = page.get_by_role("listitem").filter(has_not_text="not connected")
+
+    def press(button: str, pizzas: str, *shown: str) -> None:
+        page.get_by_label("Pizzas").fill(pizzas)
+        page.get_by_role("button", name=button).click()
+        expect(lines).to_have_text(list(shown), timeout=LIMIT_MS)
+
+    answered = ["2 pizzas", "16 euros", "rejected: the oven is too small", "no price: how many?"]
+    press("Order", "2", *answered[:1])
+    press("Price", "2", *answered[:2])
+    press("Order", "20", *answered[:3])
+    press("Price", "0", *answered)
+
+
 def status(page: Page, text: str) -> None:
     """Wait until the page says this of its connection."""
     expect(page.get_by_role("status")).to_have_text(text, timeout=LIMIT_MS)
@@ -165,29 +181,15 @@ def test_orders_survive_the_server_and_the_tab(start_server: StartServer, site: 
     order(first, "Tonno")
     status(first, "connecting, 2 waiting")
     first.close()
+    readme = context.new_page()
+    readme.goto(f"{site}/readme/?server={server.url}")
+    expect(readme.get_by_role("listitem").first).to_have_text("not connected: no server")
     again = start_server(*sets, *(text for text in server.store_sets), port=server.port or 0)
     assert again.url == server.url
     second = open_tab("shop/2")
     shows(second, "Funghi", "Tonno")
     status(second, "connected, 0 waiting")
-
-
-def test_the_page_of_the_readme_uses_all_extensions(
-    start_server: StartServer, site: str, context: BrowserContext
-) -> None:
-    server = start_server(f"http.allowed_origins={site}")
-    page = context.new_page()
-    page.goto(f"{site}/readme/?server={server.url}")
-    page.get_by_role("button", name="Order").click()
-    shows(page, "2 pizzas")
-    page.get_by_role("button", name="Price").click()
-    shows(page, "2 pizzas", "16 euros")
-    page.get_by_label("Pizzas").fill("20")
-    page.get_by_role("button", name="Order").click()
-    shows(page, "2 pizzas", "16 euros", "rejected: the oven is too small")
-    page.get_by_label("Pizzas").fill("0")
-    page.get_by_role("button", name="Price").click()
-    shows(page, "2 pizzas", "16 euros", "rejected: the oven is too small", "no price: how many?")
+    use_readme(readme)
 
 
 WITHOUT_A_BUNDLER = """
@@ -232,6 +234,69 @@ async () => {
     return {full, heard, refused, kept, left, wrong};
 }
 """
+
+
+REFUSED_BY_SIZE = """
+async (only) => {
+    const {CometD, AckExtension} = await import("/static/vendor/cometd/cometd.js");
+    const {Outbox} = await import("/extensions/outbox.js");
+    const {RequestExtension} = await import("/extensions/request.js");
+    const cometd = new CometD();
+    cometd.configure({url: "/cometd", maxSendBayeuxMessageSize: 100000, maxBackoff: 500});
+    cometd.getTransportTypes().filter((type) => type !== only).forEach((type) => cometd.unregisterTransport(type));
+    const outbox = new Outbox({name: `size ${only}`});
+    const requests = new RequestExtension();
+    cometd.registerExtension("ack", new AckExtension());
+    cometd.registerExtension("outbox", outbox);
+    cometd.registerExtension("request", requests);
+    const wrong = [];
+    for (const [channel, data] of [["orders", 1], ["/meta/connect", 1], ["/size", 1n]]) {
+        await outbox.publish(channel, data).catch((error) => wrong.push(error.name));
+    }
+    await outbox.publish("/size", "small");
+    await outbox.publish("/size", "x".repeat(101000), {key: "client"});
+    await outbox.publish("/size", "x".repeat(99000), {key: "server"});
+    const seen = [];
+    const arrived = new Promise((resolve) => {
+        cometd.addListener("/meta/handshake", (reply) => {
+            if (reply.successful) {
+                cometd.subscribe("/size", ({data}) => {
+                    seen.push(data);
+                    if (data === "last") {
+                        resolve();
+                    }
+                });
+            }
+        });
+    });
+    await outbox.publish("/size", "last");
+    cometd.handshake();
+    await arrived;
+    const refused = (await outbox.refused()).map(({key, errorCode, message}) => [key, errorCode, message]);
+    const asked = await requests.request("/size", "x".repeat(101000)).catch((error) => error.message);
+    cometd.disconnect();
+    return {wrong, last: seen.at(-1), refused, asked};
+}
+"""
+
+
+@pytest.mark.parametrize("transport", ["websocket", "long-polling"])
+def test_what_is_too_large_does_not_stop_the_outbox(
+    start_server: StartServer, context: BrowserContext, transport: str
+) -> None:
+    page = context.new_page()
+    page.goto(f"{start_server().base}/")
+    by_client = "maxSendBayeuxMessageSize 100000 exceeded"
+    by_server = "the message is larger than bayeux.max_message_bytes of the server"
+    assert page.evaluate(REFUSED_BY_SIZE, transport) == {
+        "wrong": ["TypeError"] * 3,
+        "last": "last",
+        "refused": [
+            ["client", "user.illegalArgument", f"{by_client}: cometd.configure can set a larger one"],
+            ["server", "user.illegalArgument", by_server],
+        ],
+        "asked": f"/size: {by_client}",
+    }
 
 
 def test_a_page_without_a_bundler_has_an_outbox(start_server: StartServer, context: BrowserContext) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.cli.command import crewel
 from tests.conftest import StartServer
 from tests.house.source import ROOT
 
@@ -82,13 +83,13 @@ def test_the_page_is_served_with_crewel(browser: Browser, directory: Path) -> No
     (directory / "app.py").write_text(program.replace("port=8080", f"port={port}"))
     with running(directory, "app.py"):
         order_and_reject(browser, f"http://127.0.0.1:{port}/page/")
-        (command,) = re.findall(r"^\$ (CREWEL_TOKEN=.*)$", GUIDE, re.MULTILINE)
-        environ = os.environ | {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        (file, command) = re.findall(r"^\$ CREWEL_TOKEN=\$\(cat (\S+)\) crewel (.*)$", GUIDE, re.MULTILINE)[0]
+        environ = {
             "CREWEL_URL": f"http://127.0.0.1:{port}/cometd",
+            "CREWEL_TOKEN": (directory / file).read_text().strip(),
         }
-        listed = subprocess.run(["sh", "-c", command], cwd=directory, env=environ, capture_output=True, text=True)
-        assert "user.update.error" in listed.stdout, listed.stderr
+        listed = crewel(*command.split(), directory=directory, environ=environ)
+        assert "user.update.error" in listed.out, listed.err
 
 
 def test_the_page_is_served_by_another_server(browser: Browser, directory: Path, start_server: StartServer) -> None:
@@ -100,6 +101,9 @@ def test_the_page_is_served_by_another_server(browser: Browser, directory: Path,
         assert f'"{CREWEL}{path}"' in GUIDE
         script = script.replace(f'"{path}"', f'"{base}{path}"')
     assert f'replace `import.meta.url` by `"{CREWEL}"`' in GUIDE
+    (start,) = re.findall(r"^cometd\.init\(.*$", script, re.MULTILINE)
+    (lines,) = re.findall(r"^    ```js\n(.*?)^    ```$", GUIDE, re.DOTALL | re.MULTILINE)
+    script = script.replace(start, f"{lines}{start}")
     (directory / "page" / "app.js").write_text(script.replace("import.meta.url", f'"{base}"'))
     with running(directory, "-m", "http.server", str(port), "--bind", "127.0.0.1"):
         order_and_reject(browser, f"http://127.0.0.1:{port}/page/")
