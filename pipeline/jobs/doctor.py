@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import redis
 
+from crewel.check_result import CheckResult, State
 from crewel.errors import CrewelError
-from crewel.findings import Finding, State
 from crewel.pipeline.connection import Address, patiently
 from crewel.pipeline.output import in_one_line
 from crewel.pipeline.spark_session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version
@@ -43,7 +43,7 @@ class Options:
     """Further settings of Spark."""
 
 
-def examine(options: Options) -> Iterator[Finding]:
+def examine(options: Options) -> Iterator[CheckResult]:
     """Yield what is found, the cheap looks first. Spark is tried only if what it needs is there."""
     needed = [*_packages(), _java()]
     yield from needed
@@ -51,46 +51,46 @@ def examine(options: Options) -> Iterator[Finding]:
     store = list(_store(options.address))
     yield from store
     yield _directory(str(options.directory))
-    if options.starts_spark and not any(finding.state is State.WRONG for finding in (*needed, store[0])):
+    if options.starts_spark and not any(result.state is State.WRONG for result in (*needed, store[0])):
         yield _spark(options)
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[CheckResult]:
     for name in _PACKAGES:
         try:
-            yield Finding(name, State.OK, version(name))
+            yield CheckResult(name, State.OK, version(name))
         except PackageNotFoundError:
-            yield Finding(name, State.WRONG, "not installed", INSTALL_EXTRA)
+            yield CheckResult(name, State.WRONG, "not installed", INSTALL_EXTRA)
 
 
-def _java() -> Finding:
+def _java() -> CheckResult:
     found = java_version()
     if found is None:
-        return Finding("java", State.WRONG, "not found", INSTALL_JAVA)
+        return CheckResult("java", State.WRONG, "not found", INSTALL_JAVA)
     if found < LEAST_JAVA:
-        return Finding("java", State.WRONG, f"{found}, too old", INSTALL_JAVA)
-    return Finding("java", State.OK, str(found))
+        return CheckResult("java", State.WRONG, f"{found}, too old", INSTALL_JAVA)
+    return CheckResult("java", State.OK, str(found))
 
 
-def _memory() -> Finding:
+def _memory() -> CheckResult:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = f"{total / 2**30:,.1f} GiB"
     if total < _LEAST_MEMORY:
-        return Finding("memory", State.WARNING, found, "the resident job takes about 1.3 GB")
-    return Finding("memory", State.OK, found)
+        return CheckResult("memory", State.WARNING, found, "the resident job takes about 1.3 GB")
+    return CheckResult("memory", State.OK, found)
 
 
 # The store
 
 
-def _store(address: Address) -> Iterator[Finding]:
+def _store(address: Address) -> Iterator[CheckResult]:
     try:
         with address.client() as client:
             patiently(client.ping, _PATIENCE_S)
-            yield Finding("store", State.OK, repr(address))
+            yield CheckResult("store", State.OK, repr(address))
             yield from _streams(client, address)
     except (CrewelError, redis.RedisError) as error:
-        yield Finding(
+        yield CheckResult(
             "store",
             State.WRONG,
             str(error),
@@ -98,31 +98,31 @@ def _store(address: Address) -> Iterator[Finding]:
         )
 
 
-def _streams(client: Any, address: Address) -> Iterator[Finding]:
+def _streams(client: Any, address: Address) -> Iterator[CheckResult]:
     keys = address.keys
     positions = client.hgetall(keys.positions)
     for name in _STREAMS:
         try:
             extent = client.xinfo_stream(getattr(keys, name))
         except redis.ResponseError:
-            yield Finding(name, State.OK, "nothing yet")
+            yield CheckResult(name, State.OK, "nothing yet")
             continue
         found = f"{extent['length']:,} entries"
         if name in _BOUNDS:
             yield _followed(name, found, extent, positions.get(name.encode()))
         else:
-            yield Finding(name, State.OK, found)
+            yield CheckResult(name, State.OK, found)
 
 
-def _followed(name: str, found: str, extent: dict[str, Any], position: bytes | None) -> Finding:
+def _followed(name: str, found: str, extent: dict[str, Any], position: bytes | None) -> CheckResult:
     """How far the resident job is with a stream, and whether it may lose some of it."""
     count = _count(position)
     if count is None:
-        return Finding(name, State.OK, f"{found}; no job has committed a position")
+        return CheckResult(name, State.OK, f"{found}; no job has committed a position")
     added, length = extent["entries-added"], extent["length"]
     trimmed = added - length
     if trimmed > count:
-        return Finding(
+        return CheckResult(
             name,
             State.WRONG,
             f"{found}; {trimmed - count:,} were trimmed before they were read",
@@ -130,7 +130,7 @@ def _followed(name: str, found: str, extent: dict[str, Any], position: bytes | N
         )
     unread = max(added - count, 0)
     is_behind = unread > _BEHIND * max(length, 1) and trimmed > 0
-    return Finding(
+    return CheckResult(
         name,
         State.WARNING if is_behind else State.OK,
         f"{found}; {unread:,} of them not read yet",
@@ -149,23 +149,23 @@ def _count(position: bytes | None) -> int | None:
 # Tables and Spark
 
 
-def _directory(directory: str) -> Finding:
+def _directory(directory: str) -> CheckResult:
     if "://" in directory:
-        return Finding("tables", State.OK, directory)
+        return CheckResult("tables", State.OK, directory)
     path = Path(directory)
     there = next(each for each in (path, *path.absolute().parents) if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return Finding("tables", State.WRONG, f"{there} cannot be written to", "see --dir")
+        return CheckResult("tables", State.WRONG, f"{there} cannot be written to", "see --dir")
     free = shutil.disk_usage(there).free
     found = f"{directory}{'' if there == path else ' (is made by the first job)'}, {free / 2**30:,.1f} GiB free"
     if free < _LEAST_DISK:
-        return Finding(
+        return CheckResult(
             "tables", State.WARNING, found, "tables grow every day, and take twice their room while they are compacted"
         )
-    return Finding("tables", State.OK, found)
+    return CheckResult("tables", State.OK, found)
 
 
-def _spark(options: Options) -> Finding:
+def _spark(options: Options) -> CheckResult:
     """Start a session, let a Python worker count, and write and read a file."""
     from pyspark.errors import PySparkException
 
@@ -175,13 +175,15 @@ def _spark(options: Options) -> Finding:
     try:
         spark = session(options.address, options.master, options.settings)
     except (CrewelError, PySparkException, RuntimeError, OSError) as error:
-        return Finding("spark", State.WRONG, in_one_line(error), "see the lines of Spark above")
+        return CheckResult("spark", State.WRONG, in_one_line(error), "see the lines of Spark above")
     try:
         counted = _tried(lambda: f"{spark.version} at {spark.sparkContext.master}, {_counted(spark)}")
         try:
             Files(spark).names(str(options.directory))
         except CrewelError as error:  # jars that the directory needs
-            return Finding("spark", State.WRONG, in_one_line(error), "Spark has to reach the directory of the tables")
+            return CheckResult(
+                "spark", State.WRONG, in_one_line(error), "Spark has to reach the directory of the tables"
+            )
         return counted
     finally:
         spark.stop()
@@ -193,11 +195,11 @@ def _counted(spark: Any) -> str:
     return f"its workers reach the store ({rows:,} dead letters)"
 
 
-def _tried(step: Callable[[], str]) -> Finding:
+def _tried(step: Callable[[], str]) -> CheckResult:
     try:
-        return Finding("spark", State.OK, step())
+        return CheckResult("spark", State.OK, step())
     except Exception as error:  # noqa: BLE001 - whatever Spark raises is what is to be reported
-        return Finding(
+        return CheckResult(
             "spark",
             State.WRONG,
             in_one_line(error),

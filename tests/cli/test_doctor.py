@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import trustme
 
+from crewel.check_result import State
 from crewel.cli import diagnosis, host_checks
-from crewel.findings import State
 from crewel.settings import load
 from tests.cli.command import Ended, crewel
 from tests.conftest import StartServer

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import typer
 
+from crewel.check_result import CheckResult, State
 from crewel.cli.host_checks import keys_of, of_access, of_memory
 from crewel.errors import CrewelError, StoreError
-from crewel.findings import Finding, State
 from crewel.security.tokens import token_file
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
@@ -40,44 +40,44 @@ _TOO_FEW_DESCRIPTORS = 256
 _CLOCK_WARNING_S, _CLOCK_WRONG_S = 0.5, 10.0
 
 
-async def examine(settings: Settings) -> AsyncIterator[Finding]:
+async def examine(settings: Settings) -> AsyncIterator[CheckResult]:
     """Yield what is found, the store first."""
     storage = settings.storage
     if not storage.enabled:
-        yield Finding("store", State.WARNING, "switched off", "storage.enabled=true keeps what was answered")
+        yield CheckResult("store", State.WARNING, "switched off", "storage.enabled=true keeps what was answered")
     else:
-        async for finding in _of_store(settings):
-            yield finding
+        async for result in _of_store(settings):
+            yield result
     yield _descriptors()
-    for finding in await asyncio.to_thread(lambda: [*_of_directory(storage), *of_access(settings)]):
-        yield finding
+    for result in await asyncio.to_thread(lambda: [*_of_directory(storage), *of_access(settings)]):
+        yield result
     if settings.security.policy == "jwt":
         yield await asyncio.to_thread(keys_of, settings.security)
 
 
-async def _of_store(settings: Settings) -> AsyncIterator[Finding]:
+async def _of_store(settings: Settings) -> AsyncIterator[CheckResult]:
     storage, trial = await asyncio.to_thread(_without_traces, settings.storage)
     try:
         async with admin_connection(storage) as connection:
             info = await connection.info()
             yield _store(settings, info, is_there=trial is None)
-            for finding in await _of_contents(connection, info):
-                yield finding
+            for result in await _of_contents(connection, info):
+                yield result
     except CrewelError as error:
-        yield Finding("store", State.WRONG, str(error), "see storage.url, or store.log in storage.data_dir")
+        yield CheckResult("store", State.WRONG, str(error), "see storage.url, or store.log in storage.data_dir")
     finally:
         if trial is not None:
             await asyncio.to_thread(shutil.rmtree, trial, ignore_errors=True)
 
 
-def _store(settings: Settings, info: StoreInfo, *, is_there: bool) -> Finding:
+def _store(settings: Settings, info: StoreInfo, *, is_there: bool) -> CheckResult:
     data_dir = settings.storage.data_dir
     program, directory = f"{info.kind} {info.version}", Path(data_dir).absolute()
     if not is_there:
         found = f"there is no store in {directory}; {program} works, tried in a temporary directory"
-        return Finding("store", State.WARNING, found, f"if a server has run: {where_else(data_dir)}")
+        return CheckResult("store", State.WARNING, found, f"if a server has run: {where_else(data_dir)}")
     where = shown(settings, "storage.url") or f"the server's own in {directory}"
-    return Finding("store", State.OK, f"{program}, {where}")
+    return CheckResult("store", State.OK, f"{program}, {where}")
 
 
 def _without_traces(storage: Storage) -> tuple[Storage, str | None]:
@@ -88,7 +88,7 @@ def _without_traces(storage: Storage) -> tuple[Storage, str | None]:
     return storage.model_copy(update={"data_dir": trial}), trial
 
 
-async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[Finding]:
+async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[CheckResult]:
     return [
         _fitness(info, connection.storage),
         await _fsync(connection),
@@ -101,42 +101,44 @@ async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[Fin
     ]
 
 
-def _fitness(info: StoreInfo, storage: Storage) -> Finding:
+def _fitness(info: StoreInfo, storage: Storage) -> CheckResult:
     try:
         check_server(info, storage)
     except CrewelError as error:
-        return Finding("durability", State.WRONG, str(error), "change it: the server does not start on such a store")
+        return CheckResult(
+            "durability", State.WRONG, str(error), "change it: the server does not start on such a store"
+        )
     if storage.durability == "managed":
         file = "has" if info.appends else "has no"
         found = f"storage.durability=managed: it {file} append-only file; what a crash or a fail-over loses is not known here"
-        return Finding(
+        return CheckResult(
             "durability",
             State.UNKNOWN,
             found,
             "ask the provider of the store whether it keeps all that it has answered",
         )
-    return Finding("durability", State.OK, f"appends to a file, evicts nothing ({info.policy})")
+    return CheckResult("durability", State.OK, f"appends to a file, evicts nothing ({info.policy})")
 
 
-async def _fsync(connection: AdminConnection) -> Finding:
+async def _fsync(connection: AdminConnection) -> CheckResult:
     try:
         _, value = await connection.ask("CONFIG", "GET", "appendfsync")
     except (StoreError, ValueError):
-        return Finding("fsync", State.UNKNOWN, "the store does not say", "see appendfsync in its configuration")
+        return CheckResult("fsync", State.UNKNOWN, "the store does not say", "see appendfsync in its configuration")
     found = value.decode()
     if found == "always":
-        return Finding("fsync", State.OK, "always: a crash loses nothing")
+        return CheckResult("fsync", State.OK, "always: a crash loses nothing")
     if found == "everysec":
         meant = connection.storage.url is None and connection.storage.fsync == "everysec"
-        return Finding("fsync", State.OK if meant else State.WARNING, "everysec: a crash may lose two seconds")
-    return Finding("fsync", State.WRONG, f"{found}: a crash may lose half a minute", "set `appendfsync always`")
+        return CheckResult("fsync", State.OK if meant else State.WARNING, "everysec: a crash may lose two seconds")
+    return CheckResult("fsync", State.WRONG, f"{found}: a crash may lose half a minute", "set `appendfsync always`")
 
 
-async def _fail_over(connection: AdminConnection, info: StoreInfo) -> list[Finding]:
+async def _fail_over(connection: AdminConnection, info: StoreInfo) -> list[CheckResult]:
     """Who may take the place of the store, and with what."""
     storage, location = connection.storage, connection.storage.location
     awaited = f"{info.replicas} replicas, {storage.replicas} of them awaited"
-    lacking = Finding(
+    lacking = CheckResult(
         "fail-over",
         State.WARNING,
         f"{awaited}: one of the others may lack what was answered when it is promoted",
@@ -146,13 +148,13 @@ async def _fail_over(connection: AdminConnection, info: StoreInfo) -> list[Findi
         return []
     if location.kind is StoreKind.SENTINEL:
         return [await _sentinels(location), *([lacking] if storage.replicas < info.replicas else [])]
-    found = [lacking if storage.replicas < info.replicas else Finding("fail-over", State.OK, awaited)]
+    found = [lacking if storage.replicas < info.replicas else CheckResult("fail-over", State.OK, awaited)]
     if location.kind is StoreKind.CLUSTER:
         found.append(await _slot(connection))
     return found
 
 
-async def _sentinels(location: StoreLocation) -> Finding:
+async def _sentinels(location: StoreLocation) -> CheckResult:
     answers = await ask_sentinels(location)
     states = [each for each in answers if not isinstance(each, Exception)]
     host, port = newest_primary(answers, location)
@@ -160,20 +162,20 @@ async def _sentinels(location: StoreLocation) -> Finding:
     found = f"{agreeing} of {len(answers)} sentinels name {host}:{port} as the primary of {location.service}"
     quorum = max(int(each["quorum"]) for each in states)
     if agreeing < max(quorum, len(answers) // 2 + 1):
-        return Finding("sentinels", State.WRONG, found, "without a majority of them nothing is promoted")
-    return Finding("sentinels", State.OK if agreeing == len(answers) else State.WARNING, found)
+        return CheckResult("sentinels", State.WRONG, found, "without a majority of them nothing is promoted")
+    return CheckResult("sentinels", State.OK if agreeing == len(answers) else State.WARNING, found)
 
 
-async def _slot(connection: AdminConnection) -> Finding:
+async def _slot(connection: AdminConnection) -> CheckResult:
     slot = int(await connection.ask("CLUSTER", "KEYSLOT", connection.keys.base))
     nodes = (await connection.ask("CLUSTER", "NODES")).decode()
     if f"[{slot}-" in nodes:
         advice = "move it as a whole (CLUSTER MIGRATESLOTS of Valkey 9), or with all servers stopped"
-        return Finding("slot", State.WRONG, f"slot {slot}, which has all keys, is being moved key by key", advice)
-    return Finding("slot", State.OK, f"slot {slot} has all keys")
+        return CheckResult("slot", State.WRONG, f"slot {slot}, which has all keys, is being moved key by key", advice)
+    return CheckResult("slot", State.OK, f"slot {slot} has all keys")
 
 
-async def _losses(connection: AdminConnection) -> list[Finding]:
+async def _losses(connection: AdminConnection) -> list[CheckResult]:
     flat = await connection.ask("HGETALL", connection.keys.losses)
     lost = losses_of(dict(zip(flat[::2], flat[1::2], strict=True)))
     if lost is None:
@@ -181,24 +183,24 @@ async def _losses(connection: AdminConnection) -> list[Finding]:
     since, until = moment(lost.newest["from"]), moment(lost.newest["until"])
     found = f"the store was found {lost.times} times without what it had answered, {lost.messages} messages in all"
     return [
-        Finding(
+        CheckResult(
             "losses", State.WARNING, found, f"the last time from {since} to {until}; `crewel pipeline audit` has more"
         )
     ]
 
 
-def _memory(info: StoreInfo) -> Finding:
+def _memory(info: StoreInfo) -> CheckResult:
     used = f"{info.used_memory / 2**20:,.0f} MiB used"
     if not info.max_memory:
-        return Finding("memory", State.OK, f"{used}, no limit")
+        return CheckResult("memory", State.OK, f"{used}, no limit")
     share = info.used_memory / info.max_memory
     found = f"{used} of {info.max_memory / 2**20:,.0f} ({share:.0%})"
     if share >= _FULL_FROM:
-        return Finding("memory", State.WRONG, found, "persistent publishes are refused: raise maxmemory")
-    return Finding("memory", State.WARNING if share >= _TIGHT_FROM else State.OK, found)
+        return CheckResult("memory", State.WRONG, found, "persistent publishes are refused: raise maxmemory")
+    return CheckResult("memory", State.WARNING if share >= _TIGHT_FROM else State.OK, found)
 
 
-async def _host_memory(connection: AdminConnection, info: StoreInfo) -> list[Finding]:
+async def _host_memory(connection: AdminConnection, info: StoreInfo) -> list[CheckResult]:
     """What this machine does with the memory of the store, if the store is on it."""
     url = connection.storage.url
     if url is not None and not url.startswith("unix:"):
@@ -210,18 +212,18 @@ async def _host_memory(connection: AdminConnection, info: StoreInfo) -> list[Fin
     return list(of_memory(info.used_memory, turns_off_huge_pages=turns_off == b"yes"))
 
 
-async def _format(connection: AdminConnection) -> Finding:
+async def _format(connection: AdminConnection) -> CheckResult:
     found = await connection.ask("GET", connection.keys.format)
     if found is None and not await connection.has_keys():
-        return Finding("format", State.OK, f"nothing is stored under {connection.storage.prefix!r} yet")
+        return CheckResult("format", State.OK, f"nothing is stored under {connection.storage.prefix!r} yet")
     try:
         version = check_format(found, is_empty=False)
     except CrewelError as error:
-        return Finding("format", State.WRONG, str(error))
-    return Finding("format", State.OK, str(version))
+        return CheckResult("format", State.WRONG, str(error))
+    return CheckResult("format", State.OK, str(version))
 
 
-async def _clock(connection: AdminConnection) -> Finding:
+async def _clock(connection: AdminConnection) -> CheckResult:
     before = time.time()
     seconds, micros = await connection.ask("TIME")
     after = time.time()
@@ -229,23 +231,23 @@ async def _clock(connection: AdminConnection) -> Finding:
     offset = max(before - store, store - after, 0.0)
     found = f"{offset:.3f} s apart from the store's"
     if offset < _CLOCK_WARNING_S:
-        return Finding("clock", State.OK, found)
+        return CheckResult("clock", State.OK, found)
     state = State.WRONG if offset >= _CLOCK_WRONG_S else State.WARNING
-    return Finding("clock", state, found, "lifetimes of messages are off by as much: set the clocks by NTP")
+    return CheckResult("clock", state, found, "lifetimes of messages are off by as much: set the clocks by NTP")
 
 
-def _descriptors() -> Finding:
+def _descriptors() -> CheckResult:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= _FEW_DESCRIPTORS:
-        return Finding("descriptors", State.OK, "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,}")
+        return CheckResult("descriptors", State.OK, "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,}")
     state = State.WRONG if soft < _TOO_FEW_DESCRIPTORS else State.WARNING
-    return Finding("descriptors", state, f"{soft:,}", f"each client needs one: ulimit -n, at most {hard:,} here")
+    return CheckResult("descriptors", state, f"{soft:,}", f"each client needs one: ulimit -n, at most {hard:,} here")
 
 
-def _of_directory(storage: Storage) -> Iterator[Finding]:
+def _of_directory(storage: Storage) -> Iterator[CheckResult]:
     directory = Path(storage.data_dir)
     if not directory.exists():
-        yield Finding("data directory", State.OK, f"{directory.absolute()} is made by the first start")
+        yield CheckResult("data directory", State.OK, f"{directory.absolute()} is made by the first start")
         return
     yield _rights("data directory", directory, 0o700)
     if storage.url is None:
@@ -255,26 +257,26 @@ def _of_directory(storage: Storage) -> Iterator[Finding]:
         yield _rights("admin token", token, 0o600)
 
 
-def _rights(check: str, path: Path, wanted: int) -> Finding:
+def _rights(check: str, path: Path, wanted: int) -> CheckResult:
     status = path.stat()
     mode = stat.S_IMODE(status.st_mode)
     if os.geteuid() not in (status.st_uid, 0):  # root examines the server of another user
-        return Finding(check, State.WRONG, f"{path} belongs to another user", "run the server as its owner")
+        return CheckResult(check, State.WRONG, f"{path} belongs to another user", "run the server as its owner")
     if mode & 0o077:
-        return Finding(check, State.WRONG, f"{path} is open to others ({mode:o})", f"chmod {wanted:o} {path}")
-    return Finding(check, State.OK, f"{path} is its user's only")
+        return CheckResult(check, State.WRONG, f"{path} is open to others ({mode:o})", f"chmod {wanted:o} {path}")
+    return CheckResult(check, State.OK, f"{path} is its user's only")
 
 
-def _disk(directory: Path, log_max_bytes: int) -> Finding:
+def _disk(directory: Path, log_max_bytes: int) -> CheckResult:
     free = shutil.disk_usage(directory).free
     found = f"{free / 2**20:,.0f} MiB free"
     if free < FREE_DISK:
-        return Finding(
+        return CheckResult(
             "disk", State.WRONG, found, "persistent publishes are refused: make room, see docs/how-to/disk.md"
         )
     if free < 2 * log_max_bytes:
-        return Finding("disk", State.WARNING, found, "the store's file may grow to twice storage.log_max_bytes")
-    return Finding("disk", State.OK, found)
+        return CheckResult("disk", State.WARNING, found, "the store's file may grow to twice storage.log_max_bytes")
+    return CheckResult("disk", State.OK, found)
 
 
 # Repair

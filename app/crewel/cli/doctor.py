@@ -9,7 +9,7 @@ from crewel.cli import output
 from crewel.cli.bayeux_client import Config, Overrides
 
 if TYPE_CHECKING:
-    from crewel.findings import Finding
+    from crewel.check_result import CheckResult
     from crewel.settings import Settings
 
 _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red", "unknown": "yellow"}
@@ -34,24 +34,24 @@ def doctor(
 
         repair_files(load(config, overrides or ()).storage, is_sure=yes)
         return
-    findings = asyncio.run(_collect(load(config, overrides or ())))
+    results = asyncio.run(_collect(load(config, overrides or ())))
     if as_json:
-        for finding in findings:
-            output.print_json(finding)
+        for result in results:
+            output.print_json(result)
     else:
-        _print_table(findings)
-    if any(finding.state == "wrong" for finding in findings):
+        _print_table(results)
+    if any(result.state == "wrong" for result in results):
         raise typer.Exit(1)
 
 
-async def _collect(settings: "Settings") -> "list[Finding]":
+async def _collect(settings: "Settings") -> "list[CheckResult]":
     from crewel.cli.diagnosis import examine
 
-    return [finding async for finding in examine(settings)]
+    return [result async for result in examine(settings)]
 
 
-def _print_table(findings: "list[Finding]") -> None:
+def _print_table(results: "list[CheckResult]") -> None:
     from rich.text import Text
 
-    rows = [(each.check, Text(each.state, style=_STYLES[each.state]), each.found, each.advice) for each in findings]
+    rows = [(each.check, Text(each.state, style=_STYLES[each.state]), each.found, each.advice) for each in results]
     output.print_table(("check", "state", "found", "advice"), rows)

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from crewel.check_result import CheckResult, State
 from crewel.errors import SettingsError
-from crewel.findings import Finding, State
 from crewel.security.keys import load_keys
 from crewel.settings import Settings
 from crewel.settings.access import Security
@@ -23,7 +23,7 @@ _HUGE_PAGES: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _MEMORY: Final = Path("/proc/meminfo")
 
 
-def of_memory(used: int, *, turns_off_huge_pages: bool) -> Iterator[Finding]:
+def of_memory(used: int, *, turns_off_huge_pages: bool) -> Iterator[CheckResult]:
     """What the kernel does with the memory of a store on this machine that uses so many bytes. Nothing on other systems than
     Linux."""
     try:
@@ -35,29 +35,29 @@ def of_memory(used: int, *, turns_off_huge_pages: bool) -> Iterator[Finding]:
     yield huge_pages_of(pages, turns_off=turns_off_huge_pages)
 
 
-def overcommit_of(mode: str, used: int, available: int) -> Finding:
+def overcommit_of(mode: str, used: int, available: int) -> CheckResult:
     """Whether a store of so many bytes can fork to rewrite its file. `mode` is `vm.overcommit_memory`."""
     if mode == "1" or (mode == "0" and used < available):
-        return Finding("overcommit", State.OK, f"vm.overcommit_memory={mode}: the store can write its file again")
+        return CheckResult("overcommit", State.OK, f"vm.overcommit_memory={mode}: the store can write its file again")
     found = f"vm.overcommit_memory={mode}, and the store uses {used / 2**20:,.0f} MiB of memory"
-    return Finding(
+    return CheckResult(
         "overcommit", State.WARNING, found, "the rewrite of its file may fail: sysctl vm.overcommit_memory=1"
     )
 
 
-def huge_pages_of(enabled: str, *, turns_off: bool) -> Finding:
+def huge_pages_of(enabled: str, *, turns_off: bool) -> CheckResult:
     """Whether huge pages make the store slow after each fork. `enabled` is what the kernel says, such as
     `always [madvise] never`."""
     chosen = enabled.partition("[")[2].partition("]")[0] or enabled
     if chosen != "always":
-        return Finding("huge pages", State.OK, chosen)
+        return CheckResult("huge pages", State.OK, chosen)
     if turns_off:
-        return Finding("huge pages", State.OK, "always, but the store turns them off for itself")
+        return CheckResult("huge pages", State.OK, "always, but the store turns them off for itself")
     advice = f"the store is slow after each rewrite of its file: set `disable-thp yes`, or echo madvise > {_HUGE_PAGES}"
-    return Finding("huge pages", State.WARNING, "always", advice)
+    return CheckResult("huge pages", State.WARNING, "always", advice)
 
 
-def of_access(settings: Settings) -> Iterator[Finding]:
+def of_access(settings: Settings) -> Iterator[CheckResult]:
     """Who can reach the server, and what it believes them."""
     yield _of_address(settings)
     public_url = settings.http.public_url
@@ -68,49 +68,49 @@ def of_access(settings: Settings) -> Iterator[Finding]:
         yield certificate_of(Path(certificate), datetime.now(UTC))
 
 
-def _of_address(settings: Settings) -> Finding:
+def _of_address(settings: Settings) -> CheckResult:
     http, security = settings.http, settings.security
     try:
         if is_loopback(http.host):
-            return Finding("address", State.OK, f"{http.host}: only this machine reaches it")
+            return CheckResult("address", State.OK, f"{http.host}: only this machine reaches it")
     except OSError as error:
-        return Finding("address", State.WRONG, f"{http.host}: {error.strerror}", "set http.host")
+        return CheckResult("address", State.WRONG, f"{http.host}: {error.strerror}", "set http.host")
     found = f"{http.host}: other machines reach it"
     if security.policy == "open":
         state, found = State.WARNING, f"{found}, and every client may use any name"
         if not security.allow_open:
             state, found = State.WRONG, f"{http.host} with security.policy=open: the server does not start"
-        return Finding(
+        return CheckResult(
             "address", state, found, "set security.policy=jwt, or put a proxy in front and listen on 127.0.0.1"
         )
     if http.tls_cert is None and not http.trusted_proxies:
         advice = "set http.tls_cert and http.tls_key, or http.trusted_proxies if a proxy ends TLS"
-        return Finding("address", State.WARNING, f"{found} without TLS: tokens can be read on the way", advice)
-    return Finding("address", State.OK, f"{found}, with a token (security.policy={security.policy})")
+        return CheckResult("address", State.WARNING, f"{found} without TLS: tokens can be read on the way", advice)
+    return CheckResult("address", State.OK, f"{found}, with a token (security.policy={security.policy})")
 
 
-def keys_of(security: Security) -> Finding:
+def keys_of(security: Security) -> CheckResult:
     """Whether the keys that verify tokens can be used; a set that has an address is not fetched."""
     try:
         load_keys(security)
     except SettingsError as error:
-        return Finding("tokens", State.WRONG, str(error), "set security.jwt_keys: docs/how-to/jwt.md")
-    return Finding("tokens", State.OK, f"{security.jwt_keys} verifies them")
+        return CheckResult("tokens", State.WRONG, str(error), "set security.jwt_keys: docs/how-to/jwt.md")
+    return CheckResult("tokens", State.OK, f"{security.jwt_keys} verifies them")
 
 
-def _of_cookie(settings: Settings) -> Finding:
+def _of_cookie(settings: Settings) -> CheckResult:
     """Whether browsers send the cookie of a server behind a TLS proxy over TLS only."""
     http = settings.http
     if not http.trusted_proxies:
         found = "http.public_url is https, and no proxy is trusted: every request counts as unencrypted"
-        return Finding("cookie", State.WARNING, found, "set http.trusted_proxies to the address of the proxy")
+        return CheckResult("cookie", State.WARNING, found, "set http.trusted_proxies to the address of the proxy")
     if not settings.bayeux.cookie_secure:
         found = "browsers may send it without TLS, although http.public_url is https"
-        return Finding("cookie", State.WARNING, found, "set bayeux.cookie_secure=true")
-    return Finding("cookie", State.OK, "browsers send it over TLS only")
+        return CheckResult("cookie", State.WARNING, found, "set bayeux.cookie_secure=true")
+    return CheckResult("cookie", State.OK, "browsers send it over TLS only")
 
 
-def certificate_of(file: Path, now: datetime) -> Finding:
+def certificate_of(file: Path, now: datetime) -> CheckResult:
     """How long the first certificate of this file is valid."""
     from cryptography.x509 import load_pem_x509_certificate
 
@@ -118,14 +118,20 @@ def certificate_of(file: Path, now: datetime) -> Finding:
     try:
         certificate = load_pem_x509_certificate(file.read_bytes())
     except OSError as error:
-        return Finding(check, State.WRONG, f"{file}: {error.strerror}", "see http.tls_cert")
+        return CheckResult(check, State.WRONG, f"{file}: {error.strerror}", "see http.tls_cert")
     except ValueError:
-        return Finding(check, State.WRONG, f"{file}: no certificate in PEM", "see http.tls_cert")
+        return CheckResult(check, State.WRONG, f"{file}: no certificate in PEM", "see http.tls_cert")
     since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     advice = "renew it, and restart the server"
     if until <= now:
-        return Finding(check, State.WRONG, f"{file}: it has ended on {until:%Y-%m-%d}", advice)
+        return CheckResult(check, State.WRONG, f"{file}: it has ended on {until:%Y-%m-%d}", advice)
     if since > now:
-        return Finding(check, State.WRONG, f"{file}: it begins on {since:%Y-%m-%d}", "see the clock of this machine")
+        return CheckResult(
+            check, State.WRONG, f"{file}: it begins on {since:%Y-%m-%d}", "see the clock of this machine"
+        )
     found = f"{file}: valid until {until:%Y-%m-%d}"
-    return Finding(check, State.WARNING, found, advice) if until - now < ENDS_SOON else Finding(check, State.OK, found)
+    return (
+        CheckResult(check, State.WARNING, found, advice)
+        if until - now < ENDS_SOON
+        else CheckResult(check, State.OK, found)
+    )

@@ -1,11 +1,11 @@
-"""What a look at an environment finds: `crewel doctor` and `crewel pipeline doctor` report it alike."""
+"""The result of a check of the environment: `crewel doctor` and `crewel pipeline doctor` print it alike."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """What is to be thought of a finding."""
+    """How the check ended."""
 
     OK = "ok"
     WARNING = "warning"
@@ -14,8 +14,8 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
+class CheckResult:
+    """What one check found, and what to do about it."""
 
     check: str
     state: State
