@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
-from crewel.admin.backlog_age import oldest_of
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.operation import PAGE, About, flag_text, page_fields, text_field
 from crewel.admin.paging import cursor, first, place_of
 from crewel.admin.route import Ask, Route
+from crewel.admin.session_counts import oldest_of
 from crewel.broker.session import Session
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns

@@ -11,13 +11,13 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.administration import Administration
-from crewel.admin.backlog_age import oldest_of
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
 from crewel.admin.operation import MAX_PAGE, PAGE, About, Level, flag_text, number_text, page_fields, text_field
 from crewel.admin.paging import cursor, first, place_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
+from crewel.admin.session_counts import oldest_of
 from crewel.admin.timestamps import format_timestamp
 from crewel.admin.trace import trace
 from crewel.broker.session import Session, State
