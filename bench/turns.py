@@ -189,7 +189,7 @@ class Bench:
     async def told(self) -> None:
         """Wait until all is handed out, and the store has it and each dead letter."""
         node = self.broker.access.node
-        while self.broker.outbound.fan_outs.waiting or node.fan_out.dead_letters.size:
+        while self.broker.outbound.fan_outs.pending or node.fan_out.dead_letters.size:
             await asyncio.sleep(0.1)
         await self.broker.durability.committed()
 

@@ -263,7 +263,7 @@ class Round:
 
     def check(self) -> None:
         """Everything that has not ended is somewhere, once; unless it is being handed out just now."""
-        if self.world.broker.outbound.fan_outs.waiting:
+        if self.world.broker.outbound.fan_outs.pending:
             return
         for client in self.clients.values():
             if client.is_known:

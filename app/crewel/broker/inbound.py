@@ -131,15 +131,15 @@ class Inbound:
         task."""
         further = self._resume(exchange, pending, result)
         while further is not None:
-            waiting = None if isinstance(further, _TurnOver) else further[2]
-            if not isinstance(waiting, Promise):
+            awaited = None if isinstance(further, _TurnOver) else further[2]
+            if not isinstance(awaited, Promise):
                 self._spawn(self._process_later(exchange, further)).add_done_callback(lambda _: answered.resolve(True))
                 return
             assert not isinstance(further, _TurnOver)
-            if waiting.result is None:
-                waiting.then(partial(self._go_on, exchange, further, answered))
+            if awaited.result is None:
+                awaited.then(partial(self._go_on, exchange, further, answered))
                 return
-            further = self._resume(exchange, further, waiting.result)
+            further = self._resume(exchange, further, awaited.result)
         exchange.resume()
         try:
             self._outbound.answer(exchange)
@@ -150,11 +150,11 @@ class Inbound:
         """Continue with what was waited for; what must be waited for next, None if all elements have their replies."""
         message, steps, _ = pending
         try:
-            waiting, reply = resume(steps, result)
+            awaited, reply = resume(steps, result)
         except Exception as error:  # noqa: BLE001 - it becomes the reply
-            waiting, reply = None, refusal(message.fields, message, error)
-        if waiting is not None:
-            return message, steps, waiting
+            awaited, reply = None, refusal(message.fields, message, error)
+        if awaited is not None:
+            return message, steps, awaited
         assert reply is not None
         exchange.replies.append((reply, message))
         return self._process(exchange) if len(exchange.replies) < len(exchange.elements) else None
@@ -179,9 +179,9 @@ class Inbound:
                     await asyncio.sleep(0)
                     pending = self._process(exchange)
                     continue
-                message, steps, waiting = pending
+                message, steps, awaited = pending
                 try:
-                    reply = await complete(steps, waiting)
+                    reply = await complete(steps, awaited)
                 except Exception as error:  # noqa: BLE001 - it becomes the reply
                     reply = refusal(message.fields, message, error)
                 exchange.replies.append((reply, message))
@@ -198,10 +198,10 @@ class Inbound:
             return pending
         answered, elements = exchange.replies, exchange.elements
         until = perf_counter() + TURN_S if elements[_SHORT:] else 0.0
-        waiting: Awaitable[Any] | None = None
+        awaited: Awaitable[Any] | None = None
         began = False
         for element in elements[len(answered) :] if answered else elements:
-            if pending is not None and not (isinstance(waiting, Promise) and _is_only_stored(element)):
+            if pending is not None and not (isinstance(awaited, Promise) and _is_only_stored(element)):
                 return pending
             if until and began and perf_counter() >= until:
                 return _TURN_OVER if pending is None else pending
@@ -213,12 +213,12 @@ class Inbound:
                 message = Message.read(element)
                 outcome = self._handle(exchange, message)
                 if not isinstance(outcome, dict):
-                    waiting, done = start(outcome)
-                    if waiting is not None:
+                    awaited, done = start(outcome)
+                    if awaited is not None:
                         if pending is None:
-                            pending = message, outcome, waiting
+                            pending = message, outcome, awaited
                         else:
-                            _put_ahead(exchange, message, outcome, waiting)
+                            _put_ahead(exchange, message, outcome, awaited)
                         continue
                     assert done is not None
                     outcome = done
@@ -234,10 +234,10 @@ class Inbound:
         """The next message that was started and has to be waited for; the replies before it are put to the others."""
         assert exchange.ahead is not None
         while exchange.ahead:
-            message, outcome, waiting = exchange.ahead.popleft()
-            if waiting is not None:
+            message, outcome, awaited = exchange.ahead.popleft()
+            if awaited is not None:
                 assert message is not None
-                return message, outcome, waiting
+                return message, outcome, awaited
             exchange.replies.append((outcome, message))
         return None
 
@@ -307,10 +307,10 @@ class Inbound:
         return handler(exchange, session, message)
 
 
-def _put_ahead(exchange: Exchange, message: Message | None, outcome: _Outcome, waiting: Awaitable[Any] | None) -> None:
+def _put_ahead(exchange: Exchange, message: Message | None, outcome: _Outcome, awaited: Awaitable[Any] | None) -> None:
     if exchange.ahead is None:
         exchange.ahead = deque()
-    exchange.ahead.append((message, outcome, waiting))
+    exchange.ahead.append((message, outcome, awaited))
 
 
 def _is_only_stored(element: object) -> bool:
@@ -373,9 +373,9 @@ class MetaHandlers:
                 self._names.prove(session)
                 self._shared_queues.on_connect(session)
         if session.durable is not None:
-            waiting = self._durability.on_connect(session, session.durable)
-            if waiting is not None:
-                return _connect_later(waiting, reply)
+            awaited = self._durability.on_connect(session, session.durable)
+            if awaited is not None:
+                return _connect_later(awaited, reply)
         return reply
 
     def disconnect(self, exchange: Exchange, session: Session, message: Message) -> Reply:
@@ -399,6 +399,6 @@ def _refused_connect(message: Message, verdict: Verdict) -> Reply:
     return reply
 
 
-def _connect_later(waiting: Awaitable[None], reply: Reply) -> Steps[Reply]:
-    yield waiting
+def _connect_later(awaited: Awaitable[None], reply: Reply) -> Steps[Reply]:
+    yield awaited
     return reply

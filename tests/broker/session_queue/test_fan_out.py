@@ -40,7 +40,7 @@ class TestFanOuts:
             fan_outs.add("/x", steps(name, 2, done))
         loop.settle()
         assert done == ["a0", "a1", "b0", "b1"]
-        assert not fan_outs.waiting
+        assert not fan_outs.pending
 
     def test_channels_take_turns(self, loop: ControlledLoop) -> None:
         fan_outs, done = FanOuts(loop), []
@@ -75,7 +75,7 @@ class TestFanOuts:
         fan_outs.slice_s = -1.0
         fan_outs.add("/x", steps("x", 9, []))
         loop.run_until_complete(fan_outs.finished("/y"))
-        assert fan_outs.waiting
+        assert fan_outs.pending
 
     def test_one_that_fails_does_not_hinder_others(
         self, loop: ControlledLoop, caplog: pytest.LogCaptureFixture
@@ -119,7 +119,7 @@ def test_a_persistent_publish_is_answered_before_all_receivers_have_it(stored: S
     cut_small(stored)
     clients = [Receiver(stored).started("/a", name=f"joe{number}/1") for number in range(1, 21)]
     stored.wait(stored.broker.publish_stored("/a", 1))
-    assert stored.broker.outbound.fan_outs.waiting
+    assert stored.broker.outbound.fan_outs.pending
     assert clients[-1].session.queue == []
     stored.settle()
     assert [data(client.take()) for client in clients] == [[1]] * 20
@@ -132,7 +132,7 @@ def test_another_channel_need_not_wait(stored: StoredWorld) -> None:
     ann = Client(stored).joined("/b")
     stored.broker.publish("/a", 1)
     stored.broker.publish("/b", 2)
-    assert stored.broker.outbound.fan_outs.waiting
+    assert stored.broker.outbound.fan_outs.pending
     assert data_of(ann.connect(advice={"timeout": 0}).received) == [2]
 
 
@@ -140,7 +140,7 @@ def test_those_who_are_gone_meanwhile_get_nothing(stored: StoredWorld) -> None:
     cut_small(stored)
     joe, ann, eve, bob = (Receiver(stored).started("/a", name=f"{name}/1") for name in ("joe", "ann", "eve", "bob"))
     stored.wait(stored.broker.publish_stored("/a", 1))
-    assert stored.broker.outbound.fan_outs.waiting
+    assert stored.broker.outbound.fan_outs.pending
     eve.say("/meta/disconnect")
     stored.settle()
     assert [data(client.take()) for client in (joe, ann, bob)] == [[1]] * 3
@@ -164,7 +164,7 @@ def test_what_is_not_handed_out_yet_survives_a_crash(stored: StoredWorld, make_s
     clients = [Receiver(stored).started("/a", name=f"joe/{number}") for number in range(1, 6)]
     stored.commit()
     stored.wait(stored.broker.publish_stored("/a", 1))
-    assert stored.broker.outbound.fan_outs.waiting
+    assert stored.broker.outbound.fan_outs.pending
     stored.crash()
     world = make_stored(prefix=stored.prefix)
     for client in clients:

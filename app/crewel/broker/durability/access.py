@@ -200,7 +200,7 @@ class _Request(Generic[T]):
 class Publishes(Generic[T]):
     """Publishes that go into the log together, each with what its publisher wants to find again."""
 
-    __slots__ = ("append", "done", "size", "submissions", "waiting")
+    __slots__ = ("append", "done", "pending", "size", "submissions")
     retries = False
 
     def __init__(
@@ -213,7 +213,7 @@ class Publishes(Generic[T]):
         self.size = 0
         """Bytes of their bodies."""
         self.submissions: list[Submission] = []
-        self.waiting: list[T] = []
+        self.pending: list[T] = []
 
     def asked(self) -> Step[Appended]:
         """The step that appends them all."""
@@ -221,7 +221,7 @@ class Publishes(Generic[T]):
 
     def answered(self, answer: Appended | StoreError) -> Awaitable[None] | None:
         """Tell all publishers; what is returned must be waited for, and then all have their answer."""
-        return self.done(self.waiting, answer)
+        return self.done(self.pending, answer)
 
 
 class _Turn(Generic[T]):
@@ -272,11 +272,11 @@ class WriteQueue(Generic[T]):
         append: Callable[[list[Submission]], Step[Appended]],
         published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
     ) -> None:
-        """Let `append` make the step of a group of publishes, and tell `published(waiting, answer)` what happened to it: that
+        """Let `append` make the step of a group of publishes, and tell `published(pending, answer)` what happened to it: that
         returns something only if the answers that follow have to wait for it."""
         self._append, self._published = append, published
 
-    def publish(self, submission: Submission, waiting: T) -> None:
+    def publish(self, submission: Submission, pending: T) -> None:
         """Put one more publish into the last group, or begin a new one."""
         group, size = self._queue[-1] if self._queue else None, len(submission.body)
         if (
@@ -288,7 +288,7 @@ class WriteQueue(Generic[T]):
             self._queue.append(group)
         group.size += size
         group.submissions.append(submission)
-        group.waiting.append(waiting)
+        group.pending.append(pending)
         if not self._is_busy:
             self._wake()
 
@@ -307,8 +307,8 @@ class WriteQueue(Generic[T]):
         """Append nothing, as `probe` does. The future is done when all that had been appended by then was taken, or failed."""
         done: asyncio.Future[None] = self._loop.create_future()
 
-        def published(waiting: list[T], answer: Appended | StoreError) -> Awaitable[None] | None:
-            rest = self._published(waiting, answer)
+        def published(pending: list[T], answer: Appended | StoreError) -> Awaitable[None] | None:
+            rest = self._published(pending, answer)
             if rest is not None:
                 return _then(rest, done)
             resolve(done, None)
@@ -393,12 +393,12 @@ class WriteQueue(Generic[T]):
                 self._ask_later(request)
                 continue
             try:
-                waiting = request.answered(answer)
+                awaited = request.answered(answer)
             except Exception:
                 log.exception("a reply of the store could not be processed")
                 continue
-            if waiting is not None:
-                self._task = self._loop.create_task(self._hand_over_later(waiting, answers))
+            if awaited is not None:
+                self._task = self._loop.create_task(self._hand_over_later(awaited, answers))
                 return
         self._is_busy = False
         if self._queue:
@@ -408,10 +408,10 @@ class WriteQueue(Generic[T]):
             self._idle = None
 
     async def _hand_over_later(
-        self, waiting: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]
+        self, awaited: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]
     ) -> None:
         try:
-            await waiting
+            await awaited
         except Exception:
             log.exception("a reply of the store could not be processed")
         finally:

@@ -36,23 +36,23 @@ class BackPressure:
         """Cost of the pending dead letters above which publishers wait: the store writes so many in a quarter of a second."""
         self.refuses_from = 25 * self.max_dead_letters
         """Cost above which a publish that has waited is refused: memory holds no more of them, and what was begun before."""
-        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._delayed: dict[str, list[asyncio.Future[None]]] = {}
 
     def update(self) -> None:
         """Look how much is pending, and let publishes continue."""
         size = self._access.node.fan_out.dead_letters.size
         self.is_on = size > self.max_dead_letters or self._fan_outs.count > _MOST_FAN_OUTS
-        for channel in [each for each in self._waiting if not self.delays(each)]:
-            for waiting in self._waiting.pop(channel):
-                if not waiting.done():
-                    waiting.set_result(None)
+        for channel in [each for each in self._delayed if not self.delays(each)]:
+            for delayed in self._delayed.pop(channel):
+                if not delayed.done():
+                    delayed.set_result(None)
 
     def delays(self, channel: str) -> bool:
         """Whether a publish on this channel has to wait."""
         letters = self._access.node.fan_out.dead_letters
         if letters.size > self.max_dead_letters and channel in letters.by_channel:
             return True
-        return self._fan_outs.count > _MOST_FAN_OUTS and channel in self._fan_outs.waiting
+        return self._fan_outs.count > _MOST_FAN_OUTS and channel in self._fan_outs.pending
 
     def relief(self, channels: Iterable[object]) -> asyncio.Future[None] | None:
         """Done when a request that publishes on these channels may continue; None if it need not wait. Raises StoreUnavailable
@@ -61,19 +61,19 @@ class BackPressure:
         if channel is None:
             return None
         self._metrics.publishes_delayed += 1
-        waiting: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.setdefault(channel, []).append(waiting)
-        self._loop.call_later(_LONGEST_S, self._end, channel, waiting)
-        return waiting
+        delayed: asyncio.Future[None] = self._loop.create_future()
+        self._delayed.setdefault(channel, []).append(delayed)
+        self._loop.call_later(_LONGEST_S, self._end, channel, delayed)
+        return delayed
 
-    def _end(self, channel: str, waiting: asyncio.Future[None]) -> None:
-        if waiting.done():
+    def _end(self, channel: str, delayed: asyncio.Future[None]) -> None:
+        if delayed.done():
             return
         size = self._access.node.fan_out.dead_letters.size
         if size > self.refuses_from and self.delays(channel):
-            waiting.set_exception(_too_many(size))
+            delayed.set_exception(_too_many(size))
         else:
-            waiting.set_result(None)
+            delayed.set_result(None)
 
 
 def _too_many(size: int) -> StoreError:

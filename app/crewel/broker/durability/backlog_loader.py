@@ -139,9 +139,9 @@ class BacklogLoader:
                 self._outbound.enqueue(session, notice_entry(notice, log_id, durable.failed.get(notice.channel, "")))
             elif logged is not None:
                 if log_id in durable.pending or log_id in durable.inbox:
-                    waiting = durable.pending.get(log_id) or durable.inbox.get(log_id)
+                    pending = durable.pending.get(log_id) or durable.inbox.get(log_id)
                     # Its end is as it was counted when it was taken.
-                    entry = Entry.read_back(logged, 0 if waiting is None else waiting.expires)
+                    entry = Entry.read_back(logged, 0 if pending is None else pending.expires)
                     self._outbound.enqueue(session, entry)
             elif durable.end_message(log_id, EndReason.DROPPED):
                 log.error("a message that is queued for a client is no longer in the store")
@@ -168,14 +168,14 @@ class BacklogLoader:
             self._outbound.enqueue(session, notice_entry(notice, place, why))
 
     def on_inbox_message(
-        self, session: Session, place: LogId, waiting: PendingMessage, entry: Entry | None = None
+        self, session: Session, place: LogId, pending: PendingMessage, entry: Entry | None = None
     ) -> None:
         """The store has put a message into the session's inbox. With the `entry` given, no room has been asked for in the
         session's queue, and it need not be read where nothing waits before it."""
         durable = session.durable
         if durable is None:
             raise StoreUnavailable(f"{session.name} is not a session that is stored")
-        if not durable.arrived(place, waiting):
+        if not durable.arrived(place, pending):
             return
         self._access.node.mark_dirty(durable)
         if session.dispatcher.rejection is not None:
@@ -183,11 +183,11 @@ class BacklogLoader:
             return
         if entry is not None and not self._overflow.has_room(session, durable, entry):
             return
-        is_next = not (durable.has_evicted_before(place, waiting.priority) or session.is_absent or session.is_paused)
+        is_next = not (durable.has_evicted_before(place, pending.priority) or session.is_absent or session.is_paused)
         if entry is not None and is_next:
             self._outbound.enqueue(session, entry)
             return
-        if comes_before(place, waiting.priority, session.queue):
+        if comes_before(place, pending.priority, session.queue):
             self._open_messages.recall(session)  # so that it is read before what is younger
         durable.evict(place)
         self.load_if_waiting(session)

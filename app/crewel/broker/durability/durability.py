@@ -94,7 +94,7 @@ class Durability:
     """Called to end a session that the store has not, or not as its client knows it."""
     on_superseded: Callable[[], None] = field(init=False)
     """Called when another server has taken over the store."""
-    _waiting: list[asyncio.Future[None]] = field(default_factory=list, init=False)
+    _awaiting_commit: list[asyncio.Future[None]] = field(default_factory=list, init=False)
     """For the commit of all that has happened before."""
     _is_recovering: bool = field(default=False, init=False)
     _epoch: int = field(default=0, init=False)  # which start of a server on this store this is
@@ -144,7 +144,7 @@ class Durability:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(shutdown.left(_CLOSE_TIMEOUT)):
                     await self._commit()
-        self._committed_all(self._waiting)
+        self._committed_all(self._awaiting_commit)
         await self._events.close()
         await shutdown.within(_ANSWERS_S, self._access.writing.close(), "what the store was asked for")
         await self.lease.end()
@@ -379,27 +379,27 @@ class Durability:
         is committed any more. Not for the dead letters: in a flood some are withheld all the time."""
         if not (self._closing.is_set() or self._access.is_superseded):
             done: asyncio.Future[None] = self._runtime.loop.create_future()
-            self._waiting.append(done)
+            self._awaiting_commit.append(done)
             self._hurry.set()
             await done
 
-    def _committed_all(self, waiting: list[asyncio.Future[None]]) -> None:
-        self._waiting = [each for each in self._waiting if each not in waiting]
-        for done in waiting:
+    def _committed_all(self, awaiting: list[asyncio.Future[None]]) -> None:
+        self._awaiting_commit = [each for each in self._awaiting_commit if each not in awaiting]
+        for done in awaiting:
             resolve(done, None)
 
     async def _commit(self) -> None:
-        waiting: list[asyncio.Future[None]] = []
+        awaiting: list[asyncio.Future[None]] = []
         has_more = True
         while has_more:
             if self._under_way is None and not self._access.node.is_divided:
                 # What has ended by now is part of the commit that begins, or one that follows.
-                waiting = list(self._waiting)
+                awaiting = list(self._awaiting_commit)
             has_more = await self._commit_once()
             node = self._access.node
             if not (self._under_way or node.is_divided or node.has_withheld_only):
-                self._committed_all(waiting)
-        if self._waiting:
+                self._committed_all(awaiting)
+        if self._awaiting_commit:
             self._hurry.set()
 
     async def _commit_once(self) -> bool:
@@ -490,7 +490,7 @@ class Durability:
 
     def _give_way(self) -> None:
         self._access.is_superseded = True
-        self._committed_all(self._waiting)
+        self._committed_all(self._awaiting_commit)
         log.critical("another server has taken over the store: this server has stopped serving")
         for durable in list(self._access.node.sessions.values()):
             self._forget(durable)

@@ -270,23 +270,23 @@ class LogAppender:
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes
     ) -> None:
         """Hand the next message of the log to every subscriber of its channel, less its publisher if that is excluded."""
-        waiting = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
+        pending = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
         node, is_usual = self._access.node, not (excluded or entry.expires)
         is_laden = node.fan_out.deliveries >= node.max_pending
         known = None if is_laden or not is_usual else self._cache.of(channel)
-        if known is not None and self._take_together(known, channel, entry, publisher, waiting):
+        if known is not None and self._take_together(known, channel, entry, publisher, pending):
             return
         message = (channel, entry, publisher, excluded, sender, qos)
         if is_laden or self._channels.most_subscribers(channel) > self._outbound.fan_outs.looked_up:
-            self._unfinished.append(self._take_in_steps(message, waiting, is_usual=is_usual))
+            self._unfinished.append(self._take_in_steps(message, pending, is_usual=is_usual))
             return
-        for _ in self._take_one_by_one(message, waiting):
+        for _ in self._take_one_by_one(message, pending):
             pass
 
     def _take_together(
-        self, known: Subscribers, channel: Channel, entry: Entry, publisher: Session | None, waiting: PendingMessage
+        self, known: Subscribers, channel: Channel, entry: Entry, publisher: Session | None, pending: PendingMessage
     ) -> bool:
-        if not self._cache.take(channel, known, entry, waiting):
+        if not self._cache.take(channel, known, entry, pending):
             return False
         if entry.position > self._heard:
             self._heard = entry.position
@@ -294,7 +294,7 @@ class LogAppender:
             self._outbound.fan_out(entry, known.others, publisher)
         return True
 
-    def _take_in_steps(self, message: _Message, waiting: PendingMessage, *, is_usual: bool) -> Iterator[None]:
+    def _take_in_steps(self, message: _Message, pending: PendingMessage, *, is_usual: bool) -> Iterator[None]:
         """Hand the next message of the log to its subscribers in steps: when much must be applied before, or many subscribers
         are not known yet, or some of them have filters or groups."""
         node = self._access.node
@@ -304,10 +304,10 @@ class LogAppender:
         if is_usual and self._cache.of(channel) is None:
             yield from self._cache.look_up(channel)
         known = self._cache.of(channel) if is_usual else None
-        if known is None or not self._take_together(known, channel, entry, publisher, waiting):
-            yield from self._take_one_by_one(message, waiting)
+        if known is None or not self._take_together(known, channel, entry, publisher, pending):
+            yield from self._take_one_by_one(message, pending)
 
-    def _take_one_by_one(self, message: _Message, waiting: PendingMessage) -> Iterator[None]:
+    def _take_one_by_one(self, message: _Message, pending: PendingMessage) -> Iterator[None]:
         """The general way, for a portion of the subscribers at a step."""
         channel, entry, publisher, excluded, sender, qos = message
         subscribers = self._channels.subscribers(channel)
@@ -321,8 +321,8 @@ class LogAppender:
                 subscribers = self._options.filter_subscribers(channel, entry, subscribers, sender, qos)
             self._outbound.fan_out(entry, subscribers, publisher)
         fan_outs, steps = self._outbound.fan_outs, self._access.node.take_in_steps
-        at_once = 0 if fan_outs.waiting and entry.channel in fan_outs.waiting else fan_outs.at_once
-        for taken in steps(entry.position, channel.patterns[::-1], waiting, durables, fan_outs.at_once):
+        at_once = 0 if fan_outs.pending and entry.channel in fan_outs.pending else fan_outs.at_once
+        for taken in steps(entry.position, channel.patterns[::-1], pending, durables, fan_outs.at_once):
             for durable in taken[:at_once]:
                 self._hand_over(durable, channel, entry, excluded, sender, qos)
             if len(taken) > at_once:
@@ -334,9 +334,9 @@ class LogAppender:
     def take_late(self, durables: Iterable[DurableSession], channel: Channel, logged: Logged) -> None:
         """Hand a message that this server has passed to sessions that have come since and want it. They may have had it."""
         entry = Entry.read_back(logged)
-        waiting = PendingMessage(1, len(entry.wire), entry.channel, entry.priority, entry.expires)
+        pending = PendingMessage(1, len(entry.wire), entry.channel, entry.priority, entry.expires)
         for durable in durables:
-            durable.take(logged.id, waiting)
+            durable.take(logged.id, pending)
             self._access.node.mark_dirty(durable)
             self._hand_over(durable, channel, entry, logged.excluded, logged.sender, logged.qos)
 

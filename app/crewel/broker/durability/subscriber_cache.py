@@ -164,17 +164,17 @@ class SubscriberCache:
         self._keep(channel, found)
         return found
 
-    def take(self, channel: Channel, subscribers: Subscribers, entry: Entry, waiting: PendingMessage) -> bool:
+    def take(self, channel: Channel, subscribers: Subscribers, entry: Entry, pending: PendingMessage) -> bool:
         """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
         node = self._access.node
         members = subscribers.subscriber_set
-        entry.fan_out_record = node.take_for(members, entry.position, waiting)
+        entry.fan_out_record = node.take_for(members, entry.position, pending)
         if entry.fan_out_record is None:
             return False
         outbound, lazy = self._outbound, entry.lazy
         fan_outs = outbound.fan_outs
         most = fan_outs.at_once
-        if fan_outs.waiting and entry.channel in fan_outs.waiting:
+        if fan_outs.pending and entry.channel in fan_outs.pending:
             most = 0
         for index, durable in enumerate(members.sessions):
             if index >= most:
@@ -195,7 +195,7 @@ class SubscriberCache:
             else:
                 self._deliver(durable, entry, "")
         if node.closing:
-            closing = node.take_closing(members, entry.position, channel.patterns, waiting)
+            closing = node.take_closing(members, entry.position, channel.patterns, pending)
             steps = self._queue(closing, 0, entry.unrecorded())
             if len(closing) > most:
                 fan_outs.add(entry.channel, steps)

@@ -224,8 +224,8 @@ class SubscriptionStore:
         returning = self._requeue.of(durable)
         for log_id in [*durable.pending, *durable.inbox]:
             if makes_letters:
-                waiting = durable.pending.get(log_id) or durable.inbox[log_id]
-                durable.dead_letter(PendingDeadLetter(durable.name, log_id, *death, waiting.attempts))
+                pending = durable.pending.get(log_id) or durable.inbox[log_id]
+                durable.dead_letter(PendingDeadLetter(durable.name, log_id, *death, pending.attempts))
             elif log_id not in returning:
                 durable.end_message(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
@@ -233,7 +233,7 @@ class SubscriptionStore:
             self._runtime.metrics.ended[each.reason] += len(each.less(returning).ids)
         delivery = self._runtime.settings.delivery
         bounds = (self._access.facts_max, delivery.dead_letters_max)
-        attempts = {log_id: waiting.attempts for log_id, waiting in returning.items()}
+        attempts = {log_id: pending.attempts for log_id, pending in returning.items()}
         step = stored_sessions.end(
             *self._me(), durable.name, ended, letters, *bounds, attempts, delivery.dead_letters_max_bytes
         )

@@ -238,7 +238,7 @@ class SharedQueues:
             return 0
         room = bounds.max_entries - self._open_messages.count(session)
         if is_exclusive(name):
-            leased = sum(is_exclusive(waiting.source) for waiting in durable.inbox.values())
+            leased = sum(is_exclusive(pending.source) for pending in durable.inbox.values())
             room = min(room, (session.burst.max_entries or _AHEAD) - leased)
         return max(0, min(room, _AT_ONCE))
 
@@ -350,8 +350,8 @@ class SharedQueues:
             return  # another session of its name has nothing of it
         session.take_turn(next(self._turns))
         place = leased.id
-        waiting = PendingMessage(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
-        self._backlog.on_inbox_message(session, place, waiting)
+        pending = PendingMessage(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
+        self._backlog.on_inbox_message(session, place, pending)
         if not leased.failed:
             return
         failure = self.failures.of(place)

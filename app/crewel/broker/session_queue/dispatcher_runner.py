@@ -168,21 +168,21 @@ class DispatcherRunner:
 
     def _log_end(self, session: Session, event: Event) -> None:
         """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
-        waiting = self.open_messages.count(session)
-        if not waiting or not session.is_reliable:
+        backlog = self.open_messages.count(session)
+        if not backlog or not session.is_reliable:
             return
         durable = session.durable
         keeps = self._runtime.settings.delivery.letters_for_anonymous
         is_kept = durable is not None and (durable.is_named or durable.death is not None or keeps)
         why = cause(session, event, self._times, self._runtime.loop.time())
         if is_kept:
-            self._events.died(session, waiting, why)
+            self._events.died(session, backlog, why)
         log.log(
             logging.WARNING if is_kept else logging.INFO,
             "the session %s has ended (%s); its waiting messages (%d) %s",
             session.name or "of a client without a name",
             why,
-            waiting,
+            backlog,
             "become dead letters, or go back to their subject or group" if is_kept else "end with it",
         )
 
@@ -443,18 +443,18 @@ class Pings:
 
     _runtime: Runtime
     _outbound: Outbound
-    _waiting: dict[Session, dict[asyncio.Future[float], float]] = field(default_factory=dict, init=False)
+    _unanswered: dict[Session, dict[asyncio.Future[float], float]] = field(default_factory=dict, init=False)
 
     def __bool__(self) -> bool:
         """Whether any connect is waited for."""
-        return bool(self._waiting)
+        return bool(self._unanswered)
 
     async def ping(self, session: Session) -> float:
         """Have the client connect again; returns how long that took, in milliseconds. Raises NotReached if it does not in
         time."""
         loop = self._runtime.loop
         answer: asyncio.Future[float] = loop.create_future()
-        self._waiting.setdefault(session, {})[answer] = loop.time()
+        self._unanswered.setdefault(session, {})[answer] = loop.time()
         self._outbound.release(session, loop.time())
         session.advised_on = None  # so that the next connect is looked at
         limit = self._runtime.settings.delivery.ping_timeout_ms / 1000
@@ -467,19 +467,19 @@ class Pings:
             self._forget(session, answer)
 
     def _forget(self, session: Session, answer: asyncio.Future[float]) -> None:
-        waiting = self._waiting.get(session, {})
-        waiting.pop(answer, None)
-        if not waiting:
-            self._waiting.pop(session, None)
+        unanswered = self._unanswered.get(session, {})
+        unanswered.pop(answer, None)
+        if not unanswered:
+            self._unanswered.pop(session, None)
 
     def connected(self, session: Session) -> None:
         """A connect came: if it was waited for, that is the answer."""
-        for answer, started in self._waiting.pop(session, {}).items():
+        for answer, started in self._unanswered.pop(session, {}).items():
             if not answer.done():
                 answer.set_result((self._runtime.loop.time() - started) * 1000)
 
     def ended(self, session: Session) -> None:
         """The session has ended: no answer will come."""
-        for answer in self._waiting.pop(session, {}):
+        for answer in self._unanswered.pop(session, {}):
             if not answer.done():
                 answer.set_exception(NotReached(f"{session.name} has ended"))

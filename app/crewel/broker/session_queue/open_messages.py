@@ -118,8 +118,8 @@ class OpenMessages:
                 durable.end_message(entry.position, EndReason.DROPPED)
         else:
             message = None if entry.position else self.kept(entry)
-            waiting = durable.pending.get(entry.position) or durable.inbox.get(entry.position)
-            attempts += 0 if waiting is None else waiting.attempts
+            pending = durable.pending.get(entry.position) or durable.inbox.get(entry.position)
+            attempts += 0 if pending is None else pending.attempts
             durable.dead_letter(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message))
         if durable is not None:
             self._access.node.mark_dirty(durable)
@@ -142,8 +142,8 @@ class OpenMessages:
         durable = session.durable
         if durable is None:
             return False
-        waiting = durable.pending.get(place) or durable.inbox.get(place)
-        if waiting is None:
+        pending = durable.pending.get(place) or durable.inbox.get(place)
+        if pending is None:
             return False
         attempts = self.attempts(session, place)
         self.forget_stored(session, place)
@@ -222,8 +222,8 @@ class OpenMessages:
 
     def attempts(self, session: Session, place: LogId) -> int:
         """How often the stored message at this place may have been sent to the session."""
-        waiting = None if session.durable is None else session.durable.find(place)
-        return self._attempts(session, str(place)) + (0 if waiting is None else waiting.attempts)
+        pending = None if session.durable is None else session.durable.find(place)
+        return self._attempts(session, str(place)) + (0 if pending is None else pending.attempts)
 
     def dead_letter_transients(self, session: Session, code: str, reason: str) -> None:
         """All that is not stored becomes dead letters: it cannot be delivered any more."""
@@ -317,6 +317,6 @@ def _never_sent(session: Session, durable: DurableSession, channel: str, newest:
     sent = {entry.position for entry in session.in_memory()} - queued
     return [
         place
-        for place, waiting in durable.pending.items()
-        if waiting.channel == channel and place != newest and place not in sent
+        for place, pending in durable.pending.items()
+        if pending.channel == channel and place != newest and place not in sent
     ]

@@ -50,50 +50,50 @@ class FanOuts:
         """Receivers between two looks at the clock."""
         self.slice_s = TURN_S
         """How long one turn is, nearly."""
-        self.waiting: dict[str, deque[Iterator[None]]] = {}
+        self.pending: dict[str, deque[Iterator[None]]] = {}
         """By channel, in the order of their turns."""
         self.count = 0
         """How many pieces wait."""
 
     def add(self, channel: str, work: Iterator[None]) -> None:
         """Do this when all that was started for the channel is done. The first step comes with a later turn."""
-        if not self.waiting:
+        if not self.pending:
             self._loop.call_soon(self._go_on)
-        self.waiting.setdefault(channel, deque()).append(work)
+        self.pending.setdefault(channel, deque()).append(work)
         self.count += 1
         if self.count > _MOST_WAITING:
             self._work()
 
     async def finished(self, channel: str) -> None:
         """Wait until all that was started for this channel by now is done: what follows must come after it."""
-        if channel in self.waiting:
+        if channel in self.pending:
             done = self._loop.create_future()
             self.add(channel, _marker(done))
             await done
 
     def _go_on(self) -> None:
         self._work()
-        if self.waiting:
-            first = next(iter(self.waiting))
-            self.waiting[first] = self.waiting.pop(first)  # another channel is next
+        if self.pending:
+            first = next(iter(self.pending))
+            self.pending[first] = self.pending.pop(first)  # another channel is next
             self._loop.call_soon(self._go_on)
 
     def _work(self) -> None:
         """Work for one turn."""
         end = self._loop.time() + self.slice_s
-        while self.waiting:
-            channel = next(iter(self.waiting))
-            if not self._step(self.waiting[channel][0]):
+        while self.pending:
+            channel = next(iter(self.pending))
+            if not self._step(self.pending[channel][0]):
                 self._done(channel)
             if self._loop.time() >= end:
                 break
 
     def _done(self, channel: str) -> None:
-        works = self.waiting[channel]
+        works = self.pending[channel]
         works.popleft()
         self.count -= 1
         if not works:
-            del self.waiting[channel]
+            del self.pending[channel]
 
     def _step(self, work: Iterator[None]) -> bool:
         """Do one step; False if that was all."""
@@ -155,7 +155,7 @@ class Outbound(Connects):
         sessions, and those for which an older message of the channel is on its way, have it in later turns, unless this is
         one."""
         fan_outs = self.fan_outs
-        if fan_outs.waiting and not in_turn and entry.channel in fan_outs.waiting:
+        if fan_outs.pending and not in_turn and entry.channel in fan_outs.pending:
             fan_outs.add(entry.channel, self._fan_out_in_turns(entry, list(sessions), publisher))
             return
         parts, is_direct = [entry.wire], not (entry.lazy or entry.expires)
