@@ -180,8 +180,7 @@ class Durability:
             durable.place_notices()  # behind what was missed, too
         await self._topics.restore(topics)
         self._shared_queues.restore(queues)
-        directory = self._access.store.directory
-        where = "" if directory is None else f" in {directory}"
+        where = "" if self._access.store.directory is None else f" in {self._access.store.directory}"
         log.info("the store%s has %d sessions; the log is read up to %d", where, len(records), last)
 
     async def _next_records(self) -> list[SessionRecord]:
@@ -207,10 +206,14 @@ class Durability:
         self._access.is_reloading = True
         self._ids.stored.forget()
         self._ids.addressed.forget()
+        if self._access.store.generation == self._generation:  # something was deleted, or this node was taken for dead
+            self._access.answered.turn(self._access.node.cursor)
+        noted: str | None = None
         try:
             while not self._closing.is_set():
                 try:
-                    await self._note_loss(is_fenced=error is not None)
+                    if noted != self._access.store.generation:  # else what was answered since would count as lost
+                        noted = await self._note_loss(is_fenced=error is not None)
                     await self._load()
                 except StoreTaken:
                     self._give_way()
@@ -225,27 +228,27 @@ class Durability:
         finally:
             self._access.is_reloading = False
 
-    async def _note_loss(self, *, is_fenced: bool) -> None:
-        """Say what the store does not have any more, and record it there; once for each time that it has changed."""
+    async def _note_loss(self, *, is_fenced: bool) -> str:
+        """Say what the store does not have any more, and record it there; once for each time that it has changed. Returns the
+        generation of the store that was looked at."""
         access, store, answered = self._access, self._access.store, self._access.answered
-        met, generation = store.met, store.generation
-        self._has_changed = generation != self._generation
-        if not self._has_changed:  # something was deleted, or this node was taken for dead
-            answered.turn(access.node.cursor)
-            generation = f"{generation}:{access.token}"
-            met = await access.writing.ask(losses.meet(store.keys, generation))
-        if answered.seen <= met.last:
+        met, found = store.met, store.generation
+        self._has_changed = found != self._generation
+        met_as = found if self._has_changed else f"{found}:{access.token}"
+        if not self._has_changed:
+            met = await access.writing.ask(losses.meet(store.keys, met_as))
+        if answered.seen > met.last:
+            loss = Loss(self._runtime.settings.node.name, met, answered.seen, answered.missing(met.last))
+            await access.writing.ask(losses.note(store.keys, access.token, met_as, loss, access.facts_max))
+            self._has_changed = True
+            self._runtime.metrics.store_losses += 1
+            self._runtime.metrics.lost_messages += loss.count
+            log.error("the store has lost data that it had confirmed: %s; all sessions are read again", loss)
+        else:
             why = _TAKEN_FOR_DEAD if is_fenced and not self._has_changed else _ANOTHER
             log.warning("%s: all sessions are read again", why)
-            answered.forget()
-            return
-        loss = Loss(self._runtime.settings.node.name, met, answered.seen, answered.missing(met.last))
-        await access.writing.ask(losses.note(store.keys, access.token, generation, loss, access.facts_max))
-        self._has_changed = True
-        self._runtime.metrics.store_losses += 1
-        self._runtime.metrics.lost_messages += loss.count
-        log.error("the store has lost data that it had confirmed: %s; all sessions are read again", loss)
         answered.forget()
+        return found
 
     def _set_aside(self) -> dict[SessionName, set[str]]:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
