@@ -187,6 +187,33 @@ def test_when_both_vanish_the_connect_is_held_no_more(world: World) -> None:
     assert not client.is_known
 
 
+def test_a_connect_without_an_answer_that_comes_once_more_is_held(world: World) -> None:
+    client = joined(world)
+    first, message = connect(client, 0)
+    assert first.is_held
+    world.broker.outbound.vanished(first)
+    second = again(client, message)
+    assert second.is_held
+    world.broker.publish("/a", 1)
+    world.settle()
+    assert data_of(second.answer[:1]) == [1]
+
+
+@pytest.mark.parametrize("is_overtaken", [False, True])
+def test_a_copy_that_gets_no_message_names_the_batch_that_its_client_has(world: World, is_overtaken: bool) -> None:
+    client = joined(world)
+    _, message = connect(client, 0)
+    if is_overtaken:
+        connect(client, 0)
+    else:
+        world.broker.publish("/a", 1)
+        world.settle()
+        client.session.answered = None  # as while it waits for the store
+    (reply,) = again(client, message).answer
+    expected = {"ext": {"ack": 0}} if world.asks else {}  # type: ignore[attr-defined]
+    assert reply == {"channel": "/meta/connect", "successful": True, "id": message["id"], **expected}
+
+
 def test_a_third_copy_is_a_newer_connect(world: World) -> None:
     client = joined(world)
     first, message = connect(client)

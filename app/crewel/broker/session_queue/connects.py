@@ -231,14 +231,15 @@ class Connects(ABC):
         browser did not get the answer. It is no newer connect that would replace the first one, and nothing in it is
         acknowledged or reported a second time. While the first is held both get the answer. Else this one is answered at once:
         as the first one where the session acknowledges, and otherwise, or if a newer connect has overtaken it, without a
-        message, for the client may have the first answer. False: it is a connect like any other."""
+        message, for the client may have the first answer; the batch that it has is then named again. False: it is a connect
+        like any other."""
         if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
             return False
         if session.answered is not None and ext and ext.get("ack") == session.batches.number - 1:
             return False  # it acknowledges the reply to the last one: a client that gives each connect the same id
         if message_id != session.connect_id:
             session.connect_before = None
-            peer.send([connect_reply(message_id.encode())])
+            peer.send([_empty_reply(session, message_id, ext)])
             return True
         held = session.held
         if held is not None:
@@ -250,7 +251,7 @@ class Connects(ABC):
             return False
         session.connect_id = None  # once: a client that numbers nothing must not be answered again and again
         answered, session.answered = session.answered, None
-        peer.send([connect_reply(message_id.encode())] if answered is None else answered)
+        peer.send([_empty_reply(session, message_id, ext)] if answered is None else answered)
         return True
 
     def _let_go(self, session: Session, held: Held) -> None:
@@ -331,6 +332,7 @@ class Connects(ABC):
             peer.session = None
         elif held.peer is peer:
             self._let_go(session, held)
+            session.connect_id = None  # it has no answer: once more, it is no copy
             self._times.arm_time_out(session, self._loop.time())
 
     def half_closed(self, peer: Peer, longest_pause_ms: int = 0) -> None:
@@ -412,6 +414,13 @@ class Browsers:
             left = self._holding.pop(session.browser, 0) - 1
             if left > 0:
                 self._holding[session.browser] = left
+
+
+def _empty_reply(session: Session, message_id: str, ext: Any) -> bytes:
+    """The reply to a copy of a connect, without a message. A client that acknowledges finds in each reply a batch: here the one
+    that it has acknowledged itself, for it may not have got a later one."""
+    batch = ext.get("ack") if ext and session.batches is not NO_BATCHES else None
+    return connect_reply(message_id.encode(), b'"ack":%d' % batch if type(batch) is int else b"")
 
 
 def _mint(peer: Peer) -> None:
