@@ -78,6 +78,15 @@ class AcknowledgedSession(SessionPart):
         self._port.take_last(session, batches)
         return True
 
+    def expects(self, session: Session) -> bytes:
+        """The last batch."""
+        batches = self._batches
+        return b"" if batches.must_resend else b'"ack":%d' % (batches.number - 1)
+
+    def took_all(self, session: Session) -> None:
+        """That settles everything."""
+        self._port.take_last(session, self._batches)
+
     def answer(self, session: Session) -> bytes:
         """Tell the batch id."""
         batches = self._batches

@@ -439,13 +439,21 @@ class SessionPart:
     """What an extension keeps for one session; override what you need."""
 
     is_plain: ClassVar[bool] = False
-    """Whether it has a short way for the connects of a waiting client, `takes` and `answer`. It is used while the session
-    has no other part."""
+    """Whether it has a short way for the connects of a waiting client: `takes` or, where bytes are compared, `expects` and
+    `took_all`; and `answer`. It is used while the session has no other part."""
 
     def takes(self, session: Session, ext: Fields) -> bool:
         """A connect came that says nothing but this in `ext`, while nothing waits for the session. True: all is done that
         `rcv_meta` would do. False: nothing is done, and `rcv_meta` will be asked."""
         return False
+
+    def expects(self, session: Session) -> bytes:
+        """The `ext` of the next connect of a client that has got everything: the JSON, less the braces around it. Empty if that
+        has no short way now."""
+        return b""
+
+    def took_all(self, session: Session) -> None:
+        """A connect came with that `ext`: do what `takes` would do."""
 
     def answer(self, session: Session) -> bytes:
         """What the reply to such a connect says in `ext`: the JSON, less the braces around it."""

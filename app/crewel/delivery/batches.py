@@ -21,21 +21,23 @@ makes at most 15 connects in 30 s, however much is published meanwhile."""
 class Batches:
     """The unacknowledged entries of one session. Numbers start at 1; each connect reply takes the next one."""
 
-    __slots__ = ("_futile", "_sent", "is_busy", "must_resend", "number")
+    __slots__ = ("futile", "is_busy", "must_resend", "number", "sent")
 
     def __init__(self) -> None:
         self.number = 1
         """The number that the next connect reply carries."""
-        self._sent: dict[int, list[Entry]] = {}
+        self.sent: dict[int, list[Entry]] = {}
+        """What is unacknowledged, by the number of its batch, oldest first."""
         self.must_resend = False
         """Whether the unacknowledged entries are the front of the queue again, and not at the client."""
         self.is_busy = False
         """Whether what goes out again is not lost: the client is connected and has not answered, or had no room for it."""
-        self._futile = 0  # connects in a row that acknowledged nothing although something had been sent
+        self.futile = 0
+        """Connects in a row that acknowledged nothing although something had been sent."""
 
     def __len__(self) -> int:
         """How many entries are neither acknowledged nor in the queue."""
-        return self._count() if self._sent and not self.must_resend else 0
+        return self._count() if self.sent and not self.must_resend else 0
 
     def acknowledge(
         self, batch: int | None, queue: list[Entry], acknowledged: list[Entry] | None = None
@@ -45,42 +47,37 @@ class Batches:
         never sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` got, plus new
         entries. `acknowledged` gets the entries that are acknowledged.
         """
-        if not self._sent or (batch == self.number - 1 and not self.must_resend):
+        if not self.sent or (batch == self.number - 1 and not self.must_resend):
             if acknowledged is not None:
-                self._collect(self._sent, acknowledged)
-            self._sent.clear()
-            self._futile = 0
+                self._collect(self.sent, acknowledged)
+            self.sent.clear()
+            self.futile = 0
             return queue
         unsent = queue[self._count() :] if self.must_resend else queue
-        settled = [number for number in self._sent if batch is not None and number <= batch < self.number]
+        settled = [number for number in self.sent if batch is not None and number <= batch < self.number]
         if acknowledged is not None:
             self._collect(settled, acknowledged)
         for number in settled:
-            del self._sent[number]
+            del self.sent[number]
         if settled:
-            self._futile = 0
+            self.futile = 0
         elif not self.must_resend:
-            self._futile += 1
-        self.must_resend = bool(self._sent)
+            self.futile += 1
+        self.must_resend = bool(self.sent)
         return [*in_order(self.unacknowledged), *unsent]
-
-    def acknowledge_all(self) -> None:
-        """The client has acknowledged its last batch, while nothing was to be sent again."""
-        self._futile = 0
-        self._sent.clear()
 
     def hand_over(self) -> list[Entry]:
         """What the client has just acknowledged: all up to its last batch, while nothing was to be sent again."""
-        self._futile = 0
-        if len(self._sent) == 1:
-            return self._sent.popitem()[1]
+        self.futile = 0
+        if len(self.sent) == 1:
+            return self.sent.popitem()[1]
         opened = self.unacknowledged
-        self._sent.clear()
+        self.sent.clear()
         return opened
 
     def _collect(self, numbers: Iterable[int], acknowledged: list[Entry]) -> None:
         for number in numbers:
-            acknowledged += self._sent[number]
+            acknowledged += self.sent[number]
 
     def expire(self, now: int, queue: list[Entry], *, is_away: bool) -> tuple[list[Entry], list[Entry]]:
         """The session's queue without the entries that have to go out of all queues by now (microseconds since 1970), and
@@ -89,50 +86,50 @@ class Batches:
         if is_away or self.must_resend:
             gone += [entry for entry in self.unacknowledged if entry.is_over(now)]
             left = {
-                number: [each for each in entries if not each.is_over(now)] for number, entries in self._sent.items()
+                number: [each for each in entries if not each.is_over(now)] for number, entries in self.sent.items()
             }
-            self._sent = {number: entries for number, entries in left.items() if entries}
-            self.must_resend = self.must_resend and bool(self._sent)
+            self.sent = {number: entries for number, entries in left.items() if entries}
+            self.must_resend = self.must_resend and bool(self.sent)
         return [entry for entry in queue if not entry.is_over(now)], list(dict.fromkeys(gone))
 
     def take_out(self, entry: Entry, queue: list[Entry]) -> list[Entry]:
         """The session's queue without this entry, which has ended before its batch was acknowledged. A stored one is known by
         its place: it may have been read again, or memory may have no more of it."""
-        for number, entries in self._sent.items():
+        for number, entries in self.sent.items():
             rest = _without(entry, entries)
             if len(rest) < len(entries):
                 if rest:
-                    self._sent[number] = rest
+                    self.sent[number] = rest
                 else:
-                    del self._sent[number]
+                    del self.sent[number]
                 if not self.must_resend:
                     return queue
-                self.must_resend = bool(self._sent)
+                self.must_resend = bool(self.sent)
                 break
         return _without(entry, queue)
 
     def take_out_many(self, gone: Container[Entry], queue: list[Entry]) -> list[Entry]:
         """The session's queue without these entries, which have ended before their batches were acknowledged."""
-        left = {number: [each for each in entries if each not in gone] for number, entries in self._sent.items()}
-        self._sent = {number: entries for number, entries in left.items() if entries}
-        self.must_resend = self.must_resend and bool(self._sent)
+        left = {number: [each for each in entries if each not in gone] for number, entries in self.sent.items()}
+        self.sent = {number: entries for number, entries in left.items() if entries}
+        self.must_resend = self.must_resend and bool(self.sent)
         return [each for each in queue if each not in gone]
 
     def unbatch(self) -> None:
         """Entries that are to be sent again belong to no batch any more: the next reply may carry some of them under a new
         number, and acknowledging that number must not acknowledge the others."""
         if self.must_resend:
-            self._sent.clear()
+            self.sent.clear()
             self.must_resend = False
 
     @property
     def unacknowledged(self) -> list[Entry]:
         """The entries that were sent and are not acknowledged, those included that go out again."""
-        return [entry for entries in self._sent.values() for entry in entries]
+        return [entry for entries in self.sent.values() for entry in entries]
 
     def sent_after(self, batch: int) -> list[Entry]:
         """The entries of the batches after this one. A client whose last batch is this one has not received them."""
-        return [entry for number, entries in self._sent.items() if number > batch for entry in entries]
+        return [entry for number, entries in self.sent.items() if number > batch for entry in entries]
 
     @property
     def resending(self) -> int:
@@ -141,26 +138,26 @@ class Batches:
 
     def drop_body(self) -> None:
         """Keep of what is stored no more than its place: these entries are not sent to any client."""
-        self._sent = {number: [entry.drop_body() for entry in entries] for number, entries in self._sent.items()}
+        self.sent = {number: [entry.drop_body() for entry in entries] for number, entries in self.sent.items()}
 
     def reset(self) -> list[Entry]:
         """Begin again, with nothing unacknowledged. Returns what was, unless the queue has it."""
         entries = [] if self.must_resend else self.unacknowledged
-        self._sent.clear()
+        self.sent.clear()
         self.must_resend = False
         return entries
 
     def resend_delay(self) -> float:
         """Seconds that the reply to the connect just acknowledged must wait: 0 for a client that makes progress, and for
         the first resend."""
-        if self._futile < 2:
+        if self.futile < 2:
             return 0.0
-        return min(FIRST_RESEND_DELAY * 2.0 ** min(self._futile - 2, 16), MAX_RESEND_DELAY)
+        return min(FIRST_RESEND_DELAY * 2.0 ** min(self.futile - 2, 16), MAX_RESEND_DELAY)
 
     def note_busy(self, in_hand: int) -> None:
         """Note whether the client lacks what goes out again, or is busy. It has so many messages that it has not settled, these
         included: with others in its hands it had no room; and a reply was not lost twice in a row."""
-        self.is_busy = self._futile > 1 or in_hand > self._count()
+        self.is_busy = self.futile > 1 or in_hand > self._count()
 
     def retain(self, entries: list[Entry]) -> int:
         """Keep what the reply with the current number carries: the front of the queue. The list is kept as it is and must not
@@ -170,7 +167,7 @@ class Batches:
             again = min(self._count(), len(entries))
             self.unbatch()
         if entries:
-            self._sent[self.number] = entries
+            self.sent[self.number] = entries
         return again
 
     def close(self) -> int:
@@ -182,7 +179,7 @@ class Batches:
         return number
 
     def _count(self) -> int:
-        return sum(map(len, self._sent.values()))
+        return sum(map(len, self.sent.values()))
 
 
 NO_BATCHES: Final = Batches()

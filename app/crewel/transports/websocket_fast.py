@@ -20,6 +20,7 @@ from websockets.utils import accept_key
 from crewel.bayeux.codec import decode
 from crewel.broker.inbound import when_answered
 from crewel.broker.session_queue.exchange import Peer, Take
+from crewel.broker.session_queue.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
 from crewel.event_loop import TURN_S
 from crewel.transports.arrivals import Arrivals
@@ -51,6 +52,7 @@ class FastSockets:
         self.loop = endpoint.broker.loop
         self.arrivals = Arrivals(self.loop)
         self.bayeux = settings.bayeux
+        self.hold_known = endpoint.broker.outbound.hold_known
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
         wanted = settings.websocket.protocol
@@ -136,6 +138,7 @@ class FastSocket(asyncio.Protocol, Peer):
         "_is_heard",
         "_is_lost",
         "_is_resting",
+        "_known",
         "_protocol",
         "_rest_s",
         "_sockets",
@@ -171,15 +174,13 @@ class FastSocket(asyncio.Protocol, Peer):
         self._first_bytes: list[bytes] | None = None
         """All that came, until the first message has been processed: until then, another process may get the connection."""
         self._fragments: list[bytes] | None = None
+        self._known: KnownConnect | None = None
         self._is_heard = True
         """Whether what the peer has sent is answered: until this side closes the socket."""
-        self._is_lost = False
-        self._has_parted = False
-        self._is_busy = False
+        self._is_lost = self._has_parted = self._is_busy = False
         self._first_frames = _FIRST_FRAMES
         """How many of the next frames are those of a new client."""
-        self._is_resting = False
-        self._rest_s = 0.0
+        self._is_resting, self._rest_s = False, 0.0
         self._closed: asyncio.Future[None] | None = None
         self.holder: str | None = None
         self.is_heard_from = True
@@ -234,7 +235,7 @@ class FastSocket(asyncio.Protocol, Peer):
 
     def _part(self) -> None:
         """Take apart what refers to itself, so that a closed socket is gone at once and not when all garbage is looked at."""
-        session, self.session = self.session, None
+        session, self.session, self._known = self.session, None, None
         if session is not None:
             session.forget_peer(self)
 
@@ -370,11 +371,24 @@ class FastSocket(asyncio.Protocol, Peer):
             self._transport.pause_reading()
 
     def _take(self, frame: Frame) -> None:
-        payload = self._payload(frame)
-        if payload is not None:
-            self._answer(payload)
+        """Answer the text that this frame ends, if it is the last of one."""
+        opcode = frame.opcode
+        if opcode is Opcode.BINARY:
+            self.shut(BINARY_REFUSED, "binary frames are not part of the protocol")
+        elif opcode is Opcode.TEXT and frame.fin:
+            self._answer(bytes(frame.data))
+        elif opcode is Opcode.TEXT:
+            self._fragments = [bytes(frame.data)]
+        elif opcode is Opcode.CONT and self._fragments is not None:
+            self._fragments.append(bytes(frame.data))
+            if frame.fin:
+                fragments, self._fragments = self._fragments, None
+                self._answer(b"".join(fragments))
 
     def _answer(self, payload: bytes) -> None:
+        known = self._known
+        if known is not None and self._sockets.hold_known(self, known, payload):
+            return
         endpoint, bayeux = self._sockets.endpoint, self._sockets.bayeux
         try:
             if not payload:
@@ -392,10 +406,12 @@ class FastSocket(asyncio.Protocol, Peer):
             self._is_busy = True
             when_answered(answering, self._answered)
             return
-        if self._first_bytes is not None:
-            self._first_bytes = None
+        self._first_bytes = None
         if self._rest_s:
             self._rest()
+        session = self.session
+        if session is not None and session.plain and not (self._first_frames or (known and known.session is session)):
+            self._known = KnownConnect.of(session, payload, elements)
 
     def _answered(self, _: object) -> None:
         """The frame has been answered. The next one has to wait for the end of what the store has answered."""
@@ -405,22 +421,6 @@ class FastSocket(asyncio.Protocol, Peer):
             self._rest()
         if self._waiting is not None or self._is_lost:
             self._sockets.loop.call_soon(self._go_on)
-
-    def _payload(self, frame: Frame) -> bytes | None:
-        """The text that this frame ends; None if it is not one, or not its last fragment."""
-        opcode = frame.opcode
-        if opcode is Opcode.BINARY:
-            self.shut(BINARY_REFUSED, "binary frames are not part of the protocol")
-        elif opcode is Opcode.TEXT and frame.fin:
-            return bytes(frame.data)
-        elif opcode is Opcode.TEXT:
-            self._fragments = [bytes(frame.data)]
-        elif opcode is Opcode.CONT and self._fragments is not None:
-            self._fragments.append(bytes(frame.data))
-            if frame.fin:
-                fragments, self._fragments = self._fragments, None
-                return b"".join(fragments)
-        return None
 
     # What goes
 

@@ -55,7 +55,7 @@ class Acknowledgements:
             return
         session.retained = 0
         if durable is None:
-            batches.acknowledge_all()
+            batches.futile, batches.sent = 0, {}  # `hand_over`, without a call
         else:
             self._durability.acknowledged(session, durable, batches.hand_over())
 
@@ -82,8 +82,9 @@ class Acknowledgements:
         filtered = self._options.filtered
         if filtered and session in filtered and any(entry.is_oneway for entry in entries):
             entries = [entry for entry in entries if not entry.is_oneway]
-        again = batches.retain(entries)
-        if again:
+        if not batches.must_resend and entries:
+            batches.sent[batches.number] = entries  # `retain`, without a call
+        elif again := batches.retain(entries):
             # What was to be sent again, and is not in this response, waits as all others do.
             session.queue = in_order(session.queue)
             if batches.is_busy:

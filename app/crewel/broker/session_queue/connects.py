@@ -14,11 +14,12 @@ from random import randint
 from typing import Any, Final
 
 from crewel.bayeux import replies
-from crewel.bayeux.message import Message
+from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.pipe import Pipe
 from crewel.broker.session import Session, State, Verdict, new_secret
 from crewel.broker.session_queue.exchange import CONNECT_CHANNEL, Exchange, Held, Peer, connect_reply, encode_reply
+from crewel.broker.session_queue.known_connect import KnownConnect
 from crewel.broker.session_queue.timers import SessionTimes, Timers
 from crewel.delivery.batches import NO_BATCHES
 from crewel.metrics import Metrics
@@ -90,6 +91,24 @@ class Connects(ABC):
             return False
         if message_id in (session.connect_id, session.connect_before) and self.repeat(session, peer, message_id, ext):
             return True
+        if "advice" in fields or not (bare_id := message_id.encode()).isalnum():  # of bytes: it is ASCII, too
+            return False
+        return self._hold_bare(session, peer, bare_id, fields)
+
+    def hold_known(self, socket: Peer, known: KnownConnect, payload: bytes) -> bool:
+        """Hold the next connect of a client that acknowledges on a socket, if it says no more than that all has arrived. False:
+        nothing has been done, and the payload has to be parsed."""
+        session = known.session
+        if (part := session.plain) is None or self.pipe.sees_bare_connects:
+            return False
+        if session.id not in self._sessions or socket.relay is not None:
+            return False
+        ext = part.expects(session)
+        bare_id = known.id_in(payload, ext) if ext else None
+        return bare_id is not None and self._hold_bare(session, socket, bare_id, None)
+
+    def _hold_bare(self, session: Session, peer: Peer, bare_id: bytes, fields: Fields | None) -> bool:
+        """Hold a connect without advice. No fields: it is known to say that all has arrived. False: nothing has been done."""
         # The session is the socket's or the browser's, has connected before on the same transport, and nothing waits for it.
         if not (
             session.state is _CONNECTED
@@ -103,27 +122,31 @@ class Connects(ABC):
                 and (not self._browsers.has_limit or self._browsers.admits(session))
             )
             and session.advised_on == peer.transport
-            and "advice" not in fields
             and (self._holds and not session.is_absent)
             and (session.durable is None or not session.durable.evicted)
-            and (bare_id := message_id.encode()).isalnum()  # of bytes: it is ASCII, too
         ):
             return False
         if session.browser is not peer.browser and session.browser is not None and not peer.pushes:
             peer.recognise(session.browser)
         session.peer = peer
-        session.connect_before, session.connect_id = session.connect_id, None if peer.pushes else message_id
+        session.connect_before = session.connect_id
+        session.connect_id = None if peer.pushes or fields is None else fields["id"]
         session.answered = session.transient = None
         session.last_seen = now = self._loop.time()
-        count, message = len(fields), None
-        if self.pipe.sees_bare_connects or not (
+        message, part = None, session.plain
+        if fields is None:
+            assert part is not None
+            part.took_all(session)
+        elif self.pipe.sees_bare_connects or not (
             fields.get("connectionType") == peer.transport
             and (
-                (count == _BARE and not session.parts)
-                or (count == _BARE + 1 and ext and session.plain and session.plain.takes(session, ext))
+                ((count := len(fields)) == _BARE and not session.parts)
+                or (
+                    count == _BARE + 1 and part is not None and fields.get("ext") and part.takes(session, fields["ext"])
+                )
             )
         ):
-            message = Message(fields, CONNECT_CHANNEL, message_id)
+            message = Message(fields, CONNECT_CHANNEL, fields["id"])
             if not self._passes(session, peer, message):
                 return True
         self._metrics.connects += 1

@@ -328,7 +328,10 @@ class Outbound(Connects):
             session.is_ready = False
             if session.urgent and not (session.requests or session.is_paused):
                 try:
-                    self._wake(session, now)
+                    if session.socket is not None and not session.connect_only:  # `_wake`, without a call
+                        self.push(session)
+                    elif session.held is not None and session.held.not_before <= now:
+                        self.release(session, now)
                 except Exception:
                     log.exception("a flush failed")
         while self._overflowed:
