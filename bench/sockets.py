@@ -84,6 +84,22 @@ def resident(server: Server) -> float:
     return float(total)
 
 
+def activity(server: Server) -> tuple[int, int]:
+    """How often the server has slept, and how often it has written: what makes a figure move although the work is the same."""
+    sleeps = writes = 0
+    for pid in _tree(server.pid):
+        with suppress(OSError):
+            writes += _number(Path(f"/proc/{pid}/io"), "syscw:")
+        for task in Path(f"/proc/{pid}/task").glob("*/status"):
+            with suppress(OSError):
+                sleeps += _number(task, "voluntary_ctxt_switches:")
+    return sleeps, writes
+
+
+def _number(file: Path, name: str) -> int:
+    return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith(name))
+
+
 # Clients
 
 
@@ -174,11 +190,14 @@ async def deliveries(
     sent = await _paced(publisher, rate, 1.0)
     await _arrived(clients, sent * CLIENTS // ROOMS)
     before = sum(client.count for client in clients)
-    begun = cpu(server)
+    begun, active = cpu(server), activity(server)
     sent = await _paced(publisher, rate, seconds)
-    await _arrived(clients, before + sent * CLIENTS // ROOMS)
+    count = sent * CLIENTS // ROOMS
+    await _arrived(clients, before + count)
     await asyncio.sleep(0.3)  # for what is written behind
-    cost = (cpu(server) - begun) / (sent * CLIENTS // ROOMS) * 1e6
+    cost = (cpu(server) - begun) / count * 1e6
+    sleeps, writes = ((now - then) / count for now, then in zip(activity(server), active, strict=True))
+    print(f"a delivery of {peer}: {sleeps:.2f} sleeps, {writes:.2f} writes", file=sys.stderr, flush=True)
     _close([*clients, publisher])
     return cost
 
@@ -358,14 +377,15 @@ def run(case: Case, peer: Peer, seconds: float) -> float | str:
             gc.collect()
 
 
-def _median(values: list[float]) -> str:
+def median(values: list[float]) -> str:
+    """The median, with the lowest and the highest."""
     return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})" if values else "none"
 
 
 def row(case: Case, figures: dict[str, list[float]], titles: dict[str, str]) -> str:
     """A row of the report."""
     own = figures["crewel"]
-    others = ", ".join(f"{titles[name]} {_median(figures[name])}" for name in case.peers[1:] if figures.get(name))
+    others = ", ".join(f"{titles[name]} {median(figures[name])}" for name in case.peers[1:] if figures.get(name))
     verdicts = []
     for name, most in case.targets:
         if own and figures.get(name):
@@ -374,7 +394,7 @@ def row(case: Case, figures: dict[str, list[float]], titles: dict[str, str]) -> 
     if case.most is not None and own:
         is_met = statistics.median(own) <= case.most
         verdicts.append(f"at most {case.most:g} {case.unit}: {'met' if is_met else 'MISSED'}")
-    return f"| {case.title}, {case.unit} | {_median(own)} | {others} | {'; '.join(verdicts)} |"
+    return f"| {case.title}, {case.unit} | {median(own)} | {others} | {'; '.join(verdicts)} |"
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 import struct
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self, cast
@@ -27,6 +28,8 @@ class Client(asyncio.Protocol, ABC):
     path: ClassVar[str] = "/"
     headers: ClassVar[str] = ""
     opcode: ClassVar[int] = _TEXT
+    tls: ClassVar[ssl.SSLContext | None] = None
+    """How all clients encrypt."""
 
     def __init__(self, *, acknowledges: bool = False, is_stored: bool = False, deflates: bool = False) -> None:
         self.acknowledges = acknowledges
@@ -45,7 +48,7 @@ class Client(asyncio.Protocol, ABC):
     async def open(self, port: int) -> Self:
         """Connect, upgrade and log in."""
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: self, "127.0.0.1", port)
+        await loop.create_connection(lambda: self, "127.0.0.1", port, ssl=Client.tls)
         offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n" if self.deflates else ""
         answer = self._await_answer()
         self.transport.write(
@@ -159,6 +162,9 @@ class Bayeux(Storing):
     """Crewel and Faye."""
 
     path = "/cometd"
+    connection_type: ClassVar[bytes] = b"websocket"
+    polls: ClassVar[bool] = False
+    """Whether messages come with the replies to connects only."""
 
     def __init__(self, **options: bool) -> None:
         super().__init__(**options)
@@ -168,11 +174,12 @@ class Bayeux(Storing):
 
     def received(self, payload: bytes) -> None:
         self.count += payload.count(_MARK)
-        if self.acknowledges and b'"/meta/connect"' in payload:
+        if (self.acknowledges or self.polls) and b'"/meta/connect"' in payload:
             found = _ACK.search(payload)
-            assert found is not None, payload
+            assert found is not None or not self.acknowledges, payload
             self._number += 1
-            self.write(b'%b,"id":"%d","ext":{"ack":%b}}]' % (self._connect, self._number, found[1]))
+            ext = b',"ext":{"ack":%b}' % found[1] if found is not None else b""
+            self.write(b'%b,"id":"%d"%b}]' % (self._connect, self._number, ext))
         if b'"successful":true' in payload:
             self._answered(payload)
         else:
@@ -181,10 +188,14 @@ class Bayeux(Storing):
     async def log_in(self) -> None:
         ext = b',"ext":{"ack":true}' if self.acknowledges else b""
         reply = await self.ask(
-            b'[{"channel":"/meta/handshake","version":"1.0","supportedConnectionTypes":["websocket"],"id":"1"%b}]' % ext
+            b'[{"channel":"/meta/handshake","version":"1.0","supportedConnectionTypes":["%b"],"id":"1"%b}]'
+            % (self.connection_type, ext)
         )
         self._id = json.loads(reply)[0]["clientId"].encode()
-        self._connect = b'[{"channel":"/meta/connect","connectionType":"websocket","clientId":"%b"' % self._id
+        self._connect = b'[{"channel":"/meta/connect","connectionType":"%b","clientId":"%b"' % (
+            self.connection_type,
+            self._id,
+        )
 
     async def subscribe(self, room: str) -> None:
         channel = f"/{room}".encode()
@@ -193,7 +204,7 @@ class Bayeux(Storing):
         connect = b'"id":"3","advice":{"timeout":0}%b}]' % (b',"ext":{"ack":0}' if self.acknowledges else b"")
         # In one payload, as clients batch them, which the server answers in one turn and one frame.
         await self.ask(b"[%b,%b,%b" % (subscribe, self._connect[1:], connect))
-        if not self.acknowledges:
+        if not (self.acknowledges or self.polls):
             self.write(self._connect + b',"id":"4"}]')
 
     def _message(self, room: str, ext: bytes) -> bytes:
