@@ -214,3 +214,9 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     user's servers is not the user's own."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
     return {**inherited, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": STATE, **more}
+
+
+def processes(server: Server) -> list[int]:
+    """The workers of a server, the oldest first."""
+    found = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return [pid for pid in map(int, found) if "--inherited" in Path(f"/proc/{pid}/cmdline").read_text()]

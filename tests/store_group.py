@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.ports import free_ports
 from tests.store_process import LIMIT_S, StoreProcess, until
 
 SERVICE: Final = "crewel-store"
@@ -17,15 +17,6 @@ DOWN_AFTER_MS: Final = 1000
 """Milliseconds after which the sentinels hold a server that does not answer for dead."""
 _QUORUM: Final = 2
 _SLOTS: Final = 16384
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nothing listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def client_at(port: int) -> redis.Redis:

@@ -98,7 +98,7 @@ class TestSentAgain:
         joe = Receiver(stored).started("/a", name="joe/1")
         store(stored, (5, "a"), (1, "b"))
         assert data(joe.take()) == ["a", "b"]
-        joe.ack, session(joe).burst = 0, Burst(1)
+        joe.ack, joe.session.burst = 0, Burst(1)
         store(stored, (3, "c"))
         assert data(joe.take()) == ["a"]
         assert [data(joe.take()) for _ in range(3)] == [["c"], ["b"], []]
@@ -117,7 +117,7 @@ class TestSentAgain:
         joe.tell(failed(a, "user.update.holdback"))
         store(stored, (9, "c"), (1, "d"))
         assert joe.take(ok(b)) == []
-        stored.wait(stored.broker.dispatchers.activate(session(joe)))
+        stored.wait(stored.broker.dispatchers.activate(joe.session))
         assert data(joe.take()) == ["c", "a", "d"]
 
     def test_another_client_gets_it_all_again_in_order(self, stored: StoredWorld, joe: Receiver) -> None:
@@ -177,10 +177,10 @@ class TestOperators:
         let_go(stored)
         store(stored, (5, "a"), (9, "b"), (1, "c"), (9, "d"))
         dispatchers = stored.broker.dispatchers
-        peeked = stored.wait(dispatchers.peek(session(joe), 3))
+        peeked = stored.wait(dispatchers.peek(joe.session, 3))
         assert data(entry.fields for entry in peeked) == ["b", "d", "a"]
-        stored.wait(dispatchers.skip(session(joe)))
-        stored.wait(dispatchers.remove(session(joe), 1))
+        stored.wait(dispatchers.skip(joe.session))
+        stored.wait(dispatchers.remove(joe.session, 1))
         assert data(joe.take()) == ["a", "c"]
         assert [letter.receiver for letter in stored.letters()] == ["client/joe/1"]
 
@@ -226,16 +226,10 @@ class TestRefills:
 
         async def held_back(durable: Any, ids: Any) -> Any:
             monkeypatch.undo()
-            await dispatchers.hold(session(joe), "operator")
+            await dispatchers.hold(joe.session, "operator")
             return await found(durable, ids)
 
         monkeypatch.setattr(stored.durability.backlog, "_found", held_back)
         assert joe.take() == []
-        stored.wait(dispatchers.activate(session(joe)))
+        stored.wait(dispatchers.activate(joe.session))
         assert data(joe.take()) == ["b", "a"]
-
-
-def session(client: Receiver) -> Any:
-    found = client.world.broker.session(client.id)
-    assert found is not None
-    return found

@@ -228,3 +228,9 @@ def data_of(messages: Iterable[Fields]) -> list[Any]:
 
 def is_connect(message: Fields) -> bool:
     return message["channel"] == "/meta/connect"
+
+
+def let_go(world: World) -> None:
+    """Let so much time pass that all clients count as gone."""
+    world.advance(60.0)
+    world.broker.sweep()

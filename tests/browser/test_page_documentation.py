@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from playwright.sync_api import Browser, expect
 from tests.cli.command import crewel
 from tests.conftest import StartServer
 from tests.house.source import ROOT
+from tests.ports import free_port
 
 GUIDE = (ROOT / "docs" / "how-to" / "page.md").read_text("utf-8")
 CREWEL, OTHER = "http://127.0.0.1:8080", "http://127.0.0.1:8000"
@@ -26,12 +26,6 @@ def block(language: str) -> str:
     """Return the only example of the guide in this language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
     return found
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client
-from tests.functional.wire import Connection
-from tests.server_process import Server
+from tests.functional.wire import readiness
 from tests.store_process import until
 
 MESSAGES = 5
@@ -51,12 +50,6 @@ def damage(directory: Path, log_id: str) -> None:
     )
     text[place - 6 : place - 4] = b"!!"
     file.write_bytes(text)
-
-
-def readiness(server: Server) -> int:
-    connection = Connection(server)
-    connection.request("GET", "/health/ready")
-    return connection.response().status
 
 
 def test_repair_cuts_a_tail_after_it_has_asked(left: list[str], start_server: StartServer, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from crewel.storage.embedded import server_binary
 from tests.conftest import StartServer
 from tests.functional.wire import until
 from tests.house.source import ROOT
-from tests.store_group import client_at, free_ports
+from tests.ports import free_ports
+from tests.store_group import client_at
 
 pytestmark = pytest.mark.server
 

@@ -17,6 +17,7 @@ import trustme
 from crewel.client import Client
 from tests.conftest import StartServer
 from tests.house.source import ROOT
+from tests.ports import free_port
 from tests.server_process import Server
 from tests.terminals import blocks
 
@@ -24,13 +25,6 @@ pytestmark = pytest.mark.server
 
 FILES = {block.title: block.text for block in blocks(ROOT / "docs" / "how-to" / "proxies.md") if block.is_file}
 LIMIT_S = 60
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class World:

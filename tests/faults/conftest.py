@@ -10,6 +10,7 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.faults import report
 from tests.faults.load import Load
 from tests.functional.wire import close_connections
 from tests.patience import patience
+from tests.store_process import StoreProcess
 
 IS_FULL = os.environ.get("FAULTS") == "full"
 
@@ -59,3 +61,11 @@ async def load(request: pytest.FixtureRequest) -> AsyncIterator[Load]:
 def _close_connections() -> Iterator[None]:
     yield
     close_connections()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StoreProcess]:
+    """A store of our own."""
+    store = StoreProcess(tmp_path)
+    yield store
+    store.close()

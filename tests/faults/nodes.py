@@ -17,8 +17,8 @@ import redis
 from tests.conftest import StartServer
 from tests.functional.wire import figures
 from tests.lines import Balancer, Line
+from tests.ports import free_ports
 from tests.server_process import Server
-from tests.store_group import free_ports
 from tests.store_process import StoreProcess
 
 PREFIX: Final = "nodes:"

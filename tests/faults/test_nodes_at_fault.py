@@ -27,7 +27,7 @@ from tests.faults.nodes import BASE, LEASE_S, Node, Nodes, own, owner, token_of
 from tests.functional.bayeux import Client
 from tests.functional.people import Person
 from tests.functional.wire import Connection, figures
-from tests.store_group import free_ports
+from tests.ports import free_ports
 from tests.store_process import StoreProcess
 
 GOES_ON_S: Final = 60.0

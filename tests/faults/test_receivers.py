@@ -7,8 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,14 +40,6 @@ SETS = (
     f"delivery.dead_letters_max={LETTERS}",
     f"delivery.queue_max_entries={KEPT}",
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[StoreProcess]:
-    """A store of our own."""
-    store = StoreProcess(tmp_path)
-    yield store
-    store.close()
 
 
 class Lazy(Client):

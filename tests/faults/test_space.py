@@ -35,14 +35,6 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Quota | Sma
     disk.close()
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[StoreProcess]:
-    """A store of our own."""
-    store = StoreProcess(tmp_path)
-    yield store
-    store.close()
-
-
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_full_disk(

@@ -6,8 +6,6 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -24,14 +22,6 @@ SEEDS = range(1, 11) if IS_FULL else range(1, 2)
 GOES_ON_S = 10.0
 WRITE_LIMIT_S = 2.0
 ENDED_WITHOUT_STORE = 3
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[StoreProcess]:
-    """A store of our own."""
-    store = StoreProcess(tmp_path)
-    yield store
-    store.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

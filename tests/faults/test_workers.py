@@ -17,7 +17,7 @@ from tests.conftest import StartServer
 from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.load import PATTERN, Load, wait_for
 from tests.functional.wire import figures
-from tests.server_process import Server
+from tests.server_process import Server, processes
 
 SETS = ("cluster.workers=2", "bayeux.timeout_ms=1000")
 GOES_ON_S = 20.0
@@ -25,12 +25,6 @@ STARTS_S = 60.0
 KILLS = 100 if IS_FULL else 3
 HERD = 195 if IS_FULL else 20
 REPLACEMENTS = 10 if IS_FULL else 2
-
-
-def processes(server: Server) -> list[int]:
-    """The workers of a server, the oldest first."""
-    found = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    return [pid for pid in map(int, found) if "--inherited" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
 async def serving(server: Server, but: set[int]) -> list[int]:

@@ -22,7 +22,7 @@ from crewel.settings.storage import Cluster, Storage
 from tests.cli.command import Running, assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client
-from tests.functional.wire import Address, Connection
+from tests.functional.wire import Address, readiness
 from tests.server_process import Server
 from tests.store_process import own_prefix, shared_store, until
 
@@ -36,12 +36,6 @@ def publishes(server: Address) -> bool:
     client.handshake()
     message = client.message("/a", data=1, ext={"publish": {"persistent": True}})
     return client.send(message)[-1]["successful"] is True
-
-
-def readiness(server: Server) -> int:
-    connection = Connection(server)
-    connection.request("GET", "/health/ready")
-    return connection.response().status
 
 
 def second(first: Server, *options: str) -> list[str]:

@@ -1,12 +1,12 @@
 """That the pages which ask their reader to type commands can be followed as they stand."""
 
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.house.source import ROOT
+from tests.ports import free_port
 from tests.terminals import LIMIT_S, Reader, blocks
 
 pytestmark = pytest.mark.timeout(600)
@@ -22,13 +22,6 @@ PAGES = [
 """Each page with the tab that its reader chooses; where it is empty, the reader does what all tabs say."""
 OTHER_SERVER = "8000"
 """The port of the servers beside Crewel, such as the one that an application moves from."""
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def follow(page: Path, directory: Path, limit_s: float = LIMIT_S, tab: str = "") -> None:

@@ -20,18 +20,12 @@ from tests.functional.bayeux import Client, Message, data
 from tests.functional.frames import SocketClient
 from tests.functional.people import Person
 from tests.functional.wire import Connection, chunked, close_connections, figures, request_bytes, until
-from tests.server_process import Server
+from tests.server_process import Server, processes
 
 TOKEN = "the-token-of-the-operators-of-all-workers"
 LONG = "cluster.lease_ms=600000"
 """So long that only a death that is certain ends a lease: a worker that is stopped here stays alive."""
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
-
-
-def processes(server: Server) -> list[int]:
-    """The workers of a server, in the order of their starts."""
-    found = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    return [pid for pid in map(int, found) if "--inherited" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
 @contextmanager

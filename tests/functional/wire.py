@@ -260,3 +260,10 @@ def parse_figures(exposition: bytes) -> dict[str, float]:
     lines = exposition.decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in samples}
+
+
+def readiness(server: Address) -> int:
+    """Return the status of `/health/ready`."""
+    connection = Connection(server)
+    connection.request("GET", "/health/ready")
+    return connection.response().status

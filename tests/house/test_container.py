@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -23,6 +22,7 @@ import yaml
 
 from crewel.settings.table import declared
 from tests.house.source import ROOT
+from tests.ports import free_port
 from tests.store_process import StoreProcess, until
 
 pytestmark = pytest.mark.server
@@ -89,12 +89,6 @@ def run(command: list[Any], **more: Any) -> str:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, **more)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 def is_healthy(programs: Path, port: int) -> bool:

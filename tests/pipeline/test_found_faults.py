@@ -4,7 +4,6 @@ the audit finds the planted loss and nothing else."""
 import asyncio
 import json
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from crewel.pipeline.tables import Tables
 from tests.functional.wire import figures
 from tests.interop.conftest import installed_clients  # noqa: F401 - a fixture
 from tests.pipeline import forgetting
+from tests.pipeline.report.reader import Reader
 from tests.pipeline.scene import PATTERN, SHOPS, TICKS, Buyer, Played, healthy, play
 from tests.server_process import Server
 
@@ -233,25 +233,6 @@ def test_the_report_tells_how_much_there_was_and_how_long_it_took(scene: Scene, 
 
 
 def test_the_page_is_whole_and_needs_nothing_else(reported: Reported) -> None:
-    class Reader(HTMLParser):
-        def __init__(self) -> None:
-            super().__init__()
-            self.open: list[str] = []
-            self.names: set[str] = set()
-
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            self.names |= {tag, *(name for name, _ in attrs)}
-            if tag not in {"meta", "br"}:
-                self.open.append(tag)
-
-        def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            self.names |= {tag, *(name for name, _ in attrs)}
-
-        def handle_endtag(self, tag: str) -> None:
-            assert self.open.pop() == tag
-
-    reader = Reader()
-    reader.feed(reported[2])
-    assert reader.open == []
+    reader = Reader(reported[2])
     assert {"svg", "polyline", "rect", "table"} <= reader.names
     assert not {"script", "link", "img", "src", "href"} & reader.names

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,31 @@ from tests.store_process import StoreProcess, own_prefix, shared_store
 
 StartStore = Callable[..., StoreProcess]
 OpenStore = Callable[..., Awaitable[Store]]
+LIMIT_S = 15
 
 
 def settings_for(*sets: str) -> Settings:
     """Return the settings with these `--set` texts of the group `storage`, without reading files as `load` does."""
     given = dict(text.removeprefix("storage.").split("=", 1) for text in sets)
     return Settings(storage=Storage.model_validate(given))
+
+
+@asynccontextmanager
+async def opened(directory: Path, *sets: str) -> AsyncIterator[Store]:
+    """Open a store of its own in `directory`, and close it after."""
+    store = Store(settings_for(f"storage.data_dir={directory}", *sets))
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait for something that the loop brings about."""
+    async with asyncio.timeout(LIMIT_S):
+        while not is_so():
+            await asyncio.sleep(0.005)
 
 
 @pytest.fixture(scope="session")

@@ -189,3 +189,11 @@ def change(
         caught_up,
         batch,
     )
+
+
+async def owner_of(store: Store, *names: str) -> Owner:
+    """Return an owner with these sessions."""
+    owner = await started(store)
+    for name in names:
+        await owner.login(name)
+    return owner

@@ -14,14 +14,7 @@ from crewel.delivery.records import (
 )
 from crewel.errors import Behind, Fenced, StoreUnavailable
 from crewel.storage.store import Store
-from tests.storage.owner import ANN, JOE, LETTERS_MAX, Owner, change, started
-
-
-async def owner_of(store: Store, *names: str) -> Owner:
-    owner = await started(store)
-    for name in names:
-        await owner.login(name)
-    return owner
+from tests.storage.owner import ANN, JOE, LETTERS_MAX, Owner, change, owner_of, started
 
 
 async def open_ids(owner: Owner, name: str = JOE) -> set[int]:

@@ -8,8 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,21 +16,10 @@ from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
 from crewel.storage.embedded import server_binary, unusable
 from crewel.storage.store import Store
-from tests.storage.conftest import settings_for
+from tests.storage.conftest import opened, settings_for, until
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 15
-
-
-@asynccontextmanager
-async def opened(directory: Path, *sets: str) -> AsyncIterator[Store]:
-    """Open a store of its own in `directory`, and close it after."""
-    store = Store(settings_for(f"storage.data_dir={directory}", *sets))
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def pid_of(store: Store) -> int:
@@ -49,13 +36,6 @@ async def next_pid(store: Store) -> int:
                 return await pid_of(store)
             except StoreUnavailable:
                 await asyncio.sleep(0.005)
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    """Wait for something that the loop, or another process, brings about."""
-    async with asyncio.timeout(LIMIT_S):
-        while not is_so():
-            await asyncio.sleep(0.005)
 
 
 def is_gone(pid: int) -> bool:

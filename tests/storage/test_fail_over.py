@@ -16,10 +16,11 @@ from crewel.settings import load
 from crewel.storage.keys import Keys
 from crewel.storage.log_follower import LogFollower, Unread
 from crewel.storage.store import Store
+from tests.ports import free_ports
 from tests.storage.conftest import OpenStore, StartStore, settings_for
 from tests.storage.steps import count, known
 from tests.storage.test_store import Watch, until
-from tests.store_group import SERVICE, ClusterStore, WatchedStore, free_ports, info
+from tests.store_group import SERVICE, ClusterStore, WatchedStore, info
 from tests.store_process import own_prefix
 
 pytestmark = pytest.mark.usefixtures("_scripts_of_the_tests")

@@ -6,19 +6,12 @@ from crewel.delivery.records import LogId, Submission
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Member
 from crewel.storage.store import Store
-from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, started
+from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, owner_of, started
 from tests.storage.reading import queue_size
 
 PATTERN = "/a b/*"
 QUEUE = f"group:{PATTERN} x"
 IN_X = {PATTERN: b'[{"group":"x","filter":"data.n"}]'}
-
-
-async def owner_of(store: Store, *names: str) -> Owner:
-    owner = await started(store)
-    for name in names:
-        await owner.login(name)
-    return owner
 
 
 async def members(owner: Owner, queue: str = QUEUE) -> set[str]:

@@ -4,20 +4,14 @@ import pytest
 
 from crewel.errors import Fenced
 from crewel.storage.store import Store
-from tests.storage.owner import ANN, JOE, Owner, started
+from tests.storage.owner import ANN, JOE, owner_of, started
 
 HELD = b'{"active":false,"who":"op","since":17,"code":"user.update.holdback","id":"5","reason":"\\"no\\""}'
 PLAIN = {"active": False, "who": "op", "since": 17, "code": "user.update.holdback", "id": "5", "reason": '"no"'}
 
 
-async def owner_of_joe(store: Store) -> Owner:
-    owner = await started(store)
-    await owner.login(JOE)
-    return owner
-
-
 async def test_hold_survives_the_adoption_of_the_session(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     await owner.login(ANN)
     await owner.hold(HELD)
     records = await (await started(store, "b")).adopt_all()
@@ -26,14 +20,14 @@ async def test_hold_survives_the_adoption_of_the_session(store: Store) -> None:
 
 
 async def test_a_new_login_leaves_it(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     await owner.hold(HELD)
     await owner.login(JOE)
     assert (await owner.record())["d"].encode() == HELD
 
 
 async def test_hold_can_be_changed_and_released(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     before = await owner.record()
     await owner.hold(HELD)
     await owner.hold(b'{"sink":true,"since":18,"code":"user.x","id":"6","reason":""}')
@@ -43,7 +37,7 @@ async def test_hold_can_be_changed_and_released(store: Store) -> None:
 
 
 async def test_facts_tell_each_change_once(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     for dispatch in (None, HELD, HELD, None, None):
         await owner.hold(dispatch)
     assert await owner.facts("held") == [{"session": JOE} | PLAIN]
@@ -52,7 +46,7 @@ async def test_facts_tell_each_change_once(store: Store) -> None:
 
 @pytest.mark.parametrize("dispatch", [HELD, None])
 async def test_others_cannot_hold_the_session(store: Store, dispatch: bytes | None) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     await owner.hold(b'{"active":false}')
     before = await owner.record()
     with pytest.raises(Fenced):
@@ -61,7 +55,7 @@ async def test_others_cannot_hold_the_session(store: Store, dispatch: bytes | No
 
 
 async def test_a_session_that_is_not_there_is_not_made(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     with pytest.raises(Fenced):
         await owner.hold(HELD, ANN)
     assert await owner.record(ANN) == {}
@@ -71,7 +65,7 @@ async def test_a_session_that_is_not_there_is_not_made(store: Store) -> None:
 
 
 async def test_the_cause_of_an_end_is_found_by_who_finishes_it(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     await owner.login(ANN)
     last = await owner.close(JOE, ("communication.x", 'it said "no"'))
     await owner.close(ANN)
@@ -82,7 +76,7 @@ async def test_the_cause_of_an_end_is_found_by_who_finishes_it(store: Store) -> 
 
 
 async def test_the_first_cause_counts(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     await owner.close(JOE, ("communication.first", ""))
     await owner.close(JOE, ("communication.second", ""))
     await owner.close(JOE)
@@ -91,7 +85,7 @@ async def test_the_first_cause_counts(store: Store) -> None:
 
 
 async def test_an_end_that_began_without_a_cause_gets_none(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     await owner.close(JOE)
     await owner.close(JOE, ("communication.late", ""))
     assert "death" not in await owner.record()

@@ -12,18 +12,12 @@ from crewel.storage.dead_letters import Redriven, RedriveOutcome, StoredDeadLett
 from crewel.storage.store import Store
 from tests.storage.conftest import settings_for
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
-from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, started
+from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, owner_of, started
 from tests.storage.reading import last_id
 from tests.store_process import StoreProcess
 
 MOVED, GONE = RedriveOutcome.MOVED, RedriveOutcome.GONE
 NOTHING = LogId(0)
-
-
-async def owner_of_joe(store: Store) -> Owner:
-    owner = await started(store)
-    await owner.login(JOE)
-    return owner
 
 
 async def redrive(owner: Owner, each: StoredDeadLetter, **options: Any) -> Redriven:
@@ -42,7 +36,7 @@ async def everything(owner: Owner) -> dict[bytes, bytes | None]:
 
 
 async def test_redrive_puts_the_message_into_the_inbox_of_its_receiver(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     (newest,) = await owner.publish("/a")
     each = await one_letter(owner, letter(body=b'{"data":"again"}'))
     outcome, log_id, size = await redrive(owner, each)
@@ -59,7 +53,7 @@ async def test_redrive_puts_the_message_into_the_inbox_of_its_receiver(store: St
 
 
 async def test_redrive_to_the_channel_puts_the_message_into_the_log(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     each = await one_letter(owner)
     outcome, log_id, size = await redrive(owner, each, to_channel=True)
     assert (outcome, size) == (MOVED, 10)
@@ -74,7 +68,7 @@ async def test_redrive_to_the_channel_puts_the_message_into_the_log(store: Store
 
 
 async def test_the_channel_needs_no_receiver(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     each = await one_letter(owner)
     await owner.close()
     await owner.end()
@@ -82,7 +76,7 @@ async def test_the_channel_needs_no_receiver(store: Store) -> None:
 
 
 async def test_a_publisher_that_must_not_hear_it_does_not_hear_it_from_the_channel_either(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     (old,) = await owner.publish("/a", excluded=ANN)
     each = await one_letter(owner, PendingDeadLetter(JOE, old, "user.x", "why"))
     log_id = (await redrive(owner, each, to_channel=True)).id
@@ -90,7 +84,7 @@ async def test_a_publisher_that_must_not_hear_it_does_not_hear_it_from_the_chann
 
 
 async def test_redriven_message_that_dies_again_is_counted(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     each = await one_letter(owner)
     for returns in (1, 2, 3):
         before, log_id = each.dead_id, (await redrive(owner, each)).id
@@ -108,7 +102,7 @@ async def test_redriven_message_that_dies_again_is_counted(store: Store) -> None
 
 
 async def test_facts_tell_of_each(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     first, second = await one_letter(owner), await one_letter(owner, letter("user.y", channel="/b"))
     one, two = await redrive(owner, first), await redrive(owner, second, to_channel=True)
     assert await owner.facts("redriven") == [
@@ -132,7 +126,7 @@ async def test_facts_tell_of_each(store: Store) -> None:
 
 
 async def test_a_letter_is_moved_once(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     each = await one_letter(owner)
     assert (await redrive(owner, each)).outcome is MOVED
     for to_channel in (False, True):
@@ -143,7 +137,7 @@ async def test_a_letter_is_moved_once(store: Store) -> None:
 
 @pytest.mark.parametrize("to_channel", [False, True])
 async def test_a_step_that_is_repeated_answers_the_same(store: Store, to_channel: bool) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     step = dead_letters.redrive(store.keys, owner.token, await one_letter(owner), FACTS_MAX, to_channel=to_channel)
     first = await owner.do(step)
     before = await everything(owner)
@@ -153,14 +147,14 @@ async def test_a_step_that_is_repeated_answers_the_same(store: Store, to_channel
 
 
 async def test_memory_of_a_redrive_expires(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     await redrive(owner, await one_letter(owner))
     (key,) = [key async for key in store.reader.scan_iter(match=f"{store.keys.base}k:redrive*", count=1000)]
     assert 100_000 < await store.reader.pttl(key) <= 120_000
 
 
 async def test_a_receiver_that_another_server_owns_gets_it(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     each = await one_letter(owner)
     heir = await started(store, "b")
     outcome, log_id, _ = await redrive(heir, each)
@@ -175,7 +169,7 @@ async def test_a_receiver_that_another_server_owns_gets_it(store: Store) -> None
 
 
 async def test_without_a_receiver_it_stays(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     each = await one_letter(owner)
     await owner.close()
     refused = (RedriveOutcome.NO_RECEIVER, NOTHING, 0)
@@ -190,7 +184,7 @@ async def test_without_a_receiver_it_stays(store: Store) -> None:
 
 
 async def test_a_session_that_ends_before_it_hears_of_it_leaves_a_letter(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     known = (await redrive(owner, await one_letter(owner))).id
     lapsed = (await redrive(owner, await one_letter(owner))).id
     each = await one_letter(owner, letter(body=b'{"data":"again"}'))
@@ -214,7 +208,7 @@ async def test_a_session_that_ends_before_it_hears_of_it_leaves_a_letter(store: 
 
 
 async def test_a_receiver_that_has_enough_waiting_gets_no_more(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     ids = await owner.publish("/a", "/a")
     await owner.commit(ids[-1], change(opened=ids), low=0)
     await owner.spill(ids[0])
@@ -230,7 +224,7 @@ async def test_a_receiver_that_has_enough_waiting_gets_no_more(store: Store) -> 
 
 
 async def test_redrive_counts_the_backlog_once_for_many_dead_letters(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     await owner.commit(1000, change(opened=range(1, 501)))
     await owner.dead_letter(*(letter() for _ in range(100)))
     await store.reader.config_resetstat()
@@ -243,7 +237,7 @@ async def test_redrive_counts_the_backlog_once_for_many_dead_letters(store: Stor
 
 
 async def test_room_that_is_made_is_seen_at_once(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     first, second = await one_letter(owner), await one_letter(owner)
     log_id = (await redrive(owner, first, max_entries=1, max_bytes=10)).id
     assert (await redrive(owner, second, max_entries=1, max_bytes=10)).outcome is RedriveOutcome.FULL
@@ -252,7 +246,7 @@ async def test_room_that_is_made_is_seen_at_once(store: Store) -> None:
 
 
 async def test_a_letter_of_which_nothing_is_left_stays(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     each = await one_letter(owner, PendingDeadLetter(JOE, LogId(77), "user.x", "why"))
     for to_channel in (False, True):
         assert (await redrive(owner, each, to_channel=to_channel)).outcome is RedriveOutcome.EMPTY
@@ -260,7 +254,7 @@ async def test_a_letter_of_which_nothing_is_left_stays(store: Store) -> None:
 
 
 async def test_a_superseded_server_moves_nothing(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     each = await one_letter(owner)
     await (await started(store, "b")).adopt_all()
     before = await everything(owner)
@@ -270,7 +264,7 @@ async def test_a_superseded_server_moves_nothing(store: Store) -> None:
 
 
 async def test_ids_rise_also_when_the_clock_does_not(store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     far = 9_007_199_254_740_000  # of the year 2255
     await store.reader.set(store.keys.last, far)
     ids = [(await redrive(owner, await one_letter(owner))).id for _ in range(3)]
@@ -280,7 +274,7 @@ async def test_ids_rise_also_when_the_clock_does_not(store: Store) -> None:
 
 
 async def test_two_stores_at_once_move_each_letter_once(server: StoreProcess, store: Store) -> None:
-    owner = await owner_of_joe(store)
+    owner = await owner_of(store, JOE)
     await owner.dead_letter(*(letter(message_id=str(number)) for number in range(60)))
     every = await all_letters(owner)
     async with asyncio.timeout(30):

@@ -7,19 +7,12 @@ from crewel.storage import shared_queues
 from crewel.storage.sessions import SessionEnd
 from crewel.storage.shared_queues import Addressed, Delivery, Member
 from crewel.storage.store import Store
-from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, started
+from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, owner_of, started
 from tests.storage.reading import read_queue
 
 JOE_2 = SessionName("client/joe/2")
 SUBJECT = "client/joe"
 ONE = "one:client/joe"
-
-
-async def owner_of(store: Store, *names: str) -> Owner:
-    owner = await started(store)
-    for name in names:
-        await owner.login(name)
-    return owner
 
 
 async def send(owner: Owner, *names: str, source: str = SUBJECT) -> LogId:

@@ -23,7 +23,7 @@ from crewel.storage.shared_queues import (
 )
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters
-from tests.storage.owner import ANN, FACTS_MAX, JOE, LETTERS_MAX, Owner, change, started
+from tests.storage.owner import ANN, FACTS_MAX, JOE, LETTERS_MAX, Owner, change, owner_of, started
 from tests.storage.reading import last_id, queue_size, read_queue
 
 JOE_2 = SessionName("client/joe/2")
@@ -33,13 +33,6 @@ OK, GONE, FULL = SendOutcome.OK, SendOutcome.GONE, SendOutcome.FULL
 FAR = 9_000_000_000_000_000  # microseconds; later than any test
 TO_JOE = Delivery(SUBJECT, JOE, source=SUBJECT)
 TO_SUBJECT = Delivery(SUBJECT, queue=SUBJECT)
-
-
-async def owner_of(store: Store, *names: str) -> Owner:
-    owner = await started(store)
-    for name in names:
-        await owner.login(name)
-    return owner
 
 
 async def send(owner: Owner, *deliveries: Delivery, key: str = "", **fields: Any) -> Sent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, 
 from crewel.settings import Settings
 from crewel.storage.steps import Script, Step, scripts
 from crewel.storage.store import Store
-from tests.storage.conftest import OpenStore, StartStore, settings_for
+from tests.storage.conftest import OpenStore, StartStore, settings_for, until
 from tests.storage.steps import count, fill, known
 from tests.store_process import StoreProcess
 
@@ -28,13 +28,6 @@ LIMIT_S = 15
 def _scripts_of_the_tests() -> Iterator[None]:
     with known():
         yield
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    """Wait for something that the loop brings about."""
-    async with asyncio.timeout(LIMIT_S):
-        while not is_so():
-            await asyncio.sleep(0.005)
 
 
 def at(process: StoreProcess, prefix: str) -> Settings:

@@ -9,8 +9,6 @@ import resource
 import shlex
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
 
@@ -22,26 +20,10 @@ from crewel.storage.checks import Space, StoreInfo
 from crewel.storage.embedded import server_binary
 from crewel.storage.store import Store
 from crewel.storage.store_files import Damaged, cut_off, examine
-from tests.storage.conftest import settings_for
+from tests.storage.conftest import opened, settings_for, until
 from tests.storage.owner import started
 
 LIMIT_S = 15
-
-
-@asynccontextmanager
-async def opened(directory: Path, *sets: str) -> AsyncIterator[Store]:
-    store = Store(settings_for(f"storage.data_dir={directory}", *sets))
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while not is_so():
-            await asyncio.sleep(0.005)
 
 
 async def filled(directory: Path, count: int = 5) -> list[int]:

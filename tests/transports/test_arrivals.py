@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import pytest
-from aiohttp import web
-
-from crewel import server
 from crewel.event_loop import TURN_S
-from crewel.settings import Settings, load
 from crewel.transports.arrivals import Arrivals
 from crewel.transports.http_fast import FastConnection, FastLane
 from tests.transports.wires import SocketClient, Wire
@@ -85,21 +79,6 @@ async def test_one_that_fails_does_not_keep_the_others() -> None:
     loop.set_exception_handler(None)
     assert served.order == list(range(7))
     assert [type(each) for each in seen] == [ValueError]
-
-
-@pytest.fixture
-def settings() -> Settings:
-    return load(None, ["bayeux.extensions=", "storage.enabled=false"])
-
-
-@pytest.fixture
-async def lane(settings: Settings) -> AsyncIterator[FastLane]:
-    app = web.Application()
-    broker = server.attach(app, settings)
-    lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
-    yield lane
-    await lane.close(0)
-    await broker.close()
 
 
 UPGRADE = (

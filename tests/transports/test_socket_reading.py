@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
-from aiohttp import web
 from websockets.frames import Frame, Opcode
 
-from crewel import server
 from crewel.settings import Settings, load
 from crewel.transports.http_fast import FastLane
 from crewel.transports.websocket_fast import FastSocket
@@ -22,16 +19,6 @@ from tests.transports.wires import DEFLATE, DeflatingClient, SocketClient
 @pytest.fixture
 def settings() -> Settings:
     return load(None, ["bayeux.extensions=", "storage.enabled=false", "bayeux.max_message_bytes=20000"])
-
-
-@pytest.fixture
-async def lane(settings: Settings) -> AsyncIterator[FastLane]:
-    app = web.Application()
-    broker = server.attach(app, settings)
-    lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
-    yield lane
-    await lane.close(0)
-    await broker.close()
 
 
 class Heard:

@@ -11,7 +11,7 @@ from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.utils import accept_key
 
 from crewel import server
-from crewel.settings import Settings, load
+from crewel.settings import Settings
 from crewel.transports.http_fast import FastConnection, FastLane
 from crewel.transports.websocket_fast import FastSocket
 from tests.transports.wires import Wire
@@ -26,11 +26,6 @@ class ToAiohttp(Exception):
 
 def refuse() -> None:
     raise ToAiohttp
-
-
-@pytest.fixture
-def settings() -> Settings:
-    return load(None, ["bayeux.extensions=", "storage.enabled=false"])
 
 
 @pytest.fixture

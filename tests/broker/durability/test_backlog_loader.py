@@ -8,7 +8,7 @@ from typing import Any
 
 from crewel.storage.connection import Reader, pool_of
 from tests.broker.stored_world import Receiver, StoredWorld, store
-from tests.broker.world import Request, World, data_of
+from tests.broker.world import Request, World, data_of, let_go
 
 _CLIENTS = 60
 _EACH = 150  # more than one read brings back
@@ -20,12 +20,6 @@ def connecting(client: Receiver) -> Request:
     message = client.message("/meta/connect", connectionType="long-polling", ext={"ack": client.ack})
     World.receive(client.world, request, message)
     return request
-
-
-def let_go(world: StoredWorld) -> None:
-    """Let so much time pass that all clients count as gone."""
-    world.advance(60.0)
-    world.broker.sweep()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,19 +12,6 @@ from crewel.broker.session import Session
 from tests.broker.world import Client, MakeWorld, Socket, World, data_of
 
 TEXT = "x" * 1000
-
-
-@pytest.fixture
-def make_world() -> Iterator[MakeWorld]:
-    made: list[World] = []
-
-    def make(*sets: str, **options: Any) -> World:
-        made.append(World(*sets, **options))
-        return made[-1]
-
-    yield make
-    for world in made:
-        world.close()
 
 
 def waiting(client: Client) -> list[int]:

@@ -9,10 +9,9 @@ import pytest
 
 from crewel.broker import parts
 from crewel.broker.ids import Clock
-from crewel.broker.session import Session
 from crewel.delivery.records import EndReason, LogId, SessionName
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin
-from tests.broker.world import Client, Socket, World, data_of
+from tests.broker.world import Client, Socket, World, data_of, let_go
 
 LIFE_MS = 1000
 MORTAL: dict[str, Any] = {"lifeTime": LIFE_MS, "forceDestroy": True}
@@ -43,20 +42,8 @@ def joe(stored: StoredWorld) -> Receiver:
     return Receiver(stored).started("/a", **MESSAGE)
 
 
-def session(client: Client) -> Session:
-    found = client.world.broker.session(client.id)
-    assert found is not None
-    return found
-
-
 def store(world: StoredWorld, value: Any, **qos: Any) -> int:
     return int(world.wait(world.broker.publish_stored("/a", value, qos=qos)))
-
-
-def let_go(world: World) -> None:
-    """Let so much time pass that all clients count as gone."""
-    world.advance(60.0)
-    world.broker.sweep()
 
 
 def expired(world: StoredWorld) -> list[int]:
@@ -88,7 +75,7 @@ class TestQueued:
         world.settle()
         life.is_over(sweeps=sweeps)
         client.socket.reads = True
-        world.broker.outbound.push(session(client))
+        world.broker.outbound.push(client.session)
         assert [each["data"] for each in client.socket.take()] == ["any"]
 
     def test_one_that_acknowledges_gets_what_lives_and_the_rest_has_ended(
@@ -102,7 +89,7 @@ class TestQueued:
         assert data(joe.take()) == ["old"]
         assert expired(stored) == [mortal]
         assert stored.broker.metrics.ended[EndReason.EXPIRED] == 2
-        assert session(joe).expiry == 0
+        assert joe.session.expiry == 0
 
     def test_what_waits_for_a_client_that_is_away_goes(
         self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
@@ -120,13 +107,13 @@ class TestQueued:
         self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
     ) -> None:
         dispatchers = stored.broker.dispatchers
-        stored.wait(dispatchers.hold(session(joe), "operator"))
+        stored.wait(dispatchers.hold(joe.session, "operator"))
         life = Life(stored)
         mortal = store(stored, "mortal", **MORTAL)
         stored.broker.publish("/a", "transient", qos=MORTAL)
         store(stored, "any")
         life.is_over(sweeps=sweeps)
-        stored.wait(dispatchers.activate(session(joe)))
+        stored.wait(dispatchers.activate(joe.session))
         assert data(joe.take()) == ["any"]
         assert expired(stored) == [mortal]
 
@@ -183,7 +170,7 @@ class TestSwept:
         let_go(stored)
         life.is_over()
         assert expired(stored) == [mortal]
-        assert stored.broker.dispatchers.waiting(session(joe)) == 0
+        assert stored.broker.dispatchers.waiting(joe.session) == 0
 
     def test_what_it_has_acknowledged_and_not_answered_stays_open(self, stored: StoredWorld, joe: Receiver) -> None:
         life = Life(stored)
@@ -199,7 +186,7 @@ class TestSwept:
     def test_a_message_goes_though_the_record_has_a_shorter_life(self, stored: StoredWorld, joe: Receiver) -> None:
         """As of what came from a shared queue: its life counts from when its publisher came, not from its place in the log."""
         mortal = LogId(store(stored, "a", lifeTime=60_000, forceDestroy=True))
-        durable = session(joe).durable
+        durable = joe.session.durable
         assert durable is not None
         durable.pending[mortal] = durable.pending[mortal]._replace(expires=1)
         durable.expiry = 1
@@ -247,7 +234,7 @@ class TestSwept:
         client = Client(world).joined("/a")
         life = Life(world)
         world.broker.publish("/a", "mortal", qos=MORTAL)
-        world.broker.disconnect(session(client))
+        world.broker.disconnect(client.session)
         life.is_over()
         assert world.broker.expiry._watched == set()
 
@@ -265,7 +252,7 @@ class TestEnds:
         stored.broker.publish("/a", "transient", qos=MORTAL)
         store(stored, "any")
         life.is_over(sweeps=False)
-        stored.broker.disconnect(session(joe))
+        stored.broker.disconnect(joe.session)
         stored.commit()
         assert sorted(expired(stored)) == [sent, queued]
         assert [letter.code for letter in stored.letters()] == ["communication.noConnection.dead"]
@@ -277,7 +264,7 @@ class TestEnds:
         mortal = store(stored, "a", **MORTAL)
         store(stored, "any")
         life.is_over(sweeps=False)
-        assert stored.wait(stored.broker.dispatchers.drain(session(joe))) == 1
+        assert stored.wait(stored.broker.dispatchers.drain(joe.session)) == 1
         assert expired(stored) == [mortal]
         assert len(stored.letters()) == 1
 

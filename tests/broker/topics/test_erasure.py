@@ -15,16 +15,10 @@ from crewel.extensions.update import UpdateExtension
 from crewel.topics import State
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.topics.test_endings import erase, publish, state
-from tests.broker.world import Client, World, data_of
+from tests.broker.world import Client, World, data_of, let_go
 
 PATTERNS = ["/a/b", "/a/*"]
 RETRY: dict[str, Any] = {"dispatcher": {"retries": -1, "delay": 5000}}
-
-
-def let_go(world: World) -> None:
-    """Let so much time pass that all clients count as gone."""
-    world.advance(60.0)
-    world.broker.sweep()
 
 
 def take_all(reader: Receiver) -> list[Fields]:
