@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from crewel.bayeux.codec import check_batch, decode, encode, join
 from crewel.errors import Fault, PayloadError
+from tests.texts import texts
 
 HANDSHAKE = {"channel": "/meta/handshake"}
 
-texts = st.text(st.characters(exclude_categories=["Cs"]))
 numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 values = st.recursive(
-    st.none() | st.booleans() | numbers | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    st.none() | st.booleans() | numbers | texts(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts(), inner, max_size=4),
     max_leaves=5,
 )
-messages = st.dictionaries(texts, values, max_size=3)
+messages = st.dictionaries(texts(), values, max_size=3)
 
 
 def read(body: bytes | str, max_messages: int = 100, max_depth: int = 64) -> list[Any]:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import MAX_ADVICE_MS, Accepted, Message, delivered
 from crewel.errors import BayeuxCode, IllegalArgument, Refused
+from tests.texts import texts
 
 names = st.sampled_from(["channel", "id", "clientId", "data", "ext", "advice", "subscription", "successful", "x"])
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("/a"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats() | texts(max_size=5) | st.just("/a"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(max_size=3), inner, max_size=3),
     max_leaves=4,
 )
 

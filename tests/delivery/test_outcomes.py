@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from crewel.delivery.outcomes import INTERNAL_ERROR, OUTCOMES, OnUserError, Outcome, outcome_of, reported_code
 from crewel.errors.codes import is_below
+from tests.texts import texts
 
 CONTINUE, DEAD = OnUserError.CONTINUE, OnUserError.DEAD
-segments = st.text("abzAZ09", min_size=1, max_size=8)
+segments = texts("abzAZ09", min_size=1, max_size=8)
 codes = st.builds(
     lambda head, tail: ".".join([head, *tail]), st.sampled_from(["user", "communication"]), st.lists(segments)
 )
@@ -113,7 +114,7 @@ class TestReportedCodes:
     def test_all_else_becomes_an_internal_error_of_the_receiver(self, given_code: object) -> None:
         assert reported_code(given_code) == INTERNAL_ERROR
 
-    @given(st.text() | st.from_regex(r"(user|communication)(\.\w+)*", fullmatch=True) | codes)
+    @given(texts() | codes)
     def test_what_counts_is_always_a_code_that_counts(self, text: str) -> None:
         counted = reported_code(text)
         assert reported_code(counted) == counted

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON, MAX_STATUSES, Status, Verdict, read_statuses
+from tests.texts import texts
 
 ID = "id must be that of a delivered message, a string"
 STATE = "state must be OK, WORKING or UNCLAIMED, unless there is an errorCode"
 OBJECT = "must be an object with `id`, and `errorCode` or `state`"
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
+    st.none() | st.booleans() | st.integers() | texts(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "state", "errorCode"]), inner),
     max_leaves=6,
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from crewel.errors import IllegalArgument
 from crewel.qos.connect import Bounds, Burst, ConnectQos, OverflowPolicy, QueueQos, Retries, Settle, read_connect_qos
 from crewel.qos.names import Name
+from tests.texts import texts
 
 MOST = 10_000
 MOST_BYTES = 100_000_000
@@ -182,10 +183,8 @@ def test_each_way_to_settle_says_what_it_means() -> None:
         st.none()
         | st.booleans()
         | st.integers()
-        | st.text(max_size=9)
-        | st.dictionaries(
-            st.sampled_from(["maxEntries", "retries", "onOverflow"]), st.integers() | st.text(max_size=3)
-        ),
+        | texts(max_size=9)
+        | st.dictionaries(st.sampled_from(["maxEntries", "retries", "onOverflow"]), st.integers() | texts(max_size=3)),
     )
 )
 def test_whatever_comes_is_read_or_refused(fields: dict[str, Any]) -> None:

@@ -25,10 +25,11 @@ from crewel.qos.fields import (
 )
 from crewel.qos.publish import DESTINATION, PUBLISH, Destination, PublishQos
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE, Choice, SubscribeQos
+from tests.texts import texts
 
 json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    st.none() | st.booleans() | st.integers() | st.floats() | texts(),
+    lambda inner: st.lists(inner) | st.dictionaries(texts(), inner),
 )
 CHECKS: list[Check] = [
     flag,

@@ -25,6 +25,7 @@ from crewel.qos.filters import (
     Unsure,
     condition_of,
 )
+from tests.texts import texts
 from tests.work import processor_s
 
 MESSAGE = {
@@ -212,7 +213,7 @@ def test_none_can_make_the_server_work_for_long(expression: str, data: Any) -> N
     assert processor_s(work, MOST_S) < MOST_S
 
 
-@given(st.text(alphabet="data.[]()'`&|!=<>@*?,:0 lengthcontains{}\"", max_size=60))
+@given(texts("data.[]()'`&|!=<>@*?,:0 lengthcontains{}\"", max_size=60))
 def test_whatever_is_asked_is_taken_or_refused(expression: str) -> None:
     try:
         made = Filter(expression)

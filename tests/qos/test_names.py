@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.qos.names import MAX_NUMBER, Name, is_subject, parse_name
+from tests.texts import texts
 
-subjects = st.text(string.ascii_letters + string.digits + ".@-", min_size=1, max_size=64)
+subjects = texts(string.ascii_letters + string.digits + ".@-", min_size=1, max_size=64)
 numbers = st.integers(-MAX_NUMBER, MAX_NUMBER)
 
 
@@ -107,7 +108,7 @@ def test_each_form_of_a_name_is_read_as_that_name(subject: str, number: int) -> 
     assert parse_name(name.absolute("heron")) == Name(subject, number, "heron")
 
 
-@given(st.text(max_size=80))
+@given(texts(max_size=80))
 def test_any_text_is_a_name_or_is_not(text: str) -> None:
     name = parse_name(text)
     assert name is None or (is_subject(name.subject) and parse_name(name.relative) == Name(name.subject, name.number))

@@ -20,6 +20,7 @@ from crewel.qos.publish import (
     life_ends,
     read_publish_qos,
 )
+from tests.texts import texts
 
 DEFAULTS: dict[str, Any] = {
     "persistent": False,
@@ -240,7 +241,7 @@ def test_publish_options_must_be_an_object(value: Any) -> None:
 @given(
     st.dictionaries(
         st.sampled_from([*DEFAULTS, "key", "replyTo", "x"]),
-        st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.lists(st.integers(), max_size=2),
+        st.none() | st.booleans() | st.integers() | texts(max_size=9) | st.lists(st.integers(), max_size=2),
     )
 )
 def test_whatever_comes_is_read_or_refused(asked: dict[str, Any]) -> None:

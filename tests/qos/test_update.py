@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.qos.update import Origin, counts_down_to, own, shared
+from tests.texts import texts
 
 WIRE = b'{"channel":"/a","data":1}'
 PLAIN = Origin("1700-0-ab", "1700000000")
@@ -129,9 +130,9 @@ class TestOwn:
         assert first == second
 
     @given(
-        st.dictionaries(st.text(), st.text() | st.integers(-9, 9) | st.none(), max_size=3),
-        st.none() | st.dictionaries(st.text(), st.integers(-9, 9), max_size=3),
-        st.text(),
+        st.dictionaries(texts(), texts() | st.integers(-9, 9) | st.none(), max_size=3),
+        st.none() | st.dictionaries(texts(), st.integers(-9, 9), max_size=3),
+        texts(),
         st.integers(0, 3),
         st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)),
     )
