@@ -96,22 +96,22 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
-faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, for at most 97 minutes
+faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, for at most 87 minutes
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) --no-print-directory --keep-going faults-shot faults-computed faults-alone faults-nodes; \
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
 
 faults-shot:
-	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 2100 $(SHOT)
+	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 2400 $(SHOT)
 
 faults-computed:
 	$(SHOOT) --numprocesses 2 --session-timeout 400 $(COMPUTED)
 
 faults-alone:
-	$(SHOOT) --numprocesses 0 --session-timeout 1500 -s $(ALONE)
+	$(SHOOT) --numprocesses 0 --session-timeout 1200 -s $(ALONE)
 
 # The tests of one server, with two nodes in its place: tests/functional/on_two_nodes.py names those that need not hold.
 faults-nodes:
-	CREWEL_TEST_NODES=2 $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 1800 tests/functional
+	CREWEL_TEST_NODES=2 $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 1200 tests/functional
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest --quiet $(PURE) --cov -p tests.branches $(UNUSED:%=-p no:%)

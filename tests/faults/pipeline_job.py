@@ -91,7 +91,8 @@ class PipelineJob(Job):
 
 def rows_of(tables: Path, table: Table, *columns: str) -> list[dict[str, Any]]:
     """Return what another program reads of a table."""
-    rows: list[dict[str, Any]] = DeltaTable(tables / table.path).to_pyarrow_table(list(columns) or None).to_pylist()
+    read = DeltaTable(tables / table.path).to_pyarrow_table(columns=list(columns) or None)
+    rows: list[dict[str, Any]] = read.to_pylist()
     return rows
 
 
