@@ -265,4 +265,6 @@ def test_a_directory_that_may_not_be_written_is_refused_with_a_remedy() -> None:
     refused = unusable(Path("/data"), PermissionError(13, "Permission denied"))
     remedy = f"make it writable for the user id {os.geteuid()}, or set storage.data_dir to another directory"
     assert str(refused) == f"storage.data_dir /data: Permission denied; {remedy}"
+    read_only = "storage.data_dir /data: Read-only file system; set storage.data_dir to another directory"
+    assert str(unusable(Path("/data"), OSError(30, "Read-only file system"))) == read_only
     assert str(unusable(Path("/data"), FileExistsError(17, "File exists"))) == "storage.data_dir /data: File exists"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import fcntl
 import logging
 import os
@@ -89,6 +90,8 @@ def unusable(directory: Path, error: OSError) -> SettingsError:
     advice = ""
     if isinstance(error, PermissionError):
         advice = f"; make it writable for the user id {os.geteuid()}, or set storage.data_dir to another directory"
+    elif error.errno == errno.EROFS:
+        advice = "; set storage.data_dir to another directory"
     return SettingsError(f"storage.data_dir {directory}: {error.strerror}{advice}")
 
 
