@@ -101,23 +101,30 @@ class StoreLease:
         return False
 
     async def _renew_forever(self) -> None:
+        """Renew it in time, however long the store takes to answer: a step that waits for replicas may take a second."""
+        loop, pause = asyncio.get_running_loop(), self._lasts_ms / 1000 / _RENEWALS
+        asked = loop.time()
         while True:
-            await asyncio.sleep(self._lasts_ms / 1000 / _RENEWALS)
-            if not self._access.is_superseded and self._access.store.is_up:
-                await self._renew()
+            await asyncio.sleep(max(asked + pause - loop.time(), 0.0))
+            asked = loop.time()
+            if not self._access.is_superseded and self._access.store.is_up and self._access.token == self.own[-1]:
+                await self._renew(self._access.token)
 
-    async def _renew(self) -> None:
+    async def _renew(self, token: str) -> None:
+        """Renew it, past the queue of writes: that waits until all answers are processed, which may need the store again."""
         access = self._access
         assert self._owner is not None
-        step = leases.renew(access.keys, access.token, self._owner, self._lasts_ms)
+        step = leases.renew(access.keys, token, self._owner, self._lasts_ms)
         asked = elapsed()
-        try:
-            await access.writing.ask(step)
+        (answer,) = await access.store.run([step])
+        if access.token != token:
+            return  # this server has begun again meanwhile
+        if isinstance(answer, Fenced):
+            access.suspect(answer)
+        elif isinstance(answer, StoreError):
+            log.warning("the lease on the store could not be renewed: %s", answer)
+        else:
             self._ends = asked + self._lasts_ms / 1000
-        except Fenced as error:
-            access.suspect(error)
-        except StoreError as error:
-            log.warning("the lease on the store could not be renewed: %s", error)
 
     async def end(self) -> None:
         """Give the store to the next server at once."""
