@@ -136,10 +136,12 @@ def _peers(directory: Path) -> tuple[tuple[str, Peer, ssl.SSLContext | None], ..
     certificate.private_key_pem.write_to_path(names["tls_key"])
     certificate.cert_chain_pems[0].write_to_path(names["tls_cert"])
     sets = [word for name, path in names.items() for word in ("--set", f"http.{name}={path}")]
-    plain = everyone()["crewel"]
+    crewel = everyone()["crewel"]
+    # The publisher holds no connect, and must outlive a thousand handshakes on a busy machine.
+    common = [*crewel.command(), "--set", "bayeux.max_interval_ms=600000"]
     return (
-        ("plain", plain, None),
-        ("TLS", dataclasses.replace(plain, command=lambda: [*plain.command(), *sets]), trusted),
+        ("plain", dataclasses.replace(crewel, command=lambda: common), None),
+        ("TLS", dataclasses.replace(crewel, command=lambda: [*common, *sets]), trusted),
     )
 
 
