@@ -32,6 +32,7 @@ from crewel.security.grants import Scope
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
 from crewel.storage.dead_letter_groups import alike
+from crewel.storage.fact_index import FactIndex
 from crewel.storage.store import Store
 
 _KEPT_S: Final = 5.0
@@ -57,6 +58,7 @@ class Administration:
         self.session_counter = SessionCounter(self)
         self.likeness = CachedResult(lambda: alike(self.store), _KEPT_S)
         """The groups of the newest dead letters by the shape of their data."""
+        self.fact_index = FactIndex()
         self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
         self.timelines = Timelines()

@@ -66,7 +66,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     log_id = _log_id(message)
     told, not_for, is_partial = MessageHistory(), [], False
     if log_id is not None:
-        found = await facts_of(admin.store, log_id)
+        found = await facts_of(admin.store, log_id, admin.fact_index)
         is_partial = found.is_partial
         async for fact in in_turns(found.facts):
             add(told, log_id, [fact])
@@ -90,7 +90,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
         "channel": told.channel,
         "key": told.key,
         "publishedAt": told.published_ms,
-        "firstPublishedAt": await _first_published(admin, log_id),
+        "firstPublishedAt": await _first_published(admin, log_id) if told.redrive_of else None,
         "recorded": told.published_ms is not None,
         "partial": is_partial,
         "redriveOf": told.redrive_of,
@@ -328,7 +328,8 @@ async def _if_covered(ask: Ask, told: dict[str, Any], channel: str) -> dict[str,
     """The answer, if the operator's roles cover the channel of the message."""
     log_id = _log_id(told["message"])
     if not ask.covers_all and not channel and log_id is not None:
-        channel = message_history(log_id, (await facts_of(ask.admin.store, log_id)).facts).channel
+        found = await facts_of(ask.admin.store, log_id, ask.admin.fact_index)
+        channel = message_history(log_id, found.facts).channel
     if not (ask.covers_all or (channel and ask.covers(channel))):
         raise NotThere(f"it is not recorded what became of the dead letter {ask.path['id']} on the operator's channels")
     return told

@@ -9,9 +9,12 @@ import orjson
 
 from crewel.delivery.records import LogId
 from crewel.event_loop import Turns
+from crewel.storage.fact_index import FactIndex, Place, seconds_of
 from crewel.storage.store import Store
 
 _PORTION: Final = 500
+_AT_ONCE: Final = 100
+"""Facts that the index knows as one portion: they may be of some 30 KB each."""
 _MOST_READ: Final = 20_000
 """Facts that one call reads."""
 _EARLIER_MS: Final = 2000
@@ -40,25 +43,52 @@ class Found(NamedTuple):
     """Whether there are more facts than one call reads: then later ones may be missing."""
 
 
-async def facts_of(store: Store, log_id: LogId) -> Found:
-    """Return the facts that name this message. Raises StoreError."""
-    needle, turns = str(log_id).encode(), Turns()
+async def facts_of(store: Store, log_id: LogId, index: FactIndex) -> Found:
+    """Return the facts that name this message. Portions that the index knows to name others only are not read; what is read for
+    the first time is added to it. Raises StoreError."""
+    needle, turns, read = str(log_id).encode(), Turns(), 0
     found: list[Fact] = []
-    low, read = f"{max(log_id // 1000 - _EARLIER_MS, 0)}-0", 0
+    place, index = (max(log_id // 1000 - _EARLIER_MS, 0), 0), index.of(store.generation)
     while read < _MOST_READ:
-        entries: Any = await store.reader.xrange(store.keys.facts, min=low, count=_PORTION)
-        for place, entry in entries:
+        known = index.at(place)
+        if known is not None and not known.may_name(log_id):
+            place = known.last
+            continue
+        bound = known.last if known is not None else index.next_start(place)
+        high = "+" if bound is None else _text(bound)
+        entries: Any = await store.reader.xrange(store.keys.facts, f"({_text(place)}", high, count=_AT_ONCE)
+        end = _place(entries[-1][0]) if len(entries) == _AT_ONCE else bound
+        seconds: set[int] = set()
+        for entry_id, entry in entries:
             kind, text = entry[b"t"].decode(), entry[b"d"]
-            if needle in text or kind == "published":
+            is_named = needle in text or kind == "published"
+            if is_named or known is None:
                 fields = orjson.loads(text)
-                if kind != "published" or fields["first"] <= log_id < fields["first"] + len(fields["channels"]):
-                    found.append(Fact(int(place.split(b"-")[0]), kind, fields))
+                if known is None:
+                    seconds.update(seconds_of(kind, fields))
+                if is_named and _is_about(log_id, kind, fields):
+                    found.append(Fact(_place(entry_id)[0], kind, fields))
+            await turns.rest()
         read += len(entries)
-        if len(entries) < _PORTION:
+        if end is None:
             return Found(found, is_partial=False)
-        low = f"({entries[-1][0].decode()}"
-        await turns.rest()
+        if known is None:
+            index.add(place, end, seconds)
+        place = end
     return Found(found, is_partial=True)
+
+
+def _is_about(log_id: LogId, kind: str, fields: dict[str, Any]) -> bool:
+    return kind != "published" or fields["first"] <= log_id < fields["first"] + len(fields["channels"])
+
+
+def _place(entry_id: bytes) -> Place:
+    ms, _, number = entry_id.partition(b"-")
+    return int(ms), int(number)
+
+
+def _text(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"
 
 
 async def removals_of(store: Store, name: str, since_ms: int) -> list[Fact]:
