@@ -56,6 +56,7 @@ class StoreLease:
             await self._lock_directory()
             self._owner = await asyncio.to_thread(leases.this_process, name, has_directory=self._lock is not None)
         dead = set(self.own)
+        self.own.append(access.token)  # now: a claim whose answer is lost may have been made
         waiting: dict[str, float] = {}  # token: what was left of its lease
         while True:
             asked = elapsed()
@@ -63,7 +64,6 @@ class StoreLease:
             answer = await access.writing.ask(step)
             if not isinstance(answer, Claimed):
                 self._ends = asked + self._lasts_ms / 1000
-                self.own.append(access.token)
                 self._is_first = False
                 if self._renewing is None:
                     self._renewing = self._supervisor.start("lease on the store", self._renew_forever)

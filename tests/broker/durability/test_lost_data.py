@@ -1,0 +1,87 @@
+"""What a server misses in a store that it suspects, with the real store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from crewel.delivery.records import LogId
+from crewel.errors import StoreError, StoreUncertain
+from crewel.storage.steps import Step
+from tests.broker.stored_world import Receiver, StoredWorld
+
+STORED = {"publish": {"persistent": True}}
+LOST = "the store has lost data"
+
+
+@pytest.fixture
+def stored(make_stored: Callable[..., StoredWorld]) -> StoredWorld:
+    return make_stored()
+
+
+def publish(world: StoredWorld, publisher: Receiver) -> LogId:
+    """Returns the id of a message that the store has confirmed."""
+    publisher.send(publisher.message("/news", data=1, ext=STORED))
+    world.settle()
+    return world.access.node.cursor
+
+
+def suspect(world: StoredWorld) -> None:
+    """The store says that it does not know this server, which tries once to begin with what the store has."""
+    world.access.on_lost(StoreError("suspected"))
+    read_all(world)
+
+
+def read_all(world: StoredWorld) -> None:
+    """Let the store answer what it is asked for one after the other; time stands still."""
+    for _ in range(20):
+        world.settle()
+        world.wait(world.store.reader.ping())
+
+
+def no_answer_to(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store does the next such step, and the server is not answered."""
+    result, left = Step.result, [script]
+
+    def lost(step: Step[object], answer: object) -> object:
+        if step.script in left:
+            left.clear()
+            raise StoreUncertain("1 of 2 replicas have it in time")
+        return result(step, answer)
+
+    monkeypatch.setattr(Step, "result", lost)
+
+
+@pytest.mark.parametrize("script", ["meet", "boot"])
+def test_what_is_confirmed_between_two_attempts_is_not_lost(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, script: str
+) -> None:
+    publisher = Receiver(stored).started()
+    publish(stored, publisher)
+    no_answer_to(script, monkeypatch)
+    suspect(stored)
+    assert stored.access.is_reloading
+    before = stored.access.node.cursor
+    assert publish(stored, publisher) > before, "nothing was published meanwhile"
+    stored.advance(1)
+    read_all(stored)
+    assert not stored.access.is_reloading
+    assert LOST not in caplog.text
+    assert stored.broker.runtime.metrics.store_losses == 0
+
+
+def test_a_loss_whose_record_was_not_confirmed_is_counted_once(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publisher = Receiver(stored).started()
+    first, last = publish(stored, publisher), publish(stored, publisher)
+    stored.wait(stored.store.reader.set(stored.store.keys.last, first))
+    no_answer_to("lose", monkeypatch)
+    suspect(stored)
+    stored.advance(1)
+    read_all(stored)
+    metrics = stored.broker.runtime.metrics
+    assert (metrics.store_losses, metrics.lost_messages) == (1, 1)
+    assert f"what came after {first}" in caplog.text
+    assert int(stored.wait(stored.store.reader.get(stored.store.keys.last))) == last
