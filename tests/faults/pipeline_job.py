@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from deltalake import DeltaTable
 
 from crewel.pipeline.schemas import Table
@@ -94,6 +95,13 @@ def rows_of(tables: Path, table: Table, *columns: str) -> list[dict[str, Any]]:
     read = DeltaTable(tables / table.path).to_pyarrow_table(columns=list(columns) or None)
     rows: list[dict[str, Any]] = read.to_pylist()
     return rows
+
+
+def counts_of(tables: Path, table: Table) -> tuple[int, int]:
+    """How many rows pandas and DuckDB find in a table."""
+    delta = DeltaTable(tables / table.path)
+    (by_duckdb,) = duckdb.from_arrow(delta.to_pyarrow_dataset()).count("*").fetchall()
+    return len(delta.to_pandas()), by_duckdb[0]
 
 
 def _send(pid: int, number: signal.Signals) -> None:

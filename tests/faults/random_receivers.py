@@ -176,6 +176,7 @@ class RandomReceiver(AtWork):
         self._in_batch: list[str] = []  # ids that the last reply held
         self._pending: list[Message] = []  # statuses that no reply has confirmed
         self._later: list[str] = []
+        self._only_initial: set[Key] = set()  # came of a history alone: the message itself may still follow
 
     def stop(self) -> None:
         """End; the session stays as it is."""
@@ -317,9 +318,13 @@ class RandomReceiver(AtWork):
         log_id: str = ext["update"]["id"] if "update" in ext else message.get("id", "")
         key = (self._name, log_id)
         self.memory.heard.append(Heard(self._name, log_id, message["channel"], message["data"]))
-        if key in self.memory.confirmed and not ext.get("update", {}).get("initial"):
-            self.memory.again.append(key)
-            self.memory.repeats.append(message)
+        if not ext.get("update", {}).get("initial"):
+            self._only_initial.discard(key)
+            if key in self.memory.confirmed:
+                self.memory.again.append(key)
+                self.memory.repeats.append(message)
+        elif key not in self.memory.confirmed:
+            self._only_initial.add(key)
         return log_id
 
     def _decide(self, log_id: str) -> None:
@@ -349,6 +354,6 @@ class RandomReceiver(AtWork):
         rejected = {status["id"] for status in reply.get("ext", {}).get("update", {}).get("rejected", ())}
         self._pending = [status for status in self._pending if status not in statuses]
         for status in statuses:
-            code = status.get("errorCode", status.get("state"))
-            if status["id"] not in rejected and (code == OK or code in LETTER_CODES):
-                self.memory.confirmed[self._name, status["id"]] = REPORTED_AS.get(code, code)
+            code, key = status.get("errorCode", status.get("state")), (self._name, status["id"])
+            if status["id"] not in rejected and key not in self._only_initial and (code == OK or code in LETTER_CODES):
+                self.memory.confirmed[key] = REPORTED_AS.get(code, code)

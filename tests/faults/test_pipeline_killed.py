@@ -20,11 +20,11 @@ from crewel.storage.keys import Keys
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.faults.conftest import IS_FULL, Tell
-from tests.faults.pipeline_job import Job, PipelineJob, rows_of
+from tests.faults.pipeline_job import Job, PipelineJob, counts_of, rows_of
 from tests.functional.bayeux import Message
 from tests.store_process import StoreProcess, until
 
-KILLS = 10 if IS_FULL else 2
+KILLS = 20 if IS_FULL else 2
 EVENTS_A_SECOND = 2000
 TICK_S = 0.05
 PREFIX = "crewel:"
@@ -185,6 +185,7 @@ def test_each_event_is_there_once_however_often_the_job_is_killed(
             for table, key in ((RAW, ("key", "id")), (TABLES["fact_published"], ("log_id",))):
                 read = [tuple(row.values()) for row in rows_of(tables, table, *key)]
                 assert len(read) == len({*read}), f"another program reads rows of {table.name} twice"
+                assert counts_of(tables, table) == (len(read), len(read)), table.name
     finally:
         writer.stop()
     job = PipelineJob(store.url, PREFIX, tables, "once")
