@@ -130,7 +130,7 @@ class Server:
         return url
 
 
-class _OfEither:
+class _OfAny:
     """An attribute of a cluster: that of one of its nodes, at random."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -140,46 +140,54 @@ class _OfEither:
         vars(cluster)[self._name] = value
 
     def __get__(self, cluster: Server, owner: type) -> Any:
-        own, second = vars(cluster)[self._name], vars(cluster).get("second")
-        return own if second is None or random.random() < 0.5 else getattr(second, self._name)
+        chosen = random.choice([None, *vars(cluster).get("others", ())])
+        return vars(cluster)[self._name] if chosen is None else getattr(chosen, self._name)
 
 
 class Cluster(Server):
-    """Two nodes that look like one server: each connection reaches one of them, at random."""
+    """Several nodes that look like one server: each connection reaches one of them, at random."""
 
-    url = _OfEither()  # type: ignore[assignment]
-    base = _OfEither()  # type: ignore[assignment]
-    ws_url = _OfEither()  # type: ignore[assignment]
-    port = _OfEither()  # type: ignore[assignment]
+    url = _OfAny()  # type: ignore[assignment]
+    base = _OfAny()  # type: ignore[assignment]
+    ws_url = _OfAny()  # type: ignore[assignment]
+    port = _OfAny()  # type: ignore[assignment]
 
     def __init__(self, arguments: Sequence[str], directory: Path, environ: Mapping[str, str] | None = None) -> None:
         shared = ["--set=cluster.enabled=true", "--set=cluster.lease_ms=600000"]
         super().__init__([*arguments, *shared], directory, environ)
         same = [text for text in arguments if not text.startswith(("--set=storage.", "--port"))]
         stores = [f"--set={text}" for text in self.store_sets]
-        self.second = Server(["--port=0", *stores, *same, *shared], directory, environ)
+        given = ["--port=0", *stores, *same, *shared]
+        self.others = [Server(given, directory, environ) for _ in range(nodes_of_tests() - 1)]
 
     @property
     def pids(self) -> list[int]:
-        """Those of both nodes."""
-        return [self.pid, self.second.pid]
+        """Those of all nodes."""
+        return [self.pid, *(each.pid for each in self.others)]
 
     @property
     def ports(self) -> list[int]:
-        """Those of both nodes."""
-        return [vars(self)["port"], self.second.port]
+        """Those of all nodes."""
+        return [vars(self)["port"], *(each.port for each in self.others)]
 
     def close(self) -> int:
-        """End both."""
-        self.second.ended_by_test = True
-        return self.second.close() or super().close()
+        """End all."""
+        for each in self.others:
+            each.ended_by_test = True
+        statuses = [*[each.close() for each in self.others], super().close()]
+        return next((status for status in statuses if status), 0)
+
+
+def nodes_of_tests() -> int:
+    """How many nodes the tests have in the place of one server (`CREWEL_TEST_NODES`)."""
+    return int(os.environ.get("CREWEL_TEST_NODES", "1"))
 
 
 def start(arguments: Sequence[str], directory: Path, environ: Mapping[str, str] | None = None) -> Server:
-    """Start a server; with `CREWEL_TEST_NODES=2` two nodes in its place, if it has a store that two can share."""
+    """Start a server; with `CREWEL_TEST_NODES` so many nodes in its place, if it has a store that they can share."""
     said = " ".join(arguments)
     is_alone = any(text in said for text in ("storage.url=", "storage.enabled=false", "cluster.", "--workers"))
-    if os.environ.get("CREWEL_TEST_NODES") != "2" or is_alone:
+    if nodes_of_tests() == 1 or is_alone:
         return Server(arguments, directory, environ)
     return Cluster(arguments, directory, environ)
 

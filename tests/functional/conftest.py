@@ -7,7 +7,6 @@ sessions of its own.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from tests.conftest import StartServer
 from tests.functional.cluster import nodes, pair
 from tests.functional.on_two_nodes import REASONS
 from tests.functional.wire import close_connections, figures, until
-from tests.server_process import Server, start
+from tests.server_process import Server, nodes_of_tests, start
 
 # The options under which everything here has to hold: one tuple of `--set` texts a way of answering HTTP requests.
 LANES: list[tuple[str, ...]] = [("http.fast_lane=true",), ("http.fast_lane=false",)]
@@ -32,8 +31,8 @@ _MAX_SHARED = 6
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On two nodes, let those tests fail that need not hold there."""
-    if os.environ.get("CREWEL_TEST_NODES") != "2":
+    """On several nodes, let those tests fail that need not hold there."""
+    if nodes_of_tests() == 1:
         return
     for item in items:
         reason = REASONS.get(f"{item.path.name}::{getattr(item, 'originalname', item.name)}")

@@ -1,6 +1,6 @@
-"""Tests that need not hold on two nodes in the place of one server (CREWEL_TEST_NODES=2), each with its reason.
+"""Tests that need not hold on several nodes in the place of one server (CREWEL_TEST_NODES=2, or 3), each with its reason.
 
-On two nodes each connection reaches either one at random, so a test here may also pass. All others have to.
+There, each connection reaches one of them at random, so a test here may also pass. All others have to.
 """
 
 from __future__ import annotations
