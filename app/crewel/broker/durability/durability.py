@@ -24,6 +24,7 @@ from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.log_tail import LogTail
 from crewel.broker.durability.log_trimmer import LogTrimmer
+from crewel.broker.durability.loss_detector import LossDetector
 from crewel.broker.durability.slow_store import SlowStore
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
@@ -49,10 +50,9 @@ from crewel.delivery.records import (
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
 from crewel.event_loop import in_turns
-from crewel.storage import leases, losses
+from crewel.storage import leases
 from crewel.storage import log as stored_log
 from crewel.storage import sessions as stored_sessions
-from crewel.storage.losses import Loss
 from crewel.storage.sessions import LoggedIn
 from crewel.storage.shared_queues import queues as stored_queues
 from crewel.storage.store import Store
@@ -65,8 +65,6 @@ _MOST_SHARED: Final = 200_000
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _ANSWERS_S: Final = 10.0  # that the store has for what is under way when the server ends
 _RELOAD_PAUSE: Final = 0.5
-_ANOTHER: Final = "the store is another one, or has restarted"
-_TAKEN_FOR_DEAD: Final = "another node has taken this one for dead"
 
 
 @dataclass(eq=False)
@@ -99,7 +97,6 @@ class Durability:
     _is_recovering: bool = field(default=False, init=False)
     _epoch: int = field(default=0, init=False)  # which start of a server on this store this is
     _generation: str = field(default="", init=False)  # of the store that the sessions were read from
-    _has_changed: bool = field(default=False, init=False)  # the store, since the sessions were read before
     _slow: SlowStore = field(default_factory=SlowStore, init=False)
     _asked_at: float = field(default=0.0, init=False)  # the last commit, or when the store came back meanwhile
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
@@ -109,6 +106,7 @@ class Durability:
         self.lease = StoreLease(self._access, self._runtime.settings, self._runtime.supervisor)
         self.tail = LogTail(self._access, self.appender.ahead, self.appender.take_ahead)
         self.inheritance = Inheritance(self._access, self.appender, self._restore, self.committed)
+        self._losses = LossDetector(self._access, self._runtime.settings.node.name, self._runtime.metrics)
         self._access.on_lost = self._suspect
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()  # set while a caller waits for the next commit
@@ -206,14 +204,11 @@ class Durability:
         self._access.is_reloading = True
         self._ids.stored.forget()
         self._ids.addressed.forget()
-        if self._access.store.generation == self._generation:  # something was deleted, or this node was taken for dead
-            self._access.answered.turn(self._access.node.cursor)
-        noted: str | None = None
+        self._losses.begin(self._generation)
         try:
             while not self._closing.is_set():
                 try:
-                    if noted != self._access.store.generation:  # else what was answered since would count as lost
-                        noted = await self._note_loss(is_fenced=error is not None)
+                    await self._losses.compare(self._generation, is_fenced=error is not None)
                     await self._load()
                 except StoreTaken:
                     self._give_way()
@@ -227,28 +222,6 @@ class Durability:
                         return
         finally:
             self._access.is_reloading = False
-
-    async def _note_loss(self, *, is_fenced: bool) -> str:
-        """Say what the store does not have any more, and record it there; once for each time that it has changed. Returns the
-        generation of the store that was looked at."""
-        access, store, answered = self._access, self._access.store, self._access.answered
-        met, found = store.met, store.generation
-        self._has_changed = found != self._generation
-        met_as = found if self._has_changed else f"{found}:{access.token}"
-        if not self._has_changed:
-            met = await access.writing.ask(losses.meet(store.keys, met_as))
-        if answered.seen > met.last:
-            loss = Loss(self._runtime.settings.node.name, met, answered.seen, answered.missing(met.last))
-            await access.writing.ask(losses.note(store.keys, access.token, met_as, loss, access.facts_max))
-            self._has_changed = True
-            self._runtime.metrics.store_losses += 1
-            self._runtime.metrics.lost_messages += loss.count
-            log.error("the store has lost data that it had confirmed: %s; all sessions are read again", loss)
-        else:
-            why = _TAKEN_FOR_DEAD if is_fenced and not self._has_changed else _ANOTHER
-            log.warning("%s: all sessions are read again", why)
-        answered.forget()
-        return found
 
     def _set_aside(self) -> dict[SessionName, set[str]]:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
@@ -266,7 +239,7 @@ class Durability:
         """A session whose subscriptions the store has not as its client knows it: it has to handshake again, or it would
         wait for messages that never come."""
         gone = before.keys() - self._access.node.sessions.keys()
-        if gone and self._has_changed:
+        if gone and self._losses.has_changed:
             log.error("the store has lost %d sessions: their clients have to handshake again", len(gone))
             self._runtime.metrics.lost_sessions += len(gone)
         for name, patterns in before.items():
@@ -469,7 +442,7 @@ class Durability:
         if self._access.store.generation == self._generation or self._access.store.keeps_everything:
             self._access.writing.probe()
         else:
-            self._access.answered.turn(self._access.node.cursor)
+            self._losses.store_changed()
             self._suspect(Behind("the store has restarted, or another one is in its place"))
 
     def _suspect(self, error: StoreError) -> None:

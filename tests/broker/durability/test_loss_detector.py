@@ -1,4 +1,4 @@
-"""What a server misses in a store that it suspects, with the real store."""
+"""What the store has lost by the comparison with what the server was answered, with the real store."""
 
 from __future__ import annotations
 
@@ -85,3 +85,37 @@ def test_a_loss_whose_record_was_not_confirmed_is_counted_once(
     assert (metrics.store_losses, metrics.lost_messages) == (1, 1)
     assert f"what came after {first}" in caplog.text
     assert int(stored.wait(stored.store.reader.get(stored.store.keys.last))) == last
+
+
+def test_what_a_new_store_has_confirmed_is_not_lost_when_its_connection_ends_before_the_comparison(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publisher = Receiver(stored).started()
+    publish(stored, publisher)
+    losses = stored.durability._losses
+    monkeypatch.setattr(type(stored.store), "generation", "another")
+    monkeypatch.setattr(stored.store, "met", stored.store.met._replace(last=stored.access.node.cursor))
+    losses.store_changed()
+    publish(stored, publisher)
+    losses.store_changed()
+    stored.wait(losses.compare("before", is_fenced=False))
+    assert LOST not in caplog.text
+    assert "all sessions are read again" in caplog.text
+
+
+def test_sessions_that_a_changed_store_lacks_are_counted_when_the_first_attempt_to_read_it_fails(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durable = Receiver(stored).started().session.durable
+    stored.commit()
+    assert durable is not None
+    stored.wait(stored.store.reader.delete(stored.store.keys.session(durable.name)))
+    no_answer_to("adopt", monkeypatch)
+    monkeypatch.setattr(type(stored.store), "generation", "another")
+    stored.durability._store_is_back()
+    read_all(stored)
+    assert stored.access.is_reloading
+    stored.advance(1)
+    read_all(stored)
+    assert not stored.access.is_reloading
+    assert stored.broker.runtime.metrics.lost_sessions == 1
