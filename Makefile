@@ -19,8 +19,9 @@ PARALLEL := --dist worksteal --numprocesses
 # Servers, browsers and Java share the machine with much else. What passes only in a later try is listed at the end of the run.
 TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
 # Whole jobs of Spark take minutes each, and nodes of earlier versions need the history: `make faults` runs them.
-LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py \
-	tests/pipeline/test_retention.py tests/pipeline/test_gold.py tests/faults/test_pipeline_killed.py
+LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_ground_truth.py \
+	tests/pipeline/test_cluster.py tests/pipeline/test_retention.py tests/pipeline/test_gold.py \
+	tests/faults/test_pipeline_killed.py
 
 # `make faults`: what measures delays, or keeps the whole machine busy, has it to itself; what only computes takes a processor each.
 ALONE    := $(addprefix tests/faults/,test_abuse.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) $(LONG)

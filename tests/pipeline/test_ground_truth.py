@@ -1,0 +1,466 @@
+"""What clients of a real server know, and what the tables say of it after server and job were killed: all counts are the same.
+Then eight kinds of losses are planted one after the other, and the audit names each, and nothing else.
+
+FAULTS=full publishes 200,000 messages and kills three times, or FAULT_VOLUME per cent of these messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import orjson
+import pytest
+from deltalake import DeltaTable
+
+from crewel.client import Client, ClientError
+from crewel.pipeline.connection import Address
+from crewel.pipeline.jobs import audit, live, report
+from crewel.pipeline.schemas import FINDINGS, TABLES
+from crewel.pipeline.source import register
+from crewel.pipeline.tables import Tables
+from crewel.storage.keys import Keys
+from tests.faults.conftest import IS_FULL, volume
+from tests.faults.pipeline_job import PipelineJob, rows_of
+from tests.faults.report import DID
+from tests.server_process import Server
+from tests.store_process import StoreProcess, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MESSAGES, KILLS = volume(200_000, 300), 3 if IS_FULL else 1
+LIMIT_S = 3600 if IS_FULL else 600
+AT_ONCE = 100
+PREFIX = "truth:"
+SETS = (
+    "events.level=all",
+    "events.flush_ms=100",
+    "delivery.queue_max_entries=1000000",
+    "storage.facts_max_entries=10000000",
+)
+CHANNELS = ("/orders/berlin", "/orders/lima")
+GOOD, SICK, AWAY = ("good/1", "good/2", "good/3"), "sick/1", "away/1"
+POISON = 117
+"""Number of a message that no receiver can take."""
+FAILS, POISONED = "user.update.sickness", "user.update.error"
+LEFT = 5
+"""Messages that are published to the absent receiver."""
+
+pytestmark = pytest.mark.timeout(2 * LIMIT_S)
+
+
+def rejected_by(name: str, number: int) -> str | None:
+    """The code with which a receiver rejects a message; None if it takes it."""
+    if number == POISON:
+        return POISONED
+    return FAILS if name == SICK and number % 7 == 3 else None
+
+
+@dataclass
+class Truth:
+    """What the clients know."""
+
+    url: str
+    directory: Path
+    ids: dict[int, str] = field(default_factory=dict)
+    """Number of a message -> its id, as it was answered."""
+    heard: dict[str, set[int]] = field(default_factory=dict)
+    """Receiver -> numbers of the messages that it answered."""
+    limit: int = 0
+    """How many messages may be published by now."""
+
+    async def publish(self) -> None:
+        async with Client(self.url) as client:
+            for first in range(0, MESSAGES, AT_ONCE):
+                while first >= self.limit:
+                    await asyncio.sleep(0.02)
+                while True:
+                    batch = client.batch()
+                    try:
+                        async with asyncio.timeout(30), batch:
+                            for number in range(first, min(first + AT_ONCE, MESSAGES)):
+                                # With the same key it is stored once, however often it is sent.
+                                batch.publish(CHANNELS[number % 2], number, persistent=True, key=f"order-{number}")
+                        break
+                    except (ClientError, TimeoutError):
+                        await asyncio.sleep(0.2)
+                for number, reply in enumerate(batch.replies, first):
+                    assert reply.message_id is not None
+                    self.ids[number] = reply.message_id
+
+    async def receive(self, name: str) -> None:
+        heard = self.heard.setdefault(name, set())
+        async with Client(self.url) as client:
+            options: dict[str, Any] = {"name": name, "resume_file": self.directory / name.replace("/", "-")}
+            async for message in client.consume("/orders/*", prefetch=200, **options):
+                code = rejected_by(name, message.data)
+                if code is None:
+                    message.acknowledge()
+                else:
+                    message.reject(code, f"cannot take order {message.data}")
+                heard.add(message.data)
+                if len(heard) == MESSAGES:
+                    await asyncio.sleep(1)  # the last statuses are on their way
+                    return
+
+    async def leave(self) -> None:
+        """A receiver that subscribes and goes, for which messages wait, some of them beside the log."""
+        async with Client(self.url, name=AWAY, persistent=True, leave=True) as client:
+            await client.subscribe("/away")
+
+    async def publish_to_the_absent(self) -> None:
+        async with Client(self.url) as client:
+            for number in range(LEFT):
+                await client.publish("/away", number, persistent=True)
+                await client.publish("/other", number, persistent=True, to=f"client/{AWAY}", subscribable=False)
+
+
+async def played(truth: Truth, server: Server, restart: Callable[[], Server], jobs: Jobs) -> None:
+    await truth.leave()
+    rng = random.Random(3)
+    async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
+        for name in (*GOOD, SICK):
+            group.create_task(truth.receive(name))
+        while len(truth.heard) < len(GOOD) + 1:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1)
+        group.create_task(truth.publish())
+        for shot in range(1, KILLS + 1):
+            jobs.start()
+            await asyncio.to_thread(jobs.wait_until_at_work)
+            truth.limit = MESSAGES * (shot + 1) // (KILLS + 1)
+            while len(truth.ids) < MESSAGES * shot // (KILLS + 1):
+                await asyncio.sleep(0.002)
+            server.kill()
+            await asyncio.sleep(rng.uniform(0, 2))
+            jobs.kill()
+            server = await asyncio.to_thread(restart)
+    await truth.publish_to_the_absent()
+
+
+class Jobs:
+    """The live job, which is killed and started again."""
+
+    def __init__(self, url: str, tables: Path) -> None:
+        self._url, self._tables = url, tables
+        self._job: PipelineJob | None = None
+
+    def start(self) -> None:
+        self._job = PipelineJob(self._url, PREFIX, self._tables)
+
+    def wait_until_at_work(self) -> None:
+        """Wait until it has done a batch since it was started."""
+        assert self._job is not None
+        self._job.wait_for_batch(self._job.batch()[1] + 1)
+
+    def kill(self) -> None:
+        assert self._job is not None
+        self._job.kill()
+
+    def close(self) -> None:
+        if self._job is not None:
+            self._job.close()
+
+
+@dataclass
+class Scene:
+    """What was played, and what it left."""
+
+    truth: Truth
+    address: Address
+    store: StoreProcess
+    tables: Path
+    start: Callable[[], Server]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    directory = tmp_path_factory.mktemp("truth")
+    (directory / "store").mkdir()
+    store = StoreProcess(directory / "store")
+    arguments = [f"--set={text}" for text in (*SETS, f"storage.url={store.url}", f"storage.prefix={PREFIX}")]
+    servers = [Server(["--port=0", *arguments], directory)]
+
+    def restart() -> Server:
+        servers.append(Server([f"--port={servers[0].port}", *arguments], directory))
+        return servers[-1]
+
+    tables = directory / "tables"
+    jobs = Jobs(store.url, tables)
+    truth = Truth(servers[0].url, directory)
+    try:
+        asyncio.run(played(truth, servers[0], restart, jobs))
+        jobs.close()
+        servers[-1].end_well()
+        yield Scene(truth, Address(store.url, PREFIX), store, tables, restart)
+    finally:
+        jobs.close()
+        for server in servers:
+            server.close()
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, scene: Scene) -> Tables:
+    register(spark, scene.address)
+    live.run(spark, live.Options(address=scene.address, directory=scene.tables, once=True, upkeep_s=1))
+    return Tables(spark, scene.tables)
+
+
+def audited(spark: SparkSession, scene: Scene, directory: Path | None = None) -> audit.Result:
+    return audit.run(spark, audit.Options(address=scene.address, directory=directory or scene.tables))
+
+
+def test_all_counts_are_what_the_clients_know(
+    scene: Scene, filled: Tables, record_property: Callable[[str, object], None]
+) -> None:
+    record_property(DID, f"{MESSAGES} messages, {len(GOOD) + 1} receivers, {KILLS} kills of server and job")
+    truth = scene.truth
+    assert len(truth.ids) == MESSAGES
+    assert {name: len(heard) for name, heard in truth.heard.items()} == dict.fromkeys((*GOOD, SICK), MESSAGES)
+    published = rows_of(scene.tables, TABLES["fact_published"], "log_id", "channel")
+    orders = [str(row["log_id"]) for row in published if row["channel"] in CHANNELS]
+    assert sorted(orders) == sorted(truth.ids.values())
+    expected: Counter[tuple[str, str, str | None]] = Counter()
+    for name in (*GOOD, SICK):
+        for number in range(MESSAGES):
+            code = rejected_by(name, number)
+            expected[f"client/{name}", "settled" if code is None else "dead", code] += 1
+    ended = filled.read(TABLES["fact_ended"]).groupBy("receiver", "reason", "code").count().collect()
+    assert {(row["receiver"], row["reason"], row["code"]): row["count"] for row in ended} == expected
+    settled = filled.read(TABLES["event_settled"]).groupBy().sum("count").collect()[0][0]
+    latency = filled.read(TABLES["latency"]).groupBy().sum("count").collect()[0][0]
+    # A server that is killed takes the events of its last tenth of a second along; facts it does not.
+    assert latency == settled <= sum(number for (_, reason, _), number in expected.items() if reason == "settled")
+    volumes = filled.read(TABLES["capacity"]).groupBy("channel").sum("persistent", "deliveries").collect()
+    half = MESSAGES // 2
+    assert {row[0]: tuple(row[1:]) for row in volumes if row[0] in CHANNELS} == dict.fromkeys(
+        CHANNELS, (half, 4 * half)
+    )
+    backlog = filled.read(TABLES["backlog"]).orderBy("minute").collect()
+    assert (sum(row["owed"] for row in backlog), sum(row["ended"] for row in backlog)) == (
+        4 * MESSAGES + 2 * LEFT,
+        4 * MESSAGES,
+    )
+    assert backlog[-1]["waiting"] == 2 * LEFT
+
+
+def test_other_programs_count_the_same(scene: Scene, filled: Tables) -> None:
+    for name in ("raw", "fact_published", "fact_ended", "event_settled"):
+        table = DeltaTable(scene.tables / TABLES[name].path)
+        rows = duckdb.from_arrow(table.to_pyarrow_dataset()).count("*").fetchall()[0][0]
+        assert rows == len(table.to_pandas()) == filled.read(TABLES[name]).count()
+
+
+def test_the_report_names_the_causes(spark: SparkSession, scene: Scene, filled: Tables) -> None:
+    result = report.run(spark, report.Options(address=scene.address, directory=scene.tables))
+    told = json.loads((scene.tables / "report.json").read_text())
+    sick = sum(rejected_by(SICK, number) == FAILS for number in range(MESSAGES))
+    assert (result.letters, result.poison, result.sick) == (sick + len(GOOD) + 1, 1, [f"client/{SICK}"])
+    found: Counter[tuple[str, str, str]] = Counter()
+    for row in told["triage"]:
+        found[row["receiver"], row["code"], row["cause"]] += row["letters"]
+    assert found == {
+        (f"client/{SICK}", FAILS, "receiver"): sick,
+        **{(f"client/{name}", POISONED, "message"): 1 for name in (*GOOD, SICK)},
+    }
+    (poison,) = told["poison"]
+    assert poison["message_id"] == scene.truth.ids[POISON]
+
+
+# Planted losses
+
+
+@contextmanager
+def planted(scene: Scene) -> Iterator[tuple[Any, Keys]]:
+    """Let the store be damaged; afterwards it is as it was."""
+    with scene.store.client() as client:
+        before = dumped(client)
+        yield client, Keys(PREFIX)
+        now = dumped(client)
+        for key in now.keys() - before.keys():
+            client.delete(key)
+        for key, dump in before.items():
+            if now.get(key) != dump:
+                client.restore(key, 0, dump, replace=True)
+
+
+def dumped(client: Any) -> dict[bytes, bytes]:
+    """All keys with what they hold."""
+    found: dict[bytes, bytes] = {}
+    names = list(client.scan_iter(f"{PREFIX}*", count=1000))
+    for keys in (names[first : first + 1000] for first in range(0, len(names), 1000)):
+        pipe = client.pipeline(transaction=False)
+        for key in keys:
+            pipe.dump(key)
+        found |= {key: dump for key, dump in zip(keys, pipe.execute(), strict=True) if dump is not None}
+    return found
+
+
+def fact_of(client: Any, keys: Keys, type_: str, holds: Callable[[Any], bool]) -> tuple[str, dict[bytes, bytes]]:
+    """The first fact of a type that something holds for: its place and its fields."""
+    start = "-"
+    while entries := client.xrange(keys.facts, start, count=5000):
+        for place, fields in entries:
+            if fields[b"t"].decode() == type_ and holds(orjson.loads(fields[b"d"])):
+                return place.decode(), fields
+        start = f"({entries[-1][0].decode()}"
+    raise AssertionError(type_)
+
+
+def waiting(client: Any, keys: Keys, kind: bytes) -> bytes:
+    """The first thing of a kind that waits for the absent receiver."""
+    fields: list[bytes] = client.hkeys(keys.session(f"client/{AWAY}"))
+    return min(field for field in fields if field.startswith(kind))
+
+
+def remove_open(client: Any, keys: Keys) -> None:
+    client.hdel(keys.session(f"client/{AWAY}"), waiting(client, keys, b"o:"))
+
+
+def remove_from_inbox(client: Any, keys: Keys) -> None:
+    client.hdel(keys.session(f"client/{AWAY}"), waiting(client, keys, b"i:"))
+
+
+def remove_letter(client: Any, keys: Keys) -> None:
+    """The newest one: what is missing before the oldest may have been removed by the bounds of the store."""
+    letters = client.xrevrange(keys.dead, count=1)
+    client.xdel(keys.dead, letters[0][0])
+
+
+def double_fact(client: Any, keys: Keys) -> None:
+    _, fields = fact_of(client, keys, "ended", lambda fact: True)
+    client.xadd(keys.facts, fields)
+
+
+def remove_fact(client: Any, keys: Keys) -> None:
+    place, _ = fact_of(client, keys, "ended", lambda fact: any(each["reason"] == "settled" for each in fact["ended"]))
+    client.xdel(keys.facts, place)
+
+
+def damage_fact(client: Any, keys: Keys) -> None:
+    client.xadd(keys.facts, {"t": "ended", "d": b'{"ended": [{"sess'})
+
+
+def trim(client: Any, keys: Keys) -> None:
+    """So far that a message waits of which no fact tells any more."""
+    place, _ = fact_of(client, keys, "published", lambda fact: "/away" in fact["channels"])
+    ms, seq = place.split("-")
+    client.xtrim(keys.facts, minid=f"{ms}-{int(seq) + 1}", approximate=False)
+
+
+@pytest.mark.parametrize(
+    ("plant", "from_tables", "named"),
+    [
+        (remove_open, True, {"lost": 1}),
+        (remove_from_inbox, True, {"lost": 1}),
+        (remove_letter, True, {"no letter": 1}),
+        (double_fact, True, {"twice"}),
+        (remove_fact, False, {"unknown"}),
+        (damage_fact, True, {}),
+        (trim, False, {"unknown"}),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_a_planted_loss_is_named_and_nothing_else(
+    spark: SparkSession,
+    scene: Scene,
+    filled: Tables,
+    tmp_path: Path,
+    plant: Callable[[Any, Keys], None],
+    from_tables: bool,
+    named: dict[str, int] | set[str],
+) -> None:
+    with planted(scene) as (client, keys):
+        plant(client, keys)
+        found = audited(spark, scene, None if from_tables else tmp_path)
+    counts = {name: count for name, count in found.counts.items() if count}
+    assert counts.keys() == {*named}, found.findings
+    if isinstance(named, dict):
+        assert counts == named
+    if plant is damage_fact:
+        assert found.unread_until is not None
+    if plant in (remove_fact, trim):
+        assert found.unread > 0
+
+
+def test_the_audit_has_no_false_alarm(spark: SparkSession, scene: Scene, filled: Tables) -> None:
+    """Also after the losses were taken back, which come before it in this file."""
+    clean = audited(spark, scene)
+    assert (clean.counts, clean.unread, clean.unread_until) == (dict.fromkeys(FINDINGS, 0), 0, None), clean.findings
+    assert clean.messages == MESSAGES + 2 * LEFT
+
+
+def test_a_loss_is_named_also_under_load_and_nothing_else(spark: SparkSession, scene: Scene, filled: Tables) -> None:
+    """Clients publish and acknowledge while the audit reads facts and records."""
+    server = scene.start()
+    is_over = threading.Event()
+    answered = 0
+
+    async def load() -> None:
+        nonlocal answered
+        async with Client(scene.truth.url) as publisher, asyncio.TaskGroup() as group:
+
+            async def take() -> None:
+                async with Client(scene.truth.url) as client:
+                    async for message in client.consume(
+                        "/busy", name="busy/1", resume_file=scene.truth.directory / "busy"
+                    ):
+                        message.acknowledge()
+
+            taking = group.create_task(take())
+            while not is_over.is_set():
+                await publisher.publish("/busy", answered, persistent=True)
+                answered += 1
+            taking.cancel()
+
+    loading = threading.Thread(target=asyncio.run, args=(load(),))
+    loading.start()
+    try:
+        until(lambda: answered > 100)
+        clean = audited(spark, scene)
+        with scene.store.client() as client:
+            name = Keys(PREFIX).session(f"client/{AWAY}")
+            taken = waiting(client, Keys(PREFIX), b"o:")
+            entry: Any = client.hget(name, taken.decode())
+            client.hdel(name, taken.decode())
+            damaged = audited(spark, scene)
+            client.hset(name, taken.decode(), entry)
+    finally:
+        is_over.set()
+        loading.join(60)
+        server.end_well()
+    assert (clean.counts, clean.unread) == (dict.fromkeys(FINDINGS, 0), 0), clean.findings
+    assert {name: count for name, count in damaged.counts.items() if count} == {"lost": 1}, damaged.findings
+    assert damaged.findings[0]["receiver"] == f"client/{AWAY}"
+    assert MESSAGES < clean.messages < damaged.messages <= MESSAGES + 2 * LEFT + answered
+
+
+def test_a_store_that_was_set_back_is_named(spark: SparkSession, scene: Scene, filled: Tables) -> None:
+    """As with a backup: what came after it is in the tables, and the store does not know of it."""
+    more = 50
+
+    async def publish() -> None:
+        async with Client(scene.truth.url) as client:
+            for number in range(more):
+                await client.publish("/away", number, persistent=True)
+
+    with planted(scene):
+        server = scene.start()
+        asyncio.run(publish())
+        server.end_well()
+        live.run(spark, live.Options(address=scene.address, directory=scene.tables, once=True))
+    found = audited(spark, scene)
+    assert {name: count for name, count in found.counts.items() if count} == {"rolled back": 1}, found.findings
+    assert f"{more} messages" in found.findings[0]["words"]
+    assert found.unread == 0
