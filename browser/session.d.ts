@@ -4,6 +4,7 @@ import type {CometD, Extension, Message} from "cometd";
 export interface SessionFields {
     name?: string;
     token?: string;
+    /** Whether the session must survive a restart of the server; refused without a chosen `name`, `ack` and a store. */
     persistent?: boolean;
     /** How long a named session lives without a request, in milliseconds. */
     timeout?: number;
