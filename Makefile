@@ -97,7 +97,7 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
-faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, for at most 87 minutes
+faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, for at most 107 minutes
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) --no-print-directory --keep-going faults-shot faults-computed faults-alone faults-nodes; \
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
 
@@ -108,7 +108,7 @@ faults-computed:
 	$(SHOOT) --numprocesses 2 --session-timeout 400 $(COMPUTED)
 
 faults-alone:
-	$(SHOOT) --numprocesses 0 --session-timeout 1200 -s $(ALONE)
+	$(SHOOT) --numprocesses 0 --session-timeout 2400 -s $(ALONE)
 
 # The tests of one server, with two nodes in its place: tests/functional/on_two_nodes.py names those that need not hold.
 faults-nodes:
