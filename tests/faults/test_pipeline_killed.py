@@ -349,5 +349,5 @@ def test_each_letter_is_sent_again_once_however_often_the_redrive_is_killed(
     until(lambda: sorted(each["data"] for each in desk.letters("count=100")) == sorted(died_anew))
     tell(
         f"{KILLS} kills of {processes} processes after which the same job went on: {LETTERS} letters sent again, each once;"
-        f" {len(died_anew)} of them died anew meanwhile and stayed"
+        f" {len(died_anew)} of them died again meanwhile and stayed"
     )

@@ -13,7 +13,7 @@ from crewel.storage.message_facts import facts_of
 from crewel.storage.store import Store
 from tests.storage.owner import started
 
-SECOND = 1 << 20  # of log ids, as the index tells messages apart
+SECOND = 1 << 20  # of log ids, as the index distinguishes messages
 PORTION, PORTIONS = 4, 10
 
 
@@ -89,6 +89,22 @@ async def test_another_generation_of_the_store_is_read_from_its_beginning(
     await asked(store, monkeypatch, message(PORTION), index)
     index.of("another run")
     assert await asked(store, monkeypatch, message(PORTION), index) == (1, PORTIONS * PORTION)
+
+
+async def test_what_was_read_before_the_generation_changed_is_not_added(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(store)
+    index, xrange = FactIndex(), store.reader.xrange
+
+    async def changed(*args: Any, **named: Any) -> Any:
+        entries: Any = await xrange(*args, **named)
+        index.of("another run")
+        return entries
+
+    monkeypatch.setattr(store.reader, "xrange", changed)
+    await facts_of(store, message(0), index)
+    assert len(index) == 0
 
 
 async def test_an_index_finds_the_same_as_a_reading_of_all_facts(store: Store) -> None:

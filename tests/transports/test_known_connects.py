@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
-from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from crewel import server
 from crewel.broker.broker import Broker
 from crewel.broker.session import SessionPart
 from crewel.broker.session_queue.exchange import Held
@@ -26,16 +23,6 @@ from tests.work import calls
 @pytest.fixture
 def settings() -> Settings:
     return load(None, ["storage.enabled=false", "bayeux.max_sessions_per_browser=-1"])
-
-
-@pytest.fixture
-async def lane(settings: Settings) -> AsyncIterator[FastLane]:
-    app = web.Application()
-    broker = server.attach(app, settings)
-    lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
-    yield lane
-    await lane.close(0)
-    await broker.close()
 
 
 class Waiting(SocketClient):

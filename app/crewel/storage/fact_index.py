@@ -19,7 +19,7 @@ Place: TypeAlias = tuple[int, int]
 """The id of an entry of the stream: milliseconds since 1970, and a number."""
 
 _SHIFT: Final = 20
-"""Log ids are microseconds; messages are told apart by 2**20 of them, about a second."""
+"""Log ids are microseconds; messages are distinguished by 2**20 of them, about a second."""
 _MOST_SECONDS: Final = 1000
 """Of one portion. Where there are more, the whole range is taken."""
 _MOST_PORTIONS: Final = 20_000
@@ -47,7 +47,8 @@ class FactIndex:
     """The portions that have been read of one generation of the store; none overlaps another."""
 
     def __init__(self) -> None:
-        self._generation = ""
+        self.generation = ""
+        """That of the store of which this has been read."""
         self._portions: list[Portion] = []
 
     def __len__(self) -> int:
@@ -57,8 +58,8 @@ class FactIndex:
     def of(self, generation: str) -> FactIndex:
         """The index for this generation of the store: if it is another, what was known no longer holds, because facts may have
         been lost and others written in their place."""
-        if generation != self._generation:
-            self._generation, self._portions = generation, []
+        if generation != self.generation:
+            self.generation, self._portions = generation, []
         return self
 
     def at(self, place: Place) -> Portion | None:

@@ -48,11 +48,13 @@ async def facts_of(store: Store, log_id: LogId, index: FactIndex) -> Found:
     the first time is added to it. Raises StoreError."""
     needle, turns, read = str(log_id).encode(), Turns(), 0
     found: list[Fact] = []
-    place, index = (max(log_id // 1000 - _EARLIER_MS, 0), 0), index.of(store.generation)
+    generation = store.generation
+    place, index = (max(log_id // 1000 - _EARLIER_MS, 0), 0), index.of(generation)
     while read < _MOST_READ:
         known = index.at(place)
         if known is not None and not known.may_name(log_id):
             place = known.last
+            await turns.rest()
             continue
         bound = known.last if known is not None else index.next_start(place)
         high = "+" if bound is None else _text(bound)
@@ -72,7 +74,7 @@ async def facts_of(store: Store, log_id: LogId, index: FactIndex) -> Found:
         read += len(entries)
         if end is None:
             return Found(found, is_partial=False)
-        if known is None:
+        if known is None and index.generation == generation:  # and not another, which another question has met
             index.add(place, end, seconds)
         place = end
     return Found(found, is_partial=True)
