@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from crewel.broker.durability.inheritance import Gap
+from crewel.delivery.records import Logged, LogId, SessionName
 from crewel.errors import StoreError
 from crewel.nodes.node_registry import NodeRegistry
 from tests.broker.stored_world import Receiver, StoredWorld
@@ -28,6 +30,21 @@ def data(world: StoredWorld, receiver: Receiver) -> list[object]:
     client.id, client.ack = receiver.id, receiver.ack
     world.settle()
     return [each["data"] for each in client.take()]
+
+
+def test_a_slice_looks_at_its_own_entries_of_the_log_only() -> None:
+    """The log may be long, and there may be many slices."""
+    gap = Gap(LogId(10), LogId(10))
+    gap.add(Logged(LogId(10 + number), f"/room/{number}", b"{}") for number in range(1, 100))
+    gap.add([Logged(LogId(200), "/a", b"{}", addressed=b'{"client/joe/1":"0:2:/a"}')])
+    gap.add(
+        [Logged(LogId(201), "/b", b"{}", addressed=b"{}", changed_by="token"), Logged(LogId(202), "/room/7", b"{}")]
+    )
+    assert [each.id for each in gap.entries([], ["/room/7", "/none"])] == [17, 201, 202]
+    assert [each.id for each in gap.entries([SessionName("client/joe/1")], ["/room/98"])] == [108, 200, 201]
+    assert len(gap.entries([], ["/room/7", "/**"])) == 101
+    gap.begin(LogId(5))
+    assert (gap.entries([SessionName("client/joe/1")], ["/**"]), gap.until) == ([], 5)
 
 
 def test_sessions_that_come_while_a_message_is_handed_over_get_it_too(make_stored: Callable[..., StoredWorld]) -> None:

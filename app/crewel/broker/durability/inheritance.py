@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from crewel.bayeux.channel import parse
+from crewel.bayeux.channel import Channel, parse
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.delivery.durable_session import DurableSession
@@ -32,11 +33,41 @@ _READ_AT_ONCE: Final = 1000
 
 @dataclass(eq=False)
 class Gap:
-    """A part of the log, (after, until], which is read once for all slices."""
+    """A part of the log, (after, until], which is read once for all slices. A busy log has far more entries than one slice
+    wants, so each slice looks up its own."""
 
     after: LogId
     until: LogId
-    entries: list[Logged] = field(default_factory=list)
+    _changes: list[Logged] = field(default_factory=list)
+    _by_name: defaultdict[SessionName, list[Logged]] = field(default_factory=lambda: defaultdict(list))
+    _by_pattern: defaultdict[str, list[Logged]] = field(default_factory=lambda: defaultdict(list))
+
+    def begin(self, after: LogId) -> None:
+        """Begin again behind this entry."""
+        self.after = self.until = after
+        for found in (self._changes, self._by_name, self._by_pattern):
+            found.clear()
+
+    def add(self, entries: Iterable[Logged]) -> None:
+        """These have been read."""
+        for logged in entries:
+            if logged.changed_by:
+                self._changes.append(logged)
+            elif logged.addressed:
+                for name in shared_queues.addressed(logged):
+                    self._by_name[name].append(logged)
+            else:
+                for pattern in _channel(logged).patterns:
+                    self._by_pattern[pattern].append(logged)
+
+    def entries(self, names: Iterable[SessionName], patterns: Iterable[str]) -> list[Logged]:
+        """Return what may concern sessions with these names and these patterns, in the order of the log."""
+        found = {each.id: each for each in self._changes}
+        for name in names:
+            found |= {each.id: each for each in self._by_name.get(name, ())}
+        for pattern in patterns:
+            found |= {each.id: each for each in self._by_pattern.get(pattern, ())}
+        return [found[each] for each in sorted(found)]
 
 
 @dataclass(eq=False)
@@ -114,8 +145,7 @@ class Inheritance:
         handed to many receivers in steps is not for those who come in between: wait for its end, which moves the cursor."""
         access = self._access
         if not gap.until or after < gap.after:
-            gap.after = gap.until = after
-            gap.entries.clear()
+            gap.begin(after)
         while gap.until < (target := access.node.cursor) or self._appender.is_in_steps:
             if gap.until >= target:
                 await asyncio.sleep(0)
@@ -123,7 +153,7 @@ class Inheritance:
             entries = await stored_log.read(access.store, gap.until, _READ_AT_ONCE)
             cursor = access.node.cursor
             taken = [each for each in entries if each.id <= cursor]
-            gap.entries += taken
+            gap.add(taken)
             is_all = len(entries) < _READ_AT_ONCE or len(taken) < len(entries)
             gap.until = max(target if is_all else gap.until, taken[-1].id if taken else gap.until)
 
@@ -136,15 +166,14 @@ class Inheritance:
             for pattern in {*durable.since, *(pattern for pattern, _, _ in durable.closing)}:
                 by_pattern.setdefault(pattern, []).append(durable)
         by_name = {durable.name: durable for durable in durables}
-        for logged in gap.entries:
+        for logged in gap.entries(by_name, by_pattern):
             if logged.changed_by:
                 self.on_changed(durables, logged)
                 continue
             if logged.addressed:
                 self._bring_addressed(by_name, logged)
                 continue
-            channel = parse(logged.channel)
-            assert channel is not None
+            channel = _channel(logged)
             found = {each: None for pattern in channel.patterns for each in by_pattern.get(pattern, ())}
             takers = [each for each in found if each.wants(channel.patterns, logged.id)]
             if takers:
@@ -158,6 +187,12 @@ class Inheritance:
             durable = durables.get(name)
             if durable is not None and logged.id > durable.own_cursor:
                 self.on_addressed(durable, logged, waiting)
+
+
+def _channel(logged: Logged) -> Channel:
+    channel = parse(logged.channel)
+    assert channel is not None
+    return channel
 
 
 def _nothing() -> None:
