@@ -32,6 +32,12 @@ class Unread(NamedTuple):
     fields: list[bytes]
     """Name and value in turn."""
 
+    @property
+    def channel(self) -> bytes:
+        """The channel, if it is a message for the subscribers of a channel; empty for anything else."""
+        fields = self.fields
+        return fields[1] if fields[0] == b"c" and b"w" not in fields[::2] else b""
+
     def read(self) -> Logged:
         """What it says."""
         fields = iter(self.fields)

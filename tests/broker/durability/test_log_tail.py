@@ -50,3 +50,17 @@ def test_another_node_begins_at_its_own_cursor(ahead: ReadAhead) -> None:
     """A node that has read all again may be behind: what was read for the one before has a gap for it."""
     ahead.begin(LogConsumer(LogId(5)))
     assert (ahead.read_to, len(ahead)) == (5, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "channel"),
+    [
+        ([b"c", b"/a", b"b", b"{}", b"s", b"joe"], b"/a"),
+        ([b"c", b"w", b"b", b"w"], b"w"),
+        ([b"w", b"{}", b"t", b"client/joe", b"c", b"/a", b"b", b"{}"], b""),
+        ([b"c", b"/a", b"b", b"change", b"w", b"{}", b"k", b"token"], b""),
+    ],
+    ids=["a message", "a message of strange names", "an addressed message", "a change of a topic"],
+)
+def test_only_a_message_for_subscribers_shows_its_channel_unread(fields: list[bytes], channel: bytes) -> None:
+    assert Unread(LogId(1), fields).channel == channel

@@ -39,6 +39,7 @@ from crewel.event_loop import Turns
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
+from crewel.storage.log_follower import Unread
 from crewel.storage.steps import Step
 
 log = logging.getLogger(__name__)
@@ -252,19 +253,33 @@ class LogAppender:
         if ahead.node is not self._access.node or ahead.read_to < last:
             return False
         end = self._loop.time() + self._outbound.fan_outs.slice_s
-        logged: Logged | None = None
-        while not self._unfinished and (logged := ahead.next(last)) is not None:
-            names.add(logged.channel)
-            is_shared = self._take_read(logged) or is_shared
+        unread: Unread | None = None
+        while not self._unfinished and (unread := ahead.next(last)) is not None:
+            name = unread.channel.decode()
+            if name and self._has_no_receiver(name):
+                self._access.node.skip(unread.id)
+                self._heard = max(self._heard, unread.id)
+            else:
+                logged = unread.read()
+                name = logged.channel
+                is_shared = self._take_read(logged) or is_shared
+            names.add(name)
             if self._loop.time() >= end:
                 break
         self._topics.count_again(names)
         if is_shared:
             self._spawn(self._shared_queues.load_again())
-        if logged is not None or self._unfinished:
+        if unread is not None or self._unfinished:
             return False
         self._access.node.skip(last)
         return True
+
+    def _has_no_receiver(self, name: str) -> bool:
+        """Whether no session or group of this node receives this channel: on a busy log of many nodes that is most of it."""
+        channel = parse(name)
+        assert channel is not None
+        known = self._cache.of(channel)
+        return known is not None and known.is_empty and not (self._access.node.closing or self._groups.on(channel))
 
     def _take(
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes

@@ -14,7 +14,7 @@ from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.records import Logged, LogId
+from crewel.delivery.records import LogId
 from crewel.errors import StoreError
 from crewel.storage.log_follower import LogFollower, Unread
 
@@ -45,13 +45,13 @@ class ReadAhead:
         self._entries += entries
         self.read_to = entries[-1].id
 
-    def next(self, last: LogId) -> Logged | None:
+    def next(self, last: LogId) -> Unread | None:
         """The next entry beyond the cursor and not beyond `last`; None if none has been read."""
         assert self.node is not None
         entries, cursor = self._entries, self.node.cursor
         while entries and entries[0].id <= cursor:
             entries.popleft()
-        return entries.popleft().read() if entries and entries[0].id <= last else None
+        return entries.popleft() if entries and entries[0].id <= last else None
 
 
 @dataclass(eq=False)
