@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 KEY_LIFETIME: Final = 120.0
@@ -87,9 +88,10 @@ RATE: Final = 0.1
 _MOST_AHEAD: Final = 86_400.0
 
 
-def elapsed() -> float:
-    """Seconds since the machine started, sleep included where the system counts it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+elapsed: Final[Callable[[], float]] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+"""Returns the seconds since the machine started, sleep included where the system counts it."""
 
 
 class Clock:

@@ -6,7 +6,7 @@ session has a `Guest` (`nodes.guests`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final
 
@@ -21,6 +21,9 @@ from crewel.nodes.link import Link
 
 _SAYS_WHAT_IS_ANSWERED: Final = 3
 """The version of a link from which on the owner sends `SETTLED`."""
+_REQUEST: Final = Kind.REQUEST
+_ANSWER: Final = Kind.ANSWER
+"""Asked for with each request: a member of an enumeration is a slow look-up."""
 SETTLED: Final = Struct("!I?")
 """The payload of a frame of that kind."""
 
@@ -60,7 +63,7 @@ class Relay:
         relays[self._stream] = self
         peer.relay = self
         with_headers = peer.pushes or self._connect is None
-        link.send(Kind.REQUEST, self._stream, _described(peer, elements, with_headers=with_headers))
+        link.send(_REQUEST, self._stream, _described(peer, elements, with_headers=with_headers))
 
     def _note(self, elements: list[Any]) -> None:
         self._sent += 1
@@ -99,7 +102,7 @@ class Relay:
     def take(self, frame: Frame) -> list[Any] | None:
         """Do what the other node says. Returns the elements that it would not take."""
         peer, payload = self.peer, frame.payload
-        if frame.kind == Kind.ANSWER:
+        if frame.kind == _ANSWER:
             self._answer(payload)
         elif frame.kind == Kind.SETTLED:
             self._settled, self._holds = SETTLED.unpack(payload)
@@ -164,6 +167,14 @@ class Departures:
         self.calls: Calls
         self._relays: dict[Link, dict[int, Relay]] = {}
         self._is_draining = False
+        self._by_kind: Mapping[int, Callable[[Link, Frame], None]] = {
+            Kind.LEAVING: lambda link, _: self.on_leaving(link.token),
+            Kind.TOLD: self._answered,
+            Kind.HEAR_ALL: self._on_patterns,
+            Kind.HEAR: self._on_patterns,
+            Kind.UNHEAR: self._on_patterns,
+        }
+        """What is done with a frame that belongs to no stream of a client."""
         self.on_refused: Callable[[str, Peer, list[Any]], None]
         """Called with the token of a node, and with what it has not taken."""
         self.on_lost: Callable[[str, list[tuple[Peer, list[Any]]]], None]
@@ -209,19 +220,20 @@ class Departures:
 
     def take(self, link: Link, frame: Frame) -> None:
         """The owner has answered."""
-        if frame.kind == Kind.LEAVING:
-            self.on_leaving(link.token)
-            return
-        if frame.kind == Kind.TOLD:
-            self.calls.on_answer(link, frame)
-            return
-        if frame.kind in (Kind.HEAR_ALL, Kind.HEAR, Kind.UNHEAR):
-            self.bus.on_patterns(link, frame)
+        take = self._by_kind.get(frame.kind)
+        if take is not None:
+            take(link, frame)
             return
         relay = self._relays[link].get(frame.stream)
         elements = None if relay is None else relay.take(frame)
         if relay is not None and elements is not None:
             self.on_refused(link.token, relay.peer, elements)
+
+    def _answered(self, link: Link, frame: Frame) -> None:
+        self.calls.on_answer(link, frame)
+
+    def _on_patterns(self, link: Link, frame: Frame) -> None:
+        self.bus.on_patterns(link, frame)
 
     def lost(self, link: Link) -> None:
         """What waits there is lost, but for connects."""

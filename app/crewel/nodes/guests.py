@@ -28,6 +28,8 @@ from crewel.nodes.link import Link
 _MOST_WAITING: Final = 32
 """Frames of one WebSocket that wait for the one before them; beyond that its client is slowed down."""
 _REST_MS: Final = 200
+_ANSWER: Final = Kind.ANSWER
+"""Asked for with each request: a member of an enumeration is a slow look-up."""
 
 
 class Guest(Peer, ABC):
@@ -48,7 +50,7 @@ class Guest(Peer, ABC):
         """Send these messages by way of the node that has the connection."""
         cookie = self.browser.encode() if self.mints_cookie and self.browser is not None else b""
         self.mints_cookie = False
-        self.link.send(Kind.ANSWER, self.stream, bytes((len(cookie),)) + cookie + b",".join(parts))
+        self.link.send(_ANSWER, self.stream, bytes((len(cookie),)) + cookie + b",".join(parts))
         self._sent()
 
     @abstractmethod
@@ -195,6 +197,24 @@ class Arrivals:
         """Called with what is for certain sessions, or waits for some."""
         self.on_leaving: Callable[[str], None]
         """Called with the token of a node that ends."""
+        self._by_kind: Mapping[int, Callable[[Link, Frame], None]] = {
+            Kind.REQUEST: self._requested,
+            Kind.ASK: self._asked,
+            Kind.ADDRESSED: self._addressed,
+            Kind.QUEUES: self._addressed,
+            Kind.MESSAGE: self._for_bus,
+            Kind.HEARD: self._for_bus,
+            Kind.DEAD_LETTERS: self._for_bus,
+            Kind.LEAVING: lambda link, _: self.on_leaving(link.token),
+        }
+        self._by_kind_of_stream: Mapping[int, Callable[[Guest, bytes], None]] = {
+            Kind.FRAME: lambda guest, payload: self._take_further(guest, orjson.loads(payload)),
+            Kind.GONE: lambda guest, _: self._gone(guest),
+            Kind.HALF_CLOSED: lambda guest, payload: outbound.half_closed(guest, int.from_bytes(payload)),
+            Kind.PAUSE: lambda guest, _: self._writable(guest, is_writable=False),
+            Kind.RESUME: lambda guest, _: self._writable(guest, is_writable=True),
+        }
+        """What is done with a frame of a stream that was opened before."""
 
     def __len__(self) -> int:
         return sum(map(len, self._guests.values()))
@@ -210,40 +230,36 @@ class Arrivals:
 
     def take(self, link: Link, frame: Frame) -> None:
         """Do what the other node's client asks for."""
-        guests, stream = self._guests[link], frame.stream
-        if frame.kind == Kind.ASK:
-            self.calls.asked(link, frame)
+        take = self._by_kind.get(frame.kind)
+        if take is not None:
+            take(link, frame)
             return
-        if frame.kind in (Kind.ADDRESSED, Kind.QUEUES):
-            self.on_addressed(frame)
-            return
-        if frame.kind in (Kind.MESSAGE, Kind.HEARD, Kind.DEAD_LETTERS):
-            self.bus.take(link, frame)
-            return
-        if frame.kind == Kind.REQUEST:
-            fields = orjson.loads(frame.payload)
-            guest = guests[stream] = _GUESTS[fields["transport"]](link, stream, fields, guests)
-            self._serve(guest, fields.pop("elements"))
-            if link.is_clogged:
-                link.pause_reading()
-            return
-        if frame.kind == Kind.LEAVING:
-            self.on_leaving(link.token)
-            return
-        known = guests.get(stream)
-        if known is None:
-            return
-        if frame.kind == Kind.FRAME:
-            self._take_further(known, orjson.loads(frame.payload))
-        elif frame.kind == Kind.GONE:
-            self._gone(known)
-        elif frame.kind == Kind.HALF_CLOSED:
-            self._outbound.half_closed(known, int.from_bytes(frame.payload))
-        elif frame.kind in (Kind.PAUSE, Kind.RESUME):
-            known.is_writable = frame.kind == Kind.RESUME
-            session = known.session
-            if known.is_writable and session is not None and session.urgent:
-                self._outbound.make_ready(session)
+        take_of_stream = self._by_kind_of_stream.get(frame.kind)
+        guest = self._guests[link].get(frame.stream)
+        if take_of_stream is not None and guest is not None:
+            take_of_stream(guest, frame.payload)
+
+    def _requested(self, link: Link, frame: Frame) -> None:
+        guests, fields = self._guests[link], orjson.loads(frame.payload)
+        guest = guests[frame.stream] = _GUESTS[fields["transport"]](link, frame.stream, fields, guests)
+        self._serve(guest, fields.pop("elements"))
+        if link.is_clogged:
+            link.pause_reading()
+
+    def _asked(self, link: Link, frame: Frame) -> None:
+        self.calls.asked(link, frame)
+
+    def _addressed(self, _: Link, frame: Frame) -> None:
+        self.on_addressed(frame)
+
+    def _for_bus(self, link: Link, frame: Frame) -> None:
+        self.bus.take(link, frame)
+
+    def _writable(self, guest: Guest, *, is_writable: bool) -> None:
+        guest.is_writable = is_writable
+        session = guest.session
+        if is_writable and session is not None and session.urgent:
+            self._outbound.make_ready(session)
 
     def _take_further(self, guest: Guest, elements: list[Any]) -> None:
         if guest.waiting is None:

@@ -65,7 +65,7 @@ class NodeRegistry:
 
     def stays(self, node: Node) -> bool:
         """Whether it lives, and is not about to end."""
-        return self.lives(node) and not self.leaves(node)
+        return self.lives(node) and not (self.leaving and self.leaves(node))
 
     def has_looked(self, since: float) -> bool:
         """Whether what is known was asked for after this moment, by `elapsed`."""

@@ -44,6 +44,10 @@ class Place(Enum):
     NAMED = "where the session of the name is: the store knows"
 
 
+_HERE: Final = Place.HERE
+"""Asked for with each request: a member of an enumeration is a slow look-up."""
+
+
 class Router:
     """Stands before `Inbound` where several servers share a store."""
 
@@ -86,11 +90,11 @@ class Router:
         place = self._place(elements, since)
         if isinstance(place, Node) and peer.pushes and _speaks(peer) and not is_handshake(elements[0]):
             place = Place.HERE  # the session of a socket is the only one that it may speak for
-        if place is Place.HERE:
+        if place is _HERE:
             if peer.relay is not None:
                 peer.relay.gone()  # a socket that spoke for another session before
             return self._inbound.receive(peer, elements)
-        if isinstance(place, Node):
+        if isinstance(place, Node) and self.mover is not None:
             place = self._moved(peer, place)
             if place is Place.GONE:
                 return None
@@ -106,7 +110,7 @@ class Router:
         round in circles."""
         since = elapsed()
         place = self._place(elements, since)
-        if place is Place.LATER or (isinstance(place, Node) and not is_handshake(elements[0])):
+        if place is not _HERE and (place is Place.LATER or (isinstance(place, Node) and not is_handshake(elements[0]))):
             return self._runtime.spawn(self._receive_later(guest, elements, since))
         return self._inbound.receive(guest, elements)
 
@@ -140,7 +144,7 @@ class Router:
             return self._place_of_login(first, since)
         client_id = first.get("clientId")
         if type(client_id) is not str or self._knows(client_id):
-            return Place.HERE
+            return _HERE
         return self._place_of_tag(tag_in(client_id), since)
 
     def _place_without_lease(self, elements: list[Any]) -> Place | Node:
