@@ -213,6 +213,33 @@ def test_a_node_that_was_stopped_for_longer_than_its_lease_begins_again(start_se
     assert {3, 4} <= set(values(wait_for(person, 2)))
 
 
+@pytest.mark.parametrize("lane", ["true", "false"])
+def test_a_connect_at_the_former_node_of_its_session_is_answered_by_the_heir(
+    start_server: StartServer, lane: str
+) -> None:
+    """The former node hangs, and continues after another one has its sessions: it must not answer from memory, nor with 402."""
+    fast = f"http.fast_lane={lane}"
+    first = start_server(NODE, SHORT, fast, "node.name=a")
+    second = start_server(*first.store_sets, NODE, SHORT, fast, "node.name=b")
+    person = Person(first).be()
+    person.subscribe("/a")
+    os.kill(first.pid, signal.SIGSTOP)
+    until(lambda: inherited(second) == 1)
+    person.forget_connections()
+    early = person.ask_connect(ext={"ack": person.batch})  # it is read before the node knows what has happened
+    os.kill(first.pid, signal.SIGCONT)
+    publish(second, 1)
+    *messages, reply = early.response().messages
+    assert (values(messages), reply["successful"]) == ([1], True)
+    person.batch = reply["ext"]["ack"]
+    until(lambda: "taken this one for dead" in first.stderr)
+    until(lambda: Connection(first).get("/health/ready").status == 200)
+    late = person.ask_connect(ext={"ack": person.batch})
+    publish(second, 2)
+    *messages, reply = late.response().messages
+    assert (values(messages), reply["successful"]) == ([2], True)
+
+
 def test_a_client_id_leads_to_its_node_and_tells_no_secret(pair: list[Server]) -> None:
     ids = [Person(server).be().id or "" for server in (*pair, *pair)]
     tags = [each.rpartition("-")[2] for each in ids]
