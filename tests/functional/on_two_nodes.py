@@ -18,7 +18,7 @@ _AT_ONCE: Final = (
     " clients shake hands again a second later"
 )
 
-_PER_NODE: Final = "the sessions of one browser are counted at each node (decision 0267), and these may be at two"
+_PER_NODE: Final = "the sessions of one browser are counted at each node (decision 0025), and these may be at two"
 
 REASONS: Final = {
     "test_browsers.py::test_the_second_tab_is_told_to_poll": _PER_NODE,

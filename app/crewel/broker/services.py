@@ -134,6 +134,8 @@ class Service:
         it has ended. Each worker and each node runs it. Raises ServiceError if it is not a coroutine function."""
         if not iscoroutinefunction(function):
             raise ServiceError(f"background work is a coroutine function, `async def`, and {function!r} is none")
+        # Not a pair `on_start` and `on_stop`: applications would have to keep them in step, and a failure in one of them has no
+        # clear meaning. No node is elected to run it either: work that must run once is a client.
         task = f"{self.name}.{getattr(function, '__name__', 'background')}"
         return self._collect(lambda broker, body: broker.registry.background.append((task, body)))(function)
 
