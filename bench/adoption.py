@@ -8,9 +8,7 @@ takes them over, while a publisher stores messages at times that the clock gives
 one before it counts from when it was due. The node has the last core, its store and the publisher have the first.
 """
 
-import argparse
 import asyncio
-import datetime as dt
 import os
 import statistics
 import subprocess
@@ -23,14 +21,14 @@ from typing import NamedTuple
 from urllib.request import urlopen
 
 import uvloop
-from durable import BENCH, CORES, PERSISTENT, serving, spread, write
+from durable import CORES, PERSISTENT, serving
+from section import Section, parser, spread, verdict
 from waiting import Clients, Session, end_lease, publication, store_sessions
 
 from crewel.settings.storage import Storage
 from crewel.storage.embedded import server_binary
 from crewel.storage.leases import Membership
 
-MARKER = "adoption"
 EVERY_S, BEFORE_S, LIMIT_S = 0.01, 3.0, 120.0
 MOST_S, MOST_P99_S = 2.0, 0.05
 
@@ -134,12 +132,7 @@ def ms(values: list[float], part: float) -> float:
     return percentile(values, part) * 1e3
 
 
-def verdict(*, is_met: bool) -> str:
-    """As the other reports say it."""
-    return "met" if is_met else "MISSED"
-
-
-def report(rounds: list[Round], count: int) -> str:
+def report(rounds: list[Round], count: int) -> Section:
     """The section of bench/RESULTS.md."""
     took = [each.took for each in rounds]
     store = [each.store for each in rounds]
@@ -160,20 +153,13 @@ def report(rounds: list[Round], count: int) -> str:
         ),
         ("a publish meanwhile, longest ms", [ms(each.meanwhile, 1) for each in rounds], ""),
     ]
-    return "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "## Taking over the sessions of a dead node",
-            "",
-            f"`python bench/adoption.py` on {dt.datetime.now(dt.UTC).date()}: {count:,} sessions, each with one subscription; a"
-            f" stored publish every {EVERY_S * 1e3:g} ms. Medians of {len(rounds)} rounds (in brackets the lowest and the"
-            f" highest). Load average at the end {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.",
-            "",
-            "| figure | measured | asked |",
-            "| --- | ---: | --- |",
-            *(f"| {name} | {spread(values)} | {asked} |" for name, values, asked in rows),
-            f"<!-- /{MARKER} -->",
-        ]
+    return Section(
+        "adoption",
+        "Taking over the sessions of a dead node",
+        f"{count:,} sessions, each with one subscription; a stored publish every {EVERY_S * 1e3:g} ms. Medians of {len(rounds)}"
+        " rounds (in brackets the lowest and the highest).",
+        ("figure", "measured:", "asked"),
+        [(name, spread(values), asked) for name, values, asked in rows],
     )
 
 
@@ -184,16 +170,14 @@ async def measure(rounds: int, count: int) -> list[Round]:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/adoption.py", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--sessions", type=int, default=0, help="another number of sessions, one round, printed only")
-    options = parser.parse_args()
+    line = parser(__doc__)
+    line.add_argument("--sessions", type=int, default=0, help="another number of sessions, one round, printed only")
+    options = line.parse_args()
     os.sched_setaffinity(0, {CORES[0]})
     uvloop.install()
     count = options.sessions or 50_000
-    text = report(asyncio.run(measure(1 if options.sessions else 3, count)), count)
-    print(text)
-    if not options.sessions:
-        write(text, BENCH / "RESULTS.md", MARKER)
+    rounds = asyncio.run(measure(1 if options.sessions else 3, count))
+    report(rounds, count).publish(is_part=bool(options.sessions))
 
 
 if __name__ == "__main__":

@@ -7,46 +7,26 @@ A and B run in turn in one server, on the same connections, so that whatever dri
 the server's process, as the scheduler counts it; its store is a process of its own, on the other core with this meter.
 """
 
-import argparse
 import asyncio
-import datetime as dt
 import json
 import os
-import re
-import shlex
 import statistics
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import uvloop
-from peers import BENCH
+from section import TARGETS, Figure, Section, parser, spread
 from servers import METER, build_meter, raise_file_limit
 from waiting import Clients, store_sessions
 
 from crewel.settings.storage import Storage
 
 CORES = sorted(os.sched_getaffinity(0))
-BEGIN, END = "<!-- durable -->", "<!-- /durable -->"
 PERSISTENT = b',"ext":{"publish":{"persistent":true}}'
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One target and what was measured."""
-
-    target: str
-    measured: str
-    is_met: bool
-    detail: str
-
-    def row(self) -> str:
-        """A row of the report."""
-        return f"| {self.target} | {self.measured} | {'met' if self.is_met else 'MISSED'} | {self.detail} |"
 
 
 class Server:
@@ -106,11 +86,6 @@ async def in_turn(
             costs[name].append((server.cpu() - before) / count * 1e6)
             rates[name] = count / (time.perf_counter() - begun)
     return costs, rates
-
-
-def spread(values: list[float]) -> str:
-    """The median with its range."""
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
 
 async def publishing(rounds: int, seconds: float) -> Figure:
@@ -255,61 +230,36 @@ async def measure(rounds: int, seconds: float, only: str) -> list[Figure]:
     for name, part in parts.items():
         if only in ("", name):
             figures.append(await part())
-            print(figures[-1].row(), file=sys.stderr, flush=True)
+            print(*figures[-1].row(), sep=" | ", file=sys.stderr, flush=True)
     return figures
 
 
-def report(figures: list[Figure], rounds: int, seconds: float) -> str:
+def report(figures: list[Figure], rounds: int, seconds: float) -> Section:
     """The section of RESULTS.md."""
-    load = os.getloadavg()[0]
-    return "\n".join(
-        [
-            BEGIN,
-            "",
-            "## What surviving costs",
-            "",
-            f"`{shlex.join(['bench/durable.py', *sys.argv[1:]])}`, {dt.datetime.now(dt.UTC).date()}: A and B in turn in one"
-            f" server, medians of {rounds} rounds of {seconds:g} s (in brackets the lowest and the highest); processor time"
-            f" of the server alone. Load average of the machine at the end, this meter included: {load:.1f} on"
-            f" {len(CORES)} cores.",
-            "",
-            "| target | measured | verdict | in figures |",
-            "| --- | ---: | --- | --- |",
-            *(figure.row() for figure in figures),
-            "",
-            END,
-        ]
+    return Section(
+        "durable",
+        "What surviving costs",
+        f"A and B in turn in one server, medians of {rounds} rounds of {seconds:g} s (in brackets the lowest and the highest);"
+        " processor time of the server alone.",
+        TARGETS,
+        [figure.row() for figure in figures],
     )
-
-
-def write(text: str, path: Path, marker: str = "durable") -> None:
-    """Put the section into the file, at its end when it is new."""
-    whole = path.read_text()
-    begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
-    if begin in whole:
-        whole = re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: text, whole, flags=re.DOTALL)
-    else:
-        whole = f"{whole.rstrip()}\n\n{text}\n"
-    path.write_text(whole)
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/durable.py", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="three short rounds, printed only")
-    parser.add_argument(
+    line = parser(__doc__, "three short rounds")
+    line.add_argument(
         "--only",
         default="",
         choices=["", "publishing", "fan-out", "fan-out-busy", "rooms", "plain", "plain-busy", "idle", "start"],
     )
-    options = parser.parse_args()
+    options = line.parse_args()
     rounds, seconds = (3, 0.7) if options.quick else (7, 2.0)
     uvloop.install()
     raise_file_limit()
-    text = report(asyncio.run(measure(rounds, seconds, options.only)), rounds, seconds)
-    print(text)
-    if not (options.quick or options.only):
-        write(text, BENCH / "RESULTS.md")
+    figures = asyncio.run(measure(rounds, seconds, options.only))
+    report(figures, rounds, seconds).publish(is_part=options.quick or bool(options.only))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,7 @@
 A store of its own holds facts as a server writes them, and every twentieth message dies. Store and Spark share the cores.
 """
 
-import argparse
 import contextlib
-import datetime as dt
 import itertools
 import os
 import signal
@@ -22,10 +20,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
+from section import Section, parser, verdict
 
 BENCH = Path(__file__).parent
 sys.path.insert(0, str(BENCH.parent))
-MARKER = "jobs"
 PREFIX = "bench:"
 IDLE_S, SETTLING_S = 120.0, 120.0
 CODES = ("user.update.error", "user.update.holdback.sink", "communication.responseTimeout")
@@ -201,40 +199,28 @@ def measure(events: int, only: str) -> list[Row]:
     return rows
 
 
-def report(rows: list[Row]) -> str:
+def report(rows: list[Row]) -> Section:
     """The section of bench/RESULTS.md."""
-    return "\n".join(
+    return Section(
+        "jobs",
+        "How long the pipeline's jobs take",
+        "once each; store and Spark share the cores. The first thing that a session does takes longer: Spark starts its processes"
+        " of Python, and Java loads and compiles what it runs for the first time.",
+        ("what", "measured:", "target", ""),
         [
-            f"<!-- {MARKER} -->",
-            "## How long the pipeline's jobs take",
-            "",
-            f"`python bench/jobs.py` on {dt.datetime.now(dt.UTC).date()}, once each; store and Spark share {os.cpu_count()}"
-            f" cores, load average of the machine at the end {os.getloadavg()[0]:.1f}. The first thing that a session does"
-            " takes longer: Spark starts its processes of Python, and Java loads and compiles what it runs for the first time.",
-            "",
-            "| what | measured | target | |",
-            "| --- | ---: | --- | --- |",
-            *(
-                f"| {what} | {measured} | {target} | {('met' if met else 'MISSED') if target else ''} |"
-                for what, measured, target, met in rows
-            ),
-            f"<!-- /{MARKER} -->",
-        ]
+            (what, measured, target, verdict(is_met=met) if target else "")
+            for what, measured, target, met in rows
+        ],
     )
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/jobs.py", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the entries, printed only")
-    parser.add_argument("--only", default="", choices=["", "backfill", "triage", "scaling", "idle"])
-    options = parser.parse_args()
-    text = report(measure(500_000 if options.quick else 5_000_000, options.only))
-    print(text)
-    if not (options.quick or options.only):
-        from durable import write
-
-        write(text, BENCH / "RESULTS.md", MARKER)
+    line = parser(__doc__, "a tenth of the entries")
+    line.add_argument("--only", default="", choices=["", "backfill", "triage", "scaling", "idle"])
+    options = line.parse_args()
+    rows = measure(500_000 if options.quick else 5_000_000, options.only)
+    report(rows).publish(is_part=options.quick or bool(options.only))
 
 
 if __name__ == "__main__":

@@ -7,14 +7,10 @@ A store of our own is filled by the scripts that the server uses, in this proces
 together, from the question to the letters in hand. It ends without help, and leaves nothing.
 """
 
-import argparse
 import asyncio
-import datetime as dt
 import os
 import random
-import shlex
 import statistics
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,8 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvloop
-from durable import Figure, write
-from peers import BENCH
+from section import TARGETS, Figure, Section, parser
 
 from crewel.delivery.records import Commit, LogId, PendingDeadLetter, SessionName, Transient
 from crewel.errors import StoreError
@@ -34,7 +29,6 @@ from crewel.storage import dead_letters, leases, log, sessions
 from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome, StoredDeadLetter
 from crewel.storage.store import Store
 
-MARKER = "letters"
 TOKEN = "bench"
 AT_ONCE = 500  # letters in one commit
 SESSIONS, CHANNELS = 2000, 5000
@@ -247,38 +241,24 @@ async def measure(count: int) -> list[Figure]:
     return [storing, *figures, flat]
 
 
-def report(figures: list[Figure], count: int) -> str:
+def report(figures: list[Figure], count: int) -> Section:
     """The section of RESULTS.md."""
-    return "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "",
-            f"## {count:,} dead letters",
-            "",
-            f"`{shlex.join(['bench/letters.py', *sys.argv[1:]])}`, {dt.datetime.now(dt.UTC).date()}: pages of 100 letters,"
-            f" medians of {TURNS} with the least and the most; the store and its client together, on {os.cpu_count()} cores"
-            f" that they share. Load average of the machine at the end, this included: {os.getloadavg()[0]:.1f}.",
-            "",
-            "| target | measured | verdict | in figures |",
-            "| --- | ---: | --- | --- |",
-            *(figure.row() for figure in figures),
-            "",
-            f"<!-- /{MARKER} -->",
-        ]
+    return Section(
+        "letters",
+        f"{count:,} dead letters",
+        f"pages of 100 letters, medians of {TURNS} with the least and the most; the store and its client together, on cores that"
+        " they share.",
+        TARGETS,
+        [figure.row() for figure in figures],
     )
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/letters.py", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="100,000 letters, printed only")
-    options = parser.parse_args()
+    options = parser(__doc__, "100,000 letters").parse_args()
     count = 100_000 if options.quick else 1_000_000
     uvloop.install()
-    text = report(asyncio.run(measure(count)), count)
-    print(text)
-    if not options.quick:
-        write(text, BENCH / "RESULTS.md", MARKER)
+    report(asyncio.run(measure(count)), count).publish(is_part=options.quick)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,7 @@ One server, and two nodes on one store, run at the same time and are asked in tu
 this meter the first. Each connection reaches one of the nodes at random, and stays: so half of all requests are forwarded.
 """
 
-import argparse
 import asyncio
-import datetime as dt
 import os
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,11 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import uvloop
-from adoption import storing, verdict
-from durable import BENCH, CORES, PERSISTENT, Server, serving, spread, write
+from adoption import storing
+from durable import CORES, PERSISTENT, Server, serving
+from section import Section, parser, spread, verdict
 from waiting import Clients, Session
 
-MARKER = "nodes"
 RECEIVERS, RATE, PUBLISHERS = 200, 50, 50
 CHANNEL = b"/bench/n"
 QUESTIONS = {
@@ -98,44 +96,30 @@ async def measure(rounds: int, seconds: float) -> dict[str, tuple[list[float], l
     return found
 
 
-def report(found: dict[str, tuple[list[float], list[float]]], rounds: int, seconds: float) -> str:
+def report(found: dict[str, tuple[list[float], list[float]]], rounds: int, seconds: float) -> Section:
     """The section of bench/RESULTS.md."""
     rows = []
     for question, most in QUESTIONS.items():
         one, two = found[question]
         ratio = statistics.median(b / a for a, b in zip(one, two, strict=True))
-        rows.append(
-            f"| {question} | {spread(one)} | {spread(two)} | {ratio:.2f} | {most}: {verdict(is_met=ratio <= most)} |"
-        )
-    return "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "## Two nodes",
-            "",
-            f"`python bench/nodes.py` on {dt.datetime.now(dt.UTC).date()}: {RECEIVERS} receivers, {RATE} messages/s to all of"
-            f" them, each connection at one of two nodes at random. Processor time in µs, of both nodes together. Medians of"
-            f" {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the highest). Load average at the end"
-            f" {os.getloadavg()[0]:.1f} on {len(CORES)} cores.",
-            "",
-            "| of what | one server | two nodes | ratio | at most |",
-            "| --- | ---: | ---: | ---: | --- |",
-            *rows,
-            f"<!-- /{MARKER} -->",
-        ]
+        rows.append((question, spread(one), spread(two), f"{ratio:.2f}", f"{most}: {verdict(is_met=ratio <= most)}"))
+    return Section(
+        "nodes",
+        "Two nodes",
+        f"{RECEIVERS} receivers, {RATE} messages/s to all of them, each connection at one of two nodes at random. Processor time"
+        f" in µs, of both nodes together. Medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the"
+        " highest).",
+        ("of what", "one server:", "two nodes:", "ratio:", "at most"),
+        rows,
     )
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/nodes.py", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="three short rounds, printed only")
-    options = parser.parse_args()
+    options = parser(__doc__, "three short rounds").parse_args()
     uvloop.install()
     rounds, seconds = (3, 1.0) if options.quick else (7, 2.0)
-    text = report(asyncio.run(measure(rounds, seconds)), rounds, seconds)
-    print(text)
-    if not options.quick:
-        write(text, BENCH / "RESULTS.md", MARKER)
+    report(asyncio.run(measure(rounds, seconds)), rounds, seconds).publish(is_part=options.quick)
 
 
 if __name__ == "__main__":

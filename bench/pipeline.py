@@ -7,8 +7,6 @@ A store of its own is filled with facts as the server writes them, and Spark rea
 keeps nothing: with 1, 2 and 4 tasks, as a batch and as a stream of batches. Store and Spark share the cores of the machine.
 """
 
-import argparse
-import datetime as dt
 import itertools
 import os
 import statistics
@@ -20,10 +18,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
+from section import Section, parser, verdict
 
 BENCH = Path(__file__).parent
 sys.path.insert(0, str(BENCH.parent))
-MARKER = "pipeline"
 TARGET = 300_000
 
 Figures = dict[str, list[float]]
@@ -101,46 +99,34 @@ def measure(entries: int, rounds: int) -> Figures:
     return {name: found[name] for name in ways}
 
 
-def report(measured: Figures, entries: int, rounds: int) -> str:
+def report(measured: Figures, entries: int, rounds: int) -> Section:
     """The section of bench/RESULTS.md."""
     best = max(statistics.median(each) for name, each in measured.items() if name.startswith("a batch"))
     alone = statistics.median(measured["a batch, 1 tasks"])
     rows = [
-        f"| {name.replace('1 tasks', '1 task')} | {statistics.median(each):,.0f} ({min(each):,.0f} to {max(each):,.0f}) |"
-        f" {statistics.median(each) / alone:.2f} |"
+        (
+            name.replace("1 tasks", "1 task"),
+            f"{statistics.median(each):,.0f} ({min(each):,.0f} to {max(each):,.0f})",
+            f"{statistics.median(each) / alone:.2f}",
+        )
         for name, each in measured.items()
     ]
-    return "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "## How fast the pipeline reads",
-            "",
-            f"`python bench/pipeline.py` on {dt.datetime.now(dt.UTC).date()}: {entries:,} facts of a store into a sink that"
-            f" keeps nothing, medians of {rounds} interleaved rounds (in brackets the lowest and the highest). Store and Spark"
-            f" share {os.cpu_count()} cores; load average of the machine at the end {os.getloadavg()[0]:.1f}.",
-            "",
-            "| read as | entries a second | to one task |",
-            "| --- | ---: | ---: |",
-            *rows,
-            "",
-            f"Target: {TARGET:,} entries a second: {'met' if best >= TARGET else 'MISSED'}.",
-            f"<!-- /{MARKER} -->",
-        ]
+    return Section(
+        "pipeline",
+        "How fast the pipeline reads",
+        f"{entries:,} facts of a store into a sink that keeps nothing, medians of {rounds} interleaved rounds (in brackets the"
+        " lowest and the highest). Store and Spark share the cores.",
+        ("read as", "entries a second:", "to one task:"),
+        rows,
+        conclusion=f"Target: {TARGET:,} entries a second: {verdict(is_met=best >= TARGET)}.",
     )
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/pipeline.py", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one round of few entries, printed only")
-    options = parser.parse_args()
+    options = parser(__doc__, "one round of few entries").parse_args()
     entries, rounds = (500_000, 1) if options.quick else (1_000_000, 5)
-    text = report(measure(entries, rounds), entries, rounds)
-    print(text)
-    if not options.quick:
-        from durable import write
-
-        write(text, BENCH / "RESULTS.md", MARKER)
+    report(measure(entries, rounds), entries, rounds).publish(is_part=options.quick)
 
 
 if __name__ == "__main__":

@@ -7,25 +7,20 @@ The server has one core; who asks and who answers share the other, in one proces
 take turns, so that whatever drifts meets all of them.
 """
 
-import argparse
 import asyncio
-import datetime as dt
 import os
-import shlex
 import statistics
-import sys
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 import uvloop
-from durable import CORES, serving, write
-from peers import BENCH
+from durable import CORES, serving
+from section import Section, parser, verdict
 
 from crewel.client import Client
 
-MARKER = "requests"
 TARGET_MS = 3.0
 
 
@@ -102,52 +97,34 @@ async def measure(rounds: int, seconds: float) -> dict[Arm, list[Round]]:
     return results
 
 
-def row(arm: Arm, rounds: list[Round]) -> str:
+def row(arm: Arm, rounds: list[Round]) -> tuple[str, ...]:
     """A row of the report."""
     p50s, p99s = ([each.at(share) for each in rounds] for share in (0.5, 0.99))
     p50 = statistics.median(p50s)
     rate = statistics.median(len(each.trips) / each.took for each in rounds)
-    verdict = ("met" if p50 < TARGET_MS else "MISSED") if arm.has_target else ""
-    target = f"p50 under {TARGET_MS:g}: {verdict}" if verdict else ""
-    return (
-        f"| {arm.name} | {p50:.2f} ({min(p50s):.2f} to {max(p50s):.2f}) | {statistics.median(p99s):.2f} | {rate:,.0f} |"
-        f" {target} |"
-    )
+    target = f"p50 under {TARGET_MS:g}: {verdict(is_met=p50 < TARGET_MS)}" if arm.has_target else ""
+    spread = f"{p50:.2f} ({min(p50s):.2f} to {max(p50s):.2f})"
+    return arm.name, spread, f"{statistics.median(p99s):.2f}", f"{rate:,.0f}", target
 
 
-def report(results: dict[Arm, list[Round]], seconds: float) -> str:
+def report(results: dict[Arm, list[Round]], seconds: float) -> Section:
     """The section of bench/RESULTS.md."""
-    rounds, load = len(next(iter(results.values()))), os.getloadavg()[0]
-    return "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "",
-            "## Requests and their answers",
-            "",
-            f"`{shlex.join(['bench/requests.py', *sys.argv[1:]])}`, {dt.datetime.now(dt.UTC).date()}: medians of {rounds}"
-            f" rounds of {seconds:g} s (in brackets the lowest and the highest), from the call to the answer; both clients"
-            f" are Python's. Load average of the machine at the end, this meter included: {load:.1f} on {len(CORES)} cores.",
-            "",
-            "| asked | p50 ms | p99 ms | requests/s | target |",
-            "| --- | ---: | ---: | ---: | --- |",
-            *(row(arm, rounds) for arm, rounds in results.items()),
-            "",
-            f"<!-- /{MARKER} -->",
-        ]
+    return Section(
+        "requests",
+        "Requests and their answers",
+        f"medians of {len(results[ARMS[0]])} rounds of {seconds:g} s (in brackets the lowest and the highest), from the call to"
+        " the answer; both clients are Python's.",
+        ("asked", "p50 ms:", "p99 ms:", "requests/s:", "target"),
+        [row(arm, rounds) for arm, rounds in results.items()],
     )
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/requests.py", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="three short rounds, printed only")
-    options = parser.parse_args()
+    options = parser(__doc__, "three short rounds").parse_args()
     rounds, seconds = (3, 0.5) if options.quick else (7, 1.5)
     uvloop.install()
-    text = report(asyncio.run(measure(rounds, seconds)), seconds)
-    print(text)
-    if not options.quick:
-        write(text, BENCH / "RESULTS.md", MARKER)
+    report(asyncio.run(measure(rounds, seconds)), seconds).publish(is_part=options.quick)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from npm; one that cannot be had is named and left out. The floor is peers/floor
 
 import argparse
 import asyncio
-import datetime as dt
 import gc
 import os
 import statistics
@@ -25,13 +24,12 @@ from functools import partial
 from pathlib import Path
 
 import uvloop
-from durable import write
-from peers import BENCH, BUILD, Missing, Peer
+from peers import BUILD, Missing, Peer
+from section import Section, parser, spread, verdict
 from servers import CORES, Failed, Server, raise_file_limit, running
 from socket_peers import everyone
 from speakers import Bayeux, Client, Mqtt, Nats, SocketIo, Storing
 
-MARKER = "sockets"
 CLIENTS, ROOMS = 1000, 10
 AT_ONCE = 64
 STORM = 5000
@@ -377,35 +375,29 @@ def run(case: Case, peer: Peer, seconds: float) -> float | str:
             gc.collect()
 
 
-def median(values: list[float]) -> str:
-    """The median, with the lowest and the highest."""
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})" if values else "none"
-
-
-def row(case: Case, figures: dict[str, list[float]], titles: dict[str, str]) -> str:
+def row(case: Case, figures: dict[str, list[float]], titles: dict[str, str]) -> tuple[str, ...]:
     """A row of the report."""
     own = figures["crewel"]
-    others = ", ".join(f"{titles[name]} {median(figures[name])}" for name in case.peers[1:] if figures.get(name))
+    others = ", ".join(f"{titles[name]} {spread(figures[name])}" for name in case.peers[1:] if figures.get(name))
     verdicts = []
     for name, most in case.targets:
         if own and figures.get(name):
             ratio = statistics.median(own) / statistics.median(figures[name])
-            verdicts.append(f"{titles[name]} {ratio:.2f} (at most {most}): {'met' if ratio <= most else 'MISSED'}")
+            verdicts.append(f"{titles[name]} {ratio:.2f} (at most {most}): {verdict(is_met=ratio <= most)}")
     if case.most is not None and own:
         is_met = statistics.median(own) <= case.most
-        verdicts.append(f"at most {case.most:g} {case.unit}: {'met' if is_met else 'MISSED'}")
-    return f"| {case.title}, {case.unit} | {median(own)} | {others} | {'; '.join(verdicts)} |"
+        verdicts.append(f"at most {case.most:g} {case.unit}: {verdict(is_met=is_met)}")
+    return f"{case.title}, {case.unit}", spread(own), others, "; ".join(verdicts)
 
 
 def main() -> int:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/sockets.py", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one short round, printed only")
-    parser.add_argument("--cases", help="names, such as fan-out,idle; all by default")
-    parser.add_argument("--peers", help="names, such as crewel,nats; all by default")
-    parser.add_argument("--rounds", type=int, help="how often everything is measured (3)")
-    parser.add_argument("--watch", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    line = parser(__doc__, "one short round")
+    line.add_argument("--cases", help="names, such as fan-out,idle; all by default")
+    line.add_argument("--peers", help="names, such as crewel,nats; all by default")
+    line.add_argument("--rounds", type=int, help="how often everything is measured (3)")
+    line.add_argument("--watch", help=argparse.SUPPRESS)
+    options = line.parse_args()
     if options.watch:
         port, _, name = options.watch.partition(",")
         asyncio.run(watch(int(port), name))
@@ -442,26 +434,15 @@ def main() -> int:
                 else:
                     measured[case.name][name].append(figure)
     titles = {name: peer.title for name, peer in known.items()}
-    text = "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "## WebSockets beside others",
-            "",
-            f"`python {' '.join(['bench/sockets.py', *sys.argv[1:]])}` on {dt.datetime.now(dt.UTC).date()}, medians of {rounds}"
-            f" interleaved rounds of {seconds:g} s (in brackets the lowest and the highest); processor time of the server and"
-            f" all that it started. Load average at the end, clients included: {os.getloadavg()[0]:.1f} on {len(CORES)} cores.",
-            f"Versions: {'; '.join(dict.fromkeys(versions.values()))}.",
-            *trouble,
-            "",
-            "| what | Crewel | others | targets |",
-            "| --- | ---: | --- | --- |",
-            *(row(case, measured[case.name], titles) for case in cases),
-            f"<!-- /{MARKER} -->",
-        ]
-    )
-    print(text)
-    if not (options.quick or options.cases or options.peers):
-        write(text, BENCH / "RESULTS.md", MARKER)
+    Section(
+        "sockets",
+        "WebSockets beside others",
+        f"medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the highest); processor time of the"
+        " server and all that it started.",
+        ("what", "Crewel:", "others", "targets"),
+        [row(case, measured[case.name], titles) for case in cases],
+        notes=(f"Versions: {'; '.join(dict.fromkeys(versions.values()))}.", *trouble),
+    ).publish(is_part=bool(options.quick or options.cases or options.peers))
     return 1 if trouble else 0
 
 

@@ -8,9 +8,7 @@ with a store of its own, and are asked in turn; the meter has the other core, wi
 server alone. What is measured, and what is asked of it, is as in durable.py.
 """
 
-import argparse
 import asyncio
-import datetime as dt
 import os
 import statistics
 import sys
@@ -20,11 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import uvloop
-from durable import BENCH, CORES, PERSISTENT, Server, serving, spread, write
+from durable import CORES, PERSISTENT, Server, serving
+from section import Section, parser, spread, verdict
 from waiting import Clients
 
-MARKER = "stored"
-NOW = BENCH.parent
+NOW = Path(__file__).parents[1]
 SETTLED_S = 0.6  # commits come every 200 ms
 STAYS = "bayeux.max_interval_ms=3600000"  # publishers never connect, and wait while the other server starts
 QUESTIONS = {
@@ -78,24 +76,22 @@ async def measure(question: str, before: Path, rounds: int, seconds: float) -> C
     return costs
 
 
-def row(question: str, state: str, costs: Costs) -> str:
+def row(question: str, state: str, costs: Costs) -> tuple[str, ...]:
     """A row of the report."""
     transient, persistent = costs[f"{state}, transient"], costs[f"{state}, persistent"]
     more = statistics.median(b - a for a, b in zip(transient, persistent, strict=True))
     ratio = statistics.median(b / a for a, b in zip(transient, persistent, strict=True))
-    target = verdict(question, more, ratio) if state == "now" else ""
-    to_before = ", ".join(f"{to:.2f}" for to in compared(costs)) if state == "now" else ""
-    words = (
+    is_now = state == "now"
+    return (
         QUESTIONS[question],
         state,
         spread(transient),
         spread(persistent),
         f"{more:.1f}",
         f"{ratio:.2f}",
-        target,
-        to_before,
+        target(question, more, ratio) if is_now else "",
+        ", ".join(f"{to:.2f}" for to in compared(costs)) if is_now else "",
     )
-    return f"| {' | '.join(words)} |"
 
 
 def compared(costs: Costs) -> list[float]:
@@ -106,47 +102,44 @@ def compared(costs: Costs) -> list[float]:
     ]
 
 
-def verdict(question: str, more: float, ratio: float) -> str:
+def target(question: str, more: float, ratio: float) -> str:
     """What is asked of it, as in durable.py, and whether it is so."""
     if question == "publishing":
-        return f"at most 12 more: {'met' if more <= 12 else 'MISSED'}"
-    return f"at most 1.10: {'met' if ratio <= 1.10 else 'MISSED'}"
+        return f"at most 12 more: {verdict(is_met=more <= 12)}"
+    return f"at most 1.10: {verdict(is_met=ratio <= 1.10)}"
 
 
-def report(measured: dict[str, Costs], rounds: int, seconds: float) -> str:
+def report(measured: dict[str, Costs], rounds: int, seconds: float) -> Section:
     """The section of bench/RESULTS.md."""
-    return "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "## What storing costs, beside an earlier state",
-            "",
-            f"`python bench/stored.py --before DIRECTORY` on {dt.datetime.now(dt.UTC).date()}, medians of {rounds} interleaved"
-            f" rounds of {seconds:g} s (in brackets the lowest and the highest); µs of the server. Load average of the machine"
-            f" at the end, this meter included: {os.getloadavg()[0]:.1f} on {len(CORES)} cores.",
-            "",
-            "| of what | state | transient | persistent | more | ratio | target | transient and persistent, to before |",
-            "| --- | --- | ---: | ---: | ---: | ---: | --- | ---: |",
-            *(row(question, state, costs) for question, costs in measured.items() for state in ("before", "now")),
-            f"<!-- /{MARKER} -->",
-        ]
+    return Section(
+        "stored",
+        "What storing costs, beside an earlier state",
+        f"medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the highest); µs of the server.",
+        (
+            "of what",
+            "state",
+            "transient:",
+            "persistent:",
+            "more:",
+            "ratio:",
+            "target",
+            "transient and persistent, to before:",
+        ),
+        [row(question, state, costs) for question, costs in measured.items() for state in ("before", "now")],
     )
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/stored.py", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier state")
-    parser.add_argument("--quick", action="store_true", help="three short rounds, printed only")
-    options = parser.parse_args()
+    line = parser(__doc__, "three short rounds")
+    line.add_argument("--before", type=Path, required=True, help="a checkout of the earlier state")
+    options = line.parse_args()
     if not (options.before / "app" / "crewel").is_dir():
         sys.exit(f"--before: {options.before} is not a checkout of Crewel")
     uvloop.install()
     rounds, seconds = (3, 0.7) if options.quick else (7, 1.5)
     measured = {each: asyncio.run(measure(each, options.before, rounds, seconds)) for each in QUESTIONS}
-    text = report(measured, rounds, seconds)
-    print(text)
-    if not options.quick:
-        write(text, BENCH / "RESULTS.md", MARKER)
+    report(measured, rounds, seconds).publish(is_part=options.quick)
 
 
 if __name__ == "__main__":

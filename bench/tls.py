@@ -7,11 +7,8 @@ The server runs on the last core and the clients on the first, as in sockets.py.
 authorities issue them. Costs are processor time of the server.
 """
 
-import argparse
 import asyncio
 import dataclasses
-import datetime as dt
-import os
 import re
 import socket
 import ssl
@@ -26,13 +23,12 @@ from tempfile import TemporaryDirectory
 import sockets
 import trustme
 import uvloop
-from durable import write
-from peers import BENCH, BUILD, Peer
-from servers import CORES, Server, raise_file_limit
+from peers import BUILD, Peer
+from section import Section, parser, spread
+from servers import Server, raise_file_limit
 from socket_peers import everyone
 from speakers import Bayeux, Client
 
-MARKER = "tls"
 HANDSHAKES = 300
 _LENGTH = re.compile(rb"\r\nContent-Length: (\d+)", re.IGNORECASE)
 _COOKIE = re.compile(rb"\r\nSet-Cookie: ([^;\r]+)", re.IGNORECASE)
@@ -147,9 +143,7 @@ def _peers(directory: Path) -> tuple[tuple[str, Peer, ssl.SSLContext | None], ..
 
 def main() -> int:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/tls.py", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one short round, printed only")
-    options = parser.parse_args()
+    options = parser(__doc__, "one short round").parse_args()
     raise_file_limit()
     BUILD.mkdir(exist_ok=True)
     uvloop.install()
@@ -169,31 +163,21 @@ def main() -> int:
                         trouble.append(f"round {number + 1}, {case.title}, {kind}: {figure}")
                     else:
                         figures.setdefault((case.title, kind), []).append(figure)
-    stated = f"`python bench/tls.py` on {dt.datetime.now(dt.UTC).date()}, {rounds} interleaved rounds of {seconds:g} s: medians"
-    load = f"Load average at the end, clients included: {os.getloadavg()[0]:.1f} on {len(CORES)} cores."
-    text = "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "## What TLS costs",
-            "",
-            f"{stated} (in brackets the lowest and the highest); processor time of the server. {ssl.OPENSSL_VERSION}. {load}",
-            *trouble,
-            "",
-            "| what | plain | TLS | more |",
-            "| --- | ---: | ---: | ---: |",
-            *(_row(case, *(figures.get((case.title, kind), []) for kind in ("plain", "TLS"))) for case in CASES),
-            f"<!-- /{MARKER} -->",
-        ]
-    )
-    print(text)
-    if not options.quick:
-        write(text, BENCH / "RESULTS.md", MARKER)
+    Section(
+        "tls",
+        "What TLS costs",
+        f"{rounds} interleaved rounds of {seconds:g} s: medians (in brackets the lowest and the highest); processor time of the"
+        f" server. {ssl.OPENSSL_VERSION}.",
+        ("what", "plain:", "TLS:", "more:"),
+        [_row(case, *(figures.get((case.title, kind), []) for kind in ("plain", "TLS"))) for case in CASES],
+        notes=trouble,
+    ).publish(is_part=options.quick)
     return 1 if trouble else 0
 
 
-def _row(case: Case, plain: list[float], encrypted: list[float]) -> str:
+def _row(case: Case, plain: list[float], encrypted: list[float]) -> tuple[str, ...]:
     more = f"{statistics.median(encrypted) - statistics.median(plain):.1f}" if plain and encrypted else "none"
-    return f"| {case.title}, {case.unit} | {sockets.median(plain)} | {sockets.median(encrypted)} | {more} |"
+    return f"{case.title}, {case.unit}", spread(plain), spread(encrypted), more
 
 
 if __name__ == "__main__":

@@ -7,12 +7,9 @@ The histories are put into a store by the steps that the server uses; then a ser
 one with a short history are asked in turn, in one server; costs are processor time of the server and of its store.
 """
 
-import argparse
 import asyncio
-import datetime as dt
 import json
 import os
-import shlex
 import statistics
 import sys
 import time
@@ -22,8 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import uvloop
-from durable import CORES, Figure, Server, in_turn, serving, spread, write
-from peers import BENCH
+from durable import CORES, Server, in_turn, serving
+from section import TARGETS, Figure, Section, parser, spread
 from waiting import Clients, Session
 
 from crewel.delivery.records import Submission
@@ -32,7 +29,6 @@ from crewel.settings.storage import Storage
 from crewel.storage import leases, log
 from crewel.storage.store import Store
 
-MARKER = "topics"
 SHORT = 1_000
 AT_ONCE = 250
 MOST = 1.10
@@ -279,25 +275,15 @@ def _fan(group: Group, seconds: float) -> Callable[[], Awaitable[int]]:
     return lambda: group.clients.fan_out(group.publisher, group.channel, b"", 50, seconds)
 
 
-def report(figures: list[Figure], rounds: int, seconds: float) -> str:
+def report(figures: list[Figure], rounds: int, seconds: float) -> Section:
     """The section of RESULTS.md."""
-    return "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "",
-            "## Topics and filters",
-            "",
-            f"`{shlex.join(['bench/topics.py', *sys.argv[1:]])}`, {dt.datetime.now(dt.UTC).date()}: in turn in one server,"
-            f" medians of {rounds} rounds of {seconds:g} s (in brackets the lowest and the highest); histories: processor time"
-            f" of the server and its store, filters: of the server. Load average of the machine at the end, this meter"
-            f" included: {os.getloadavg()[0]:.1f} on {len(CORES)} cores.",
-            "",
-            "| target | measured | verdict | in figures |",
-            "| --- | ---: | --- | --- |",
-            *(figure.row() for figure in figures),
-            "",
-            f"<!-- /{MARKER} -->",
-        ]
+    return Section(
+        "topics",
+        "Topics and filters",
+        f"in turn in one server, medians of {rounds} rounds of {seconds:g} s (in brackets the lowest and the highest); histories:"
+        " processor time of the server and its store, filters: of the server.",
+        TARGETS,
+        [figure.row() for figure in figures],
     )
 
 
@@ -314,16 +300,13 @@ async def measure(rounds: int, seconds: float, length: int, only: str) -> list[F
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/topics.py", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="100,000 messages, three short rounds, printed only")
-    parser.add_argument("--only", default="", choices=["", "histories", "filters"])
-    options = parser.parse_args()
+    line = parser(__doc__, "100,000 messages, three short rounds")
+    line.add_argument("--only", default="", choices=["", "histories", "filters"])
+    options = line.parse_args()
     rounds, seconds, length = (3, 0.7, 100_000) if options.quick else (7, 2.0, 1_000_000)
     uvloop.install()
-    text = report(asyncio.run(measure(rounds, seconds, length, options.only)), rounds, seconds)
-    print(text)
-    if not (options.quick or options.only):
-        write(text, BENCH / "RESULTS.md", MARKER)
+    figures = asyncio.run(measure(rounds, seconds, length, options.only))
+    report(figures, rounds, seconds).publish(is_part=options.quick or bool(options.only))
 
 
 if __name__ == "__main__":

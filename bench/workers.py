@@ -8,10 +8,7 @@ and its workers; the store's is shown apart. Nothing is bound to a core, and the
 little.
 """
 
-import argparse
 import asyncio
-import datetime as dt
-import os
 import statistics
 import sys
 from collections.abc import AsyncIterator
@@ -23,11 +20,10 @@ from typing import NamedTuple
 from urllib.request import urlopen
 
 import uvloop
-from durable import PERSISTENT, spread, write
+from durable import PERSISTENT
+from section import Section, parser, spread, verdict
 from waiting import Clients, Session
 
-BENCH = Path(__file__).parent
-MARKER = "workers"
 RECEIVERS, RATE = 200, 50
 CHANNEL = b"/bench/w"
 
@@ -105,7 +101,7 @@ async def ask(arm: Arm, seconds: float) -> dict[str, float]:
     return found | {"publish": (cpu(arm.processes) - before) / count * 1e6, "rate": count / (perf_counter() - begun)}
 
 
-async def measure(rounds: int, seconds: float) -> str:
+async def measure(rounds: int, seconds: float) -> Section:
     """The section of bench/RESULTS.md."""
     found: dict[int, list[dict[str, float]]] = {1: [], 2: []}
     async with AsyncExitStack() as stack:
@@ -117,45 +113,30 @@ async def measure(rounds: int, seconds: float) -> str:
                 found[arm.workers].append(await ask(arm, seconds))
     ratio = statistics.median(two["delivery"] / one["delivery"] for one, two in zip(found[1], found[2], strict=True))
     rows = [
-        " | ".join(
-            [
-                f"| {arm.workers} ({arm.split} sessions)",
-                *(spread([each[name] for each in found[arm.workers]]) for name in ("delivery", "store", "publish")),
-                f"{statistics.median(each['rate'] for each in found[arm.workers]):,.0f} |",
-            ]
+        (
+            f"{arm.workers} ({arm.split} sessions)",
+            *(spread([each[name] for each in found[arm.workers]]) for name in ("delivery", "store", "publish")),
+            f"{statistics.median(each['rate'] for each in found[arm.workers]):,.0f}",
         )
         for arm in arms
     ]
-    return "\n".join(
-        [
-            f"<!-- {MARKER} -->",
-            "## Workers",
-            "",
-            f"`python bench/workers.py` on {dt.datetime.now(dt.UTC).date()}: {RECEIVERS} reliable receivers, {RATE} persistent"
-            f" messages/s to all of them; then 50 publishers at full speed without receivers. Medians of {rounds} interleaved"
-            f" rounds of {seconds:g} s (in brackets the lowest and the highest). Load average at the end"
-            f" {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, so the rates show the machine's load.",
-            "",
-            "| workers | CPU µs per delivery, all processes | store | CPU µs per stored publish | stored publishes/s |",
-            "| --- | ---: | ---: | ---: | ---: |",
-            *rows,
-            "",
-            f"Two workers cost {ratio:.2f} of one per delivery; asked: at most 1.15: {'met' if ratio <= 1.15 else 'MISSED'}.",
-            f"<!-- /{MARKER} -->",
-        ]
+    return Section(
+        "workers",
+        "Workers",
+        f"{RECEIVERS} reliable receivers, {RATE} persistent messages/s to all of them; then 50 publishers at full speed without"
+        f" receivers. Medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the highest). The rates"
+        " show the machine's load.",
+        ("workers", "CPU µs per delivery, all processes:", "store:", "CPU µs per stored publish:", "stored publishes/s:"),
+        rows,
+        conclusion=f"Two workers cost {ratio:.2f} of one per delivery; asked: at most 1.15: {verdict(is_met=ratio <= 1.15)}.",
     )
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="bench/workers.py", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="two short rounds, printed only")
-    options = parser.parse_args()
+    options = parser(__doc__, "two short rounds").parse_args()
     uvloop.install()
-    text = asyncio.run(measure(2, 1.5) if options.quick else measure(5, 3))
-    print(text)
-    if not options.quick:
-        write(text, BENCH / "RESULTS.md", MARKER)
+    asyncio.run(measure(2, 1.5) if options.quick else measure(5, 3)).publish(is_part=options.quick)
 
 
 if __name__ == "__main__":
