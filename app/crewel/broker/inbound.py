@@ -23,7 +23,8 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.durability.durability import Durability
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
-from crewel.broker.logins import HANDSHAKE, HandshakeHandler, Logins
+from crewel.broker.handshakes import HANDSHAKE, HandshakeHandler
+from crewel.broker.logins import Logins
 from crewel.broker.names import Names
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.publish_handler import PublishHandler, channel_of, not_stored

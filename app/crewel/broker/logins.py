@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from time import time
 from typing import Any, Final
 
-from crewel.bayeux import advice, replies
-from crewel.bayeux.channel import SYSTEM
+from crewel.bayeux import advice
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.durability.access import StoreAccess
@@ -26,34 +24,18 @@ from crewel.broker.limiter import Limiter
 from crewel.broker.name_claims import NameClaims, check_name
 from crewel.broker.names import Names, digest, is_named, new_reply_id, new_resume
 from crewel.broker.presence import Presence
-from crewel.broker.refusals import (
-    denied,
-    limited,
-    login_refusal,
-    no_transport,
-    refused,
-    requested_name,
-    shown_token,
-    superseded,
-    unavailable,
-)
+from crewel.broker.refusals import limited, login_refusal, refused, requested_name, superseded, unavailable
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Host, Session, Verdict
-from crewel.broker.session_queue.connects import Browsers
+from crewel.broker.session import Session, Verdict
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.exchange import Exchange, Peer
 from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_table import SessionTable
-from crewel.broker.subscriptions.options import SubscriptionOptions
-from crewel.broker.subscriptions.subscribe import Permissions
-from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreError, StoreUnavailable, coded
 from crewel.qos.connect import NOTHING_ASKED, Bounds, ConnectQos, OverflowPolicy, read_connect_qos
 from crewel.qos.fields import MAX_NUMBER
 from crewel.qos.names import ANONYMOUS, Name
-from crewel.security.grants import OPERATOR, restored_grants
+from crewel.security.grants import OPERATOR
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.sign_in import own_grants
 from crewel.security.tokens import AdminToken
@@ -360,139 +342,3 @@ def _facts(session: Session, message: Message, digests: tuple[str, ...], reply_i
     if session.grants is not None and session.grants is not OPERATOR:  # there may be another admin token by then
         facts["grants"] = session.grants.as_json()
     return facts
-
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(eq=False)
-class SessionRestorer:
-    """Makes sessions of records of the store."""
-
-    _host: Host
-    _outbound: Outbound
-    _guard: Guard
-    _dispatchers: DispatcherRunner
-    _names: Names
-    _table: SessionTable
-    _options: SubscriptionOptions
-    _durability: Durability
-    _logins: Logins
-
-    def restore(self, durable: DurableSession, record: SessionRecord) -> None:
-        """Let a session that the store has live again, as its last login made it."""
-        facts = record.login
-        session = Session(self._host, facts["id"])
-        grants = restored_grants(facts.get("grants"), asks_for_tokens=self._guard.asks_for_tokens)
-        session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
-        name = {"name": durable.name} if durable.is_named else {}
-        try:
-            qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER, MAX_NUMBER)
-        except IllegalArgument as error:  # it was granted by a server of another version
-            log.warning("a session is restored without an option of its login: %s", error.message)
-            qos = NOTHING_ASKED
-        self._logins.apply_options(session, qos, is_stored=True)
-        session.wait_for_client(qos.timeout_ms if durable.is_named else None)
-        for extension in self._outbound.pipe.extensions:
-            extension.restored(session)
-        self._durability.hand_to(session, durable)
-        self._dispatchers.restore(session, record)
-        self._names.add(session, *facts.get("resume", ()))
-        self._table.revive(session, durable.since)
-        self._options.restore(session, record.options)
-        if session.grants is None and (
-            self._guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
-        ):
-            self._logins.expire_token(session)  # else it would be a subscriber that receives nothing
-
-
-HANDSHAKE: Final = "/meta/handshake"
-
-
-@dataclass(eq=False)
-class HandshakeHandler:
-    """Answers handshakes."""
-
-    _runtime: Runtime
-    _guard: Guard
-    _limits: Limiter
-    _logins: Logins
-    _permissions: Permissions
-    _browsers: Browsers
-    _times: SessionTimes
-    _table: SessionTable
-
-    def handshake(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
-        """MAY carry anything; the version is not checked, and the transports only if they are there: hand-written clients leave
-        them out."""
-        try:
-            self._limits.handshake(session, message)
-            refusal = no_transport(message, self._runtime.settings.bayeux.transports)
-            if refusal is not None:
-                exchange.session = None
-                return refusal
-            outcome = self._begin(exchange, session, message)
-        except Limited as error:
-            exchange.session = None
-            return limited(message, error)
-        if isinstance(outcome, dict) or shown_token(message) is None:
-            return outcome
-        return self._count_token(session, outcome)
-
-    def _begin(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
-        if not self._guard.admits_everybody:
-            return self._ask_and_shake_hands(exchange, session, message)
-        if self._logins.needs_login(session, message):
-            return self._log_in(exchange, session, message)
-        self._limits.admit(session)
-        return self._shake_hands(exchange, session, message)
-
-    def _count_token(self, session: Session, steps: Steps[Reply]) -> Steps[Reply]:
-        """Count a token that does not hold."""
-        reply = yield from steps
-        if not reply["successful"] and ":user.security" in reply["error"] and session.account is not None:
-            self._limits.token_failed(session.account)
-        return reply
-
-    def _ask_and_shake_hands(self, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
-        refusal = yield from self._guard.handshake(session, message)
-        if refusal is None:
-            if self._logins.needs_login(session, message):
-                return (yield from self._log_in(exchange, session, message))
-            try:
-                self._limits.admit(session)
-            except Limited as error:
-                exchange.session = None
-                return limited(message, error)
-            return self._shake_hands(exchange, session, message)
-        exchange.session = None
-        return denied(message, refusal)
-
-    def _log_in(self, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
-        self._browsers.bind_new(session, exchange.peer)
-        refusal = yield from self._logins.login(exchange, session, message)
-        if refusal is not None:
-            exchange.session = None
-            return refusal
-        assert exchange.session is not None
-        if exchange.session is not session:
-            try:
-                yield from self._permissions.regrant(exchange.session)
-            except StoreError as error:
-                exchange.session = None
-                return unavailable(message, error, requested_name(message.ext.get("session")))
-        reply = self._shake_hands(exchange, exchange.session, message)
-        if exchange.login is not None:
-            reply["ext"] = {"session": exchange.login}
-        return reply
-
-    def _shake_hands(self, exchange: Exchange, session: Session, message: Message) -> Reply:
-        peer = exchange.peer
-        if not session.is_live:  # else another client's, which this one has taken over
-            self._browsers.bind_new(session, peer)
-            self._table.add(session)
-        reply = replies.handshaken(
-            message, session.id, list(self._runtime.settings.bayeux.transports), self._times.handshaken(session, peer)
-        )
-        exchange.handshake = reply
-        return reply

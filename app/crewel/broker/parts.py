@@ -23,10 +23,11 @@ from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.guard import Guard
+from crewel.broker.handshakes import HandshakeHandler
 from crewel.broker.ids import Clock, Ids
 from crewel.broker.inbound import Inbound, MetaHandlers
 from crewel.broker.limiter import Limiter
-from crewel.broker.logins import HandshakeHandler, Logins, SessionRestorer
+from crewel.broker.logins import Logins
 from crewel.broker.name_claims import NameClaims
 from crewel.broker.names import BEYOND_STORED, Names
 from crewel.broker.operator_channels import OperatorChannels
@@ -49,6 +50,7 @@ from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_queue.overflow import Overflow
 from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_queue.updates import Updates
+from crewel.broker.session_restorer import SessionRestorer
 from crewel.broker.session_table import SessionTable
 from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, HistoryReader

@@ -6,13 +6,11 @@ is the node's, or the session's own `own_cursor` while the node, which took the 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
-from itertools import islice
 from typing import Any, Final
 
-from crewel.delivery.entry import place_of, priority_of, rank_of
-from crewel.delivery.fan_out_buffer import PendingDeliveries
+from crewel.delivery.delivery_order import DeliveryOrder
+from crewel.delivery.entry import place_of, rank_of
 from crewel.delivery.pending_dead_letters import PendingDeadLetters
 from crewel.delivery.records import (
     Change,
@@ -24,21 +22,19 @@ from crewel.delivery.records import (
     SessionName,
     SessionRecord,
 )
-from crewel.qos.publish import NORMAL
 
 _LOOKED_AT: Final = 16
 """A commit looks at so many withheld dead letters in the time that it takes to store one pending message."""
 
 
-class DurableSession(PendingDeliveries):
-    """One session. `evicted`: the ranks (priority, then age) of the pending messages whose bodies are not in memory, sorted.
-    Inherited: `pending`, `inbox`, `size`, which apply fan-out records first; `notices`, `acknowledged`, `_newest`, `_ended`."""
+class DurableSession(DeliveryOrder):
+    """One session. Inherited: `pending`, `inbox`, `size`, which apply fan-out records first; `acknowledged`, `_newest` and
+    `_ended`; `evicted`, `notices`, `failed` and `_stored_notices`."""
 
     __slots__ = (
         "_stored",
         "_stored_batch",
         "_stored_inbox",
-        "_stored_notices",
         "batch",
         "closing",
         "connected",
@@ -46,9 +42,7 @@ class DurableSession(PendingDeliveries):
         "death",
         "dirty_on_acknowledge",
         "ending",
-        "evicted",
         "expiry",
-        "failed",
         "has_own_cursor",
         "is_dirty",
         "is_fenced",
@@ -73,7 +67,6 @@ class DurableSession(PendingDeliveries):
         self.ending: LogId | None = None
         self.death: tuple[str, str] | None = None
         """Code and reason, if it ends because its receiver has failed for good."""
-        self.evicted: list[int] = []
         self.expiry = 0
         """No pending message goes out of all queues before this, microseconds since 1970; 0: none does at all."""
         self.batch = 0
@@ -85,9 +78,6 @@ class DurableSession(PendingDeliveries):
         """Whether another node has it now: nothing that happens here counts."""
         self._stored: dict[LogId, PendingMessage] = {}
         self._stored_inbox: set[LogId] = set()
-        self._stored_notices: dict[str, LogId] = {}
-        self.failed: dict[str, str] = {}
-        """Pattern -> why the server has ended the subscription, JSON, while the notice of it waits."""
         self._stored_batch = 0
         self.dead_letters: PendingDeadLetters | None = None
         """Dead letters that the store does not have; None: it has them all."""
@@ -188,10 +178,6 @@ class DurableSession(PendingDeliveries):
         if not 0 < self.expiry <= expires:
             self.expiry = expires
 
-    def find(self, log_id: LogId) -> PendingMessage | None:
-        """What is known of a pending message, or of a notice that waits; None if there is none."""
-        return self.pending.get(log_id) or self.inbox.get(log_id) or self.notices.get(log_id)
-
     def expired(self, now: int) -> list[LogId]:
         """The pending messages that have to go out of all queues by now, microseconds since 1970."""
         messages = {**self.pending, **self.inbox}
@@ -200,36 +186,7 @@ class DurableSession(PendingDeliveries):
             return []
         return [each for each, pending in messages.items() if 0 < pending.expires <= now]
 
-    # Messages whose bodies are not in memory
-
-    def evict(self, log_id: LogId) -> None:
-        """Its body need not be kept: it will be read when the client is there."""
-        insort(self.evicted, self._rank(log_id))
-
-    def in_order(self) -> list[LogId]:
-        """All pending messages, in the order in which they are to be delivered."""
-        return sorted((*self.pending, *self.inbox), key=self._rank)
-
-    def is_evicted(self, log_id: LogId) -> bool:
-        """Whether the message, which is pending, is evicted."""
-        rank = self._rank(log_id)
-        position = bisect_left(self.evicted, rank)
-        return position < len(self.evicted) and self.evicted[position] == rank
-
-    def has_evicted_before(self, log_id: LogId, priority: int) -> bool:
-        """Whether something is evicted that goes before a message of this place and priority."""
-        return bool(self.evicted) and self.evicted[0] < rank_of(log_id, priority)
-
-    def lowest_evicted(self) -> int | None:
-        """The rank of the evicted message that is dropped first: the oldest of the lowest priority. None if there is none."""
-        if not self.evicted:
-            return None
-        return self.evicted[bisect_left(self.evicted, rank_of(LogId(0), priority_of(self.evicted[-1])))]
-
-    def forget_evicted(self, log_id: LogId) -> None:
-        """The message, which is pending, is evicted no more, if it was."""
-        if self.is_evicted(log_id):
-            del self.evicted[bisect_left(self.evicted, self._rank(log_id))]
+    # How messages end
 
     def expire(self, ids: Iterable[LogId]) -> None:
         """These messages have gone out of all queues; those that are not pending are left alone."""
@@ -240,28 +197,6 @@ class DurableSession(PendingDeliveries):
         for log_id in ids:
             self.end_message(log_id, reason)
         self.evicted = [rank for rank in self.evicted if self.find(place_of(rank)) is not None]
-
-    def _rank(self, log_id: LogId) -> int:
-        pending = self.find(log_id)
-        return rank_of(log_id, NORMAL if pending is None else pending.priority)
-
-    def first_evicted(self, count: int) -> list[LogId]:
-        """The first evicted ids that are still pending, at most so many. They stay evicted."""
-        return list(islice((place for place in map(place_of, self.evicted) if self.find(place) is not None), count))
-
-    def load(self, ids: Collection[LogId]) -> list[LogId]:
-        """Those of the ids that go before all else that is evicted, and are still pending; they are evicted no more."""
-        taken: list[LogId] = []
-        position = 0
-        while position < len(self.evicted):
-            place = place_of(self.evicted[position])
-            if self.find(place) is not None:
-                if place not in ids:
-                    break
-                taken.append(place)
-            position += 1
-        del self.evicted[:position]
-        return taken
 
     def end_message(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
         """The message has ended in this way. True if it was pending, or was a notice that waited, whose end is not recorded;
@@ -348,46 +283,6 @@ class DurableSession(PendingDeliveries):
         for messages in (self.pending, self.inbox):
             if (pending := messages.get(log_id)) is not None:
                 messages[log_id] = pending._replace(attempts=pending.attempts + times)
-
-    # Notices that topics were erased, or that the server has ended subscriptions
-
-    def notice(self, log_id: LogId, channel: str, lowest: int = NORMAL, why: str = "") -> list[LogId]:
-        """The store has put the notice that the topic of this channel was erased at this place, or with `why` that the
-        subscription to this pattern has ended, instead of any that waited there for the session; its priority is at most
-        `lowest`. Returns the places of the others."""
-        former = self.forget_notice(channel)
-        if why:
-            self.failed[channel] = why
-        self.notices[log_id] = PendingMessage(channel=channel, priority=lowest)
-        self._stored_notices[channel] = log_id
-        self.place_notices()
-        return former
-
-    def forget_notice(self, channel: str) -> list[LogId]:
-        """The notice about this channel, if one waits, waits no more: the session has subscribed again, say. Returns its
-        place."""
-        self.failed.pop(channel, None)
-        places = [place for place, pending in self.notices.items() if pending.channel == channel]
-        for place in places:
-            self.forget_evicted(place)
-            del self.notices[place]
-        return places
-
-    def place_notices(self) -> None:
-        """Let each notice wait behind all messages of its topic or subscription that came before it: within the lowest
-        priority that any of them has."""
-        for place, notice in self.notices.items():
-            priority = notice.priority
-            for messages in (self.pending, self.inbox):
-                for at, each in messages.items():
-                    if each.priority < priority and at < place and notice.is_about(each.channel):
-                        priority = each.priority
-            if priority != notice.priority:
-                was_evicted = self.is_evicted(place)
-                self.forget_evicted(place)
-                self.notices[place] = notice._replace(priority=priority)
-                if was_evicted:
-                    self.evict(place)
 
     # Commits
 
