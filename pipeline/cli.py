@@ -333,13 +333,13 @@ def doctor(
 
     common = Common(directory, master, spark, config, as_json)
     worst = 0
-    for finding in examine(Options(common.address, directory, master, try_spark, common.settings)):
-        worst = max(worst, finding.state == "wrong")
+    for result in examine(Options(common.address, directory, master, try_spark, common.settings)):
+        worst = max(worst, result.state == "wrong")
         if as_json:
-            print(json.dumps(dataclasses.asdict(finding)), flush=True)
+            print(json.dumps(dataclasses.asdict(result)), flush=True)
         else:
-            advice = f"  ({finding.advice})" if finding.advice else ""
-            print(f"{finding.check:10} {finding.state:8} {finding.found}{advice}", flush=True)
+            advice = f"  ({result.advice})" if result.advice else ""
+            print(f"{result.check:10} {result.state:8} {result.found}{advice}", flush=True)
     if worst:
         raise typer.Exit(1)
 

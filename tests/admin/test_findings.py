@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.admin.findings import CHECKS, EmptyGroup, Facts, Level, findings
+from crewel.admin.findings import CHECKS, EmptyGroup, Figures, Level, findings
 from crewel.admin.session_counts import SessionCounts
 
 HELD = SessionCounts(on_hold=[(1, "client/joe/1", "user.update.holdback: out of paper")], on_hold_count=1)
@@ -13,62 +13,62 @@ AWAY = SessionCounts(away=[(1200, "client/joe/1")], away_count=1, away_waiting=1
 MANY_AWAY = SessionCounts(away=[(9, "client/a b/1"), (1, "client/sue/1")], away_count=2, away_waiting=10)
 
 CASES = [
-    (Facts(concerns={"store": "it does not answer"}), "not-ready-store", Level.BAD, "/", "it does not answer"),
-    (Facts(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
-    (Facts(counted=MANY_HELD), "held", Level.BAD, "/receivers?held=true", "client/joe/1: by ann; and others"),
+    (Figures(concerns={"store": "it does not answer"}), "not-ready-store", Level.BAD, "/", "it does not answer"),
+    (Figures(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
+    (Figures(counted=MANY_HELD), "held", Level.BAD, "/receivers?held=true", "client/joe/1: by ann; and others"),
     (
-        Facts(letters_made=3, letter_codes=[("user.update.error", 3)]),
+        Figures(dead_letters_made=3, dead_letter_codes=[("user.update.error", 3)]),
         "letters",
         Level.BAD,
         "/dead-letters?since=1h",
         "user.update",
     ),
-    (Facts(letters_dropped=1), "letters-dropped", Level.BAD, "/dead-letters", "delivery.dead_letters_max"),
+    (Figures(dead_letters_dropped=1), "letters-dropped", Level.BAD, "/dead-letters", "delivery.dead_letters_max"),
     (
-        Facts(empty_groups=[EmptyGroup("/jobs/*", "workers", 7, 2)]),
+        Figures(empty_groups=[EmptyGroup("/jobs/*", "workers", 7, 2)]),
         "group-empty",
         Level.BAD,
         "/topics?pattern=/jobs/%2A",
         "workers on /jobs/*: 7 messages queued, 2 members, away or on hold",
     ),
     (
-        Facts(counted=SessionCounts(full=[(1.0, "client/joe/1")], full_count=1)),
+        Figures(counted=SessionCounts(full=[(1.0, "client/joe/1")], full_count=1)),
         "queue-full",
         Level.BAD,
         "/receivers/client/joe/1",
         "100%",
     ),
     (
-        Facts(counted=SessionCounts(full=[(0.9, "client/joe/1")], full_count=1)),
+        Figures(counted=SessionCounts(full=[(0.9, "client/joe/1")], full_count=1)),
         "queue-full",
         Level.WARN,
         "/receivers/client/joe/1",
         "90%",
     ),
-    (Facts(counted=AWAY), "away", Level.WARN, "/receivers/client/joe/1", "1,200 messages"),
-    (Facts(counted=MANY_AWAY), "away", Level.WARN, "/receivers?state=POLLING&sort=waiting", "9 messages"),
+    (Figures(counted=AWAY), "away", Level.WARN, "/receivers/client/joe/1", "1,200 messages"),
+    (Figures(counted=MANY_AWAY), "away", Level.WARN, "/receivers?state=POLLING&sort=waiting", "9 messages"),
     (
-        Facts(now_ms=500_000, counted=SessionCounts(behind=[(20_000, 29, "client/slow/1")], behind_count=1)),
+        Figures(now_ms=500_000, counted=SessionCounts(behind=[(20_000, 29, "client/slow/1")], behind_count=1)),
         "behind",
         Level.WARN,
         "/receivers/client/slow/1",
         "has waited for 8 min: 29 messages",
     ),
     (
-        Facts(now_ms=7_500_000, counted=SessionCounts(behind=[(20_000, 1, "client/slow/1")], behind_count=2)),
+        Figures(now_ms=7_500_000, counted=SessionCounts(behind=[(20_000, 1, "client/slow/1")], behind_count=2)),
         "behind",
         Level.WARN,
         "/receivers?state=ALIVE&sort=oldest",
         "client/slow/1 is connected, and its oldest message has waited for 2 h 4 min",
     ),
-    (Facts(store_used=90, store_most=100), "store-nearly-full", Level.WARN, "/dead-letters", "90%"),
-    (Facts(facts_lost=5), "pipeline-behind", Level.WARN, "/", "5 entries"),
+    (Figures(store_used=90, store_most=100), "store-nearly-full", Level.WARN, "/dead-letters", "90%"),
+    (Figures(facts_lost=5), "pipeline-behind", Level.WARN, "/", "5 entries"),
 ]
 
 
-@pytest.mark.parametrize(("facts", "key", "level", "link", "cause"), CASES, ids=[case[1] + case[2] for case in CASES])
-def test_finding_names_cause_advice_and_view(facts: Facts, key: str, level: Level, link: str, cause: str) -> None:
-    [found] = findings(facts)
+@pytest.mark.parametrize(("figures", "key", "level", "link", "cause"), CASES, ids=[case[1] + case[2] for case in CASES])
+def test_finding_names_cause_advice_and_view(figures: Figures, key: str, level: Level, link: str, cause: str) -> None:
+    [found] = findings(figures)
     assert (found.key, found.level, found.link) == (key, level, link)
     assert cause in found.cause
     assert found.advice.endswith((".", "meanwhile."))
@@ -76,15 +76,15 @@ def test_finding_names_cause_advice_and_view(facts: Facts, key: str, level: Leve
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "figures",
     [
-        Facts(),
-        Facts(store_used=84, store_most=100),
-        Facts(store_used=90),
+        Figures(),
+        Figures(store_used=84, store_most=100),
+        Figures(store_used=90),
     ],
 )
-def test_nothing_is_wrong(facts: Facts) -> None:
-    assert findings(facts) == []
+def test_nothing_is_wrong(figures: Figures) -> None:
+    assert findings(figures) == []
 
 
 def test_every_check_is_tried_and_bad_ones_come_first() -> None:
@@ -100,5 +100,5 @@ def test_every_check_is_tried_and_bad_ones_come_first() -> None:
         "pipeline",
     }
     assert len(CHECKS) == len({key for _, key, *_ in CASES})
-    both = Facts(counted=SessionCounts(full=[(0.9, "a")], full_count=1), letters_dropped=1, facts_lost=1)
+    both = Figures(counted=SessionCounts(full=[(0.9, "a")], full_count=1), dead_letters_dropped=1, facts_lost=1)
     assert [each.level for each in findings(both)] == [Level.BAD, Level.WARN, Level.WARN]

@@ -54,18 +54,18 @@ class EmptyGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Figures:
     """What the checks look at."""
 
     now_ms: int = 0
     counted: SessionCounts = field(default_factory=SessionCounts)
     concerns: dict[str, str] = field(default_factory=dict)
     """Why the server is not ready, by what it is about."""
-    letters_made: int = 0
+    dead_letters_made: int = 0
     """Dead letters in the store that were made in the last hour: what was redriven or discarded is mended."""
-    letter_codes: Sequence[tuple[str, int]] = ()
+    dead_letter_codes: Sequence[tuple[str, int]] = ()
     """Dead letters in the store, by code, the most first."""
-    letters_dropped: int = 0
+    dead_letters_dropped: int = 0
     """Dead letters that were dropped because there were too many."""
     store_used: int = 0
     store_most: int = 0
@@ -89,19 +89,19 @@ def _receiver(name: str) -> str:
     return f"/receivers/{quote(name)}" if name else "/receivers"
 
 
-def _server(facts: Facts) -> Iterator[Finding]:
+def _server(figures: Figures) -> Iterator[Finding]:
     advice = {
         "store": "Look at the store and its log; see How the store fails in the manual. Publishers get errors meanwhile.",
         "descriptors": "Raise the limit of open files (ulimit -n), or lower limits.max_connections.",
     }
-    for about, why in facts.concerns.items():
+    for about, why in figures.concerns.items():
         usual = "Look at the log of the server; it tries again by itself."
         title = "The store cannot be used" if about == "store" else f"The server is not ready: {about}"
         yield Finding(f"not-ready-{about}", Level.BAD, title, why, advice.get(about, usual), "/")
 
 
-def _held(facts: Facts) -> Iterator[Finding]:
-    counted = facts.counted
+def _held(figures: Figures) -> Iterator[Finding]:
+    counted = figures.counted
     if not counted.on_hold_count:
         return
     _, name, cause = counted.on_hold[0]
@@ -117,10 +117,11 @@ def _held(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _letters(facts: Facts) -> Iterator[Finding]:
-    made = facts.letters_made
+def _letters(figures: Figures) -> Iterator[Finding]:
+    made = figures.dead_letters_made
     if made:
-        most = f"most of those in the store: {facts.letter_codes[0][0]}" if facts.letter_codes else "see their codes"
+        codes = figures.dead_letter_codes
+        most = f"most of those in the store: {codes[0][0]}" if codes else "see their codes"
         yield Finding(
             "letters",
             Level.BAD,
@@ -132,21 +133,21 @@ def _letters(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _dropped(facts: Facts) -> Iterator[Finding]:
-    if facts.letters_dropped:
+def _dropped(figures: Figures) -> Iterator[Finding]:
+    if figures.dead_letters_dropped:
         yield Finding(
             "letters-dropped",
             Level.BAD,
-            f"{_plural(facts.letters_dropped, 'dead letter')} were dropped",
+            f"{_plural(figures.dead_letters_dropped, 'dead letter')} were dropped",
             "There were more than delivery.dead_letters_max, or they took more than delivery.dead_letters_max_bytes.",
             "Export, redrive or discard old ones, or raise the setting. What was dropped is gone.",
             "/dead-letters",
-            facts.letters_dropped,
+            figures.dead_letters_dropped,
         )
 
 
-def _full(facts: Facts) -> Iterator[Finding]:
-    counted = facts.counted
+def _full(figures: Figures) -> Iterator[Finding]:
+    counted = figures.counted
     if counted.full_count:
         share, name = counted.full[0]
         yield Finding(
@@ -160,8 +161,8 @@ def _full(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _away(facts: Facts) -> Iterator[Finding]:
-    counted = facts.counted
+def _away(figures: Figures) -> Iterator[Finding]:
+    counted = figures.counted
     if counted.away_count:
         waiting, name = counted.away[0]
         yield Finding(
@@ -175,8 +176,8 @@ def _away(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _behind(facts: Facts) -> Iterator[Finding]:
-    counted = facts.counted
+def _behind(figures: Figures) -> Iterator[Finding]:
+    counted = figures.counted
     if counted.behind_count:
         since, waiting, name = counted.behind[0]
         one = counted.behind_count == 1
@@ -184,7 +185,7 @@ def _behind(facts: Facts) -> Iterator[Finding]:
             "behind",
             Level.WARN,
             f"{name} falls behind" if one else f"{_plural(counted.behind_count, 'receiver')} fall behind",
-            f"{name} is connected, and its oldest message has waited for {_span(facts.now_ms - since)}:"
+            f"{name} is connected, and its oldest message has waited for {_span(figures.now_ms - since)}:"
             f" {_plural(waiting, 'message')} in its queue",
             "See how many it acknowledges a minute. Let it acknowledge sooner, or share its work in a consumer group.",
             _receiver(name) if one else "/receivers?state=ALIVE&sort=oldest",
@@ -192,9 +193,9 @@ def _behind(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _groups(facts: Facts) -> Iterator[Finding]:
-    if facts.empty_groups:
-        first, count = facts.empty_groups[0], len(facts.empty_groups)
+def _groups(figures: Figures) -> Iterator[Finding]:
+    if figures.empty_groups:
+        first, count = figures.empty_groups[0], len(figures.empty_groups)
         why = f"{_plural(first.members, 'member')}, away or on hold" if first.members else "no member"
         yield Finding(
             "group-empty",
@@ -207,32 +208,32 @@ def _groups(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _memory(facts: Facts) -> Iterator[Finding]:
-    if facts.store_most and facts.store_used >= _NEARLY * facts.store_most:
+def _memory(figures: Figures) -> Iterator[Finding]:
+    if figures.store_most and figures.store_used >= _NEARLY * figures.store_most:
         yield Finding(
             "store-nearly-full",
             Level.WARN,
             "The store is nearly full",
-            f"{facts.store_used / facts.store_most:.0%} of its memory is used",
+            f"{figures.store_used / figures.store_most:.0%} of its memory is used",
             "Discard dead letters, end receivers that do not come back, or raise the store's maxmemory.",
             "/dead-letters",
         )
 
 
-def _pipeline(facts: Facts) -> Iterator[Finding]:
-    if facts.facts_lost:
+def _pipeline(figures: Figures) -> Iterator[Finding]:
+    if figures.facts_lost:
         yield Finding(
             "pipeline-behind",
             Level.WARN,
             "The data pipeline is behind",
-            f"{_plural(facts.facts_lost, 'entry', 'entries')} were removed before it had read them",
+            f"{_plural(figures.facts_lost, 'entry', 'entries')} were removed before it had read them",
             "Start the pipeline, or raise storage.facts_max_entries and events.max_bytes.",
             "/",
-            facts.facts_lost,
+            figures.facts_lost,
         )
 
 
-CHECKS: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
+CHECKS: Final[tuple[Callable[[Figures], Iterator[Finding]], ...]] = (
     _server,
     _held,
     _dropped,
@@ -247,7 +248,7 @@ CHECKS: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
 """All checks, what is most urgent first."""
 
 
-def findings(facts: Facts) -> list[Finding]:
+def findings(figures: Figures) -> list[Finding]:
     """All that is wrong, bad ones first."""
-    found = [each for check in CHECKS for each in check(facts)]
+    found = [each for check in CHECKS for each in check(figures)]
     return sorted(found, key=lambda each: each.level is not Level.BAD)

@@ -9,7 +9,7 @@ from itertools import chain
 from math import isnan, nan
 from typing import Any, Final
 
-from crewel.admin.findings import EmptyGroup, Facts, Level, findings
+from crewel.admin.findings import EmptyGroup, Figures, Level, findings
 
 View = dict[str, Any]
 
@@ -104,6 +104,6 @@ def _findings(views: Sequence[View], empty_groups: Sequence[EmptyGroup]) -> list
                 found.append({**each, "node": view["node"]})
             if key in _OF_THE_STORE:
                 seen.add(key)
-    groups = findings(Facts(empty_groups=empty_groups))
+    groups = findings(Figures(empty_groups=empty_groups))
     found += [{**each.as_json(), "node": ""} for each in groups]
     return sorted(found, key=lambda each: each["level"] != Level.BAD)

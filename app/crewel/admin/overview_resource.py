@@ -6,7 +6,7 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.findings import EmptyGroup, Facts, findings
+from crewel.admin.findings import EmptyGroup, Figures, findings
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.operation import number_text
 from crewel.admin.route import Ask, Route
@@ -31,13 +31,13 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     counted = await admin.session_counter.take()
     store = await _store(admin)
     empty_groups, working = _groups(admin)
-    facts = Facts(
+    figures = Figures(
         now_ms=int(time() * 1000),
         counted=counted,
         concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
-        letters_made=store["lettersNew"],
-        letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
-        letters_dropped=store["lettersDropped"],
+        dead_letters_made=store["lettersNew"],
+        dead_letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
+        dead_letters_dropped=store["lettersDropped"],
         store_used=store["usedMemory"],
         store_most=store["maxMemory"],
         facts_lost=sum(broker.metrics.trimmed_unread.values()),
@@ -52,7 +52,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         "sessions": _sessions(admin, counted),
         "store": store,
         "groups": {"working": working, "empty": [tuple(each) for each in empty_groups]},
-        "findings": [each.as_json() for each in findings(facts)],
+        "findings": [each.as_json() for each in findings(figures)],
     }
 
 
