@@ -204,13 +204,10 @@ def report(rows: list[Row]) -> Section:
     return Section(
         "jobs",
         "How long the pipeline's jobs take",
-        "once each; store and Spark share the cores. The first thing that a session does takes longer: Spark starts its processes"
-        " of Python, and Java loads and compiles what it runs for the first time.",
+        "once each; store and Spark share the cores. The first thing that a session does takes longer: Spark starts its"
+        " processes of Python, and Java loads and compiles what it runs for the first time.",
         ("what", "measured:", "target", ""),
-        [
-            (what, measured, target, verdict(is_met=met) if target else "")
-            for what, measured, target, met in rows
-        ],
+        [(what, measured, target, verdict(is_met=met) if target else "") for what, measured, target, met in rows],
     )
 
 

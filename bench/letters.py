@@ -246,8 +246,8 @@ def report(figures: list[Figure], count: int) -> Section:
     return Section(
         "letters",
         f"{count:,} dead letters",
-        f"pages of 100 letters, medians of {TURNS} with the least and the most; the store and its client together, on cores that"
-        " they share.",
+        f"pages of 100 letters, medians of {TURNS} with the least and the most; the store and its client together, on cores"
+        " that they share.",
         TARGETS,
         [figure.row() for figure in figures],
     )

@@ -106,9 +106,9 @@ def report(found: dict[str, tuple[list[float], list[float]]], rounds: int, secon
     return Section(
         "nodes",
         "Two nodes",
-        f"{RECEIVERS} receivers, {RATE} messages/s to all of them, each connection at one of two nodes at random. Processor time"
-        f" in µs, of both nodes together. Medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the"
-        " highest).",
+        f"{RECEIVERS} receivers, {RATE} messages/s to all of them, each connection at one of two nodes at random. Processor"
+        f" time in µs, of both nodes together. Medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest"
+        " and the highest).",
         ("of what", "one server:", "two nodes:", "ratio:", "at most"),
         rows,
     )

@@ -8,7 +8,6 @@ keeps nothing: with 1, 2 and 4 tasks, as a batch and as a stream of batches. Sto
 """
 
 import itertools
-import os
 import statistics
 import sys
 import time

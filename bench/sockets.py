@@ -437,8 +437,8 @@ def main() -> int:
     Section(
         "sockets",
         "WebSockets beside others",
-        f"medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the highest); processor time of the"
-        " server and all that it started.",
+        f"medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the highest); processor time of"
+        " the server and all that it started.",
         ("what", "Crewel:", "others", "targets"),
         [row(case, measured[case.name], titles) for case in cases],
         notes=(f"Versions: {'; '.join(dict.fromkeys(versions.values()))}.", *trouble),

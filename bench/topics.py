@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -280,8 +279,8 @@ def report(figures: list[Figure], rounds: int, seconds: float) -> Section:
     return Section(
         "topics",
         "Topics and filters",
-        f"in turn in one server, medians of {rounds} rounds of {seconds:g} s (in brackets the lowest and the highest); histories:"
-        " processor time of the server and its store, filters: of the server.",
+        f"in turn in one server, medians of {rounds} rounds of {seconds:g} s (in brackets the lowest and the highest);"
+        " histories: processor time of the server and its store, filters: of the server.",
         TARGETS,
         [figure.row() for figure in figures],
     )

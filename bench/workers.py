@@ -124,9 +124,15 @@ async def measure(rounds: int, seconds: float) -> Section:
         "workers",
         "Workers",
         f"{RECEIVERS} reliable receivers, {RATE} persistent messages/s to all of them; then 50 publishers at full speed without"
-        f" receivers. Medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the highest). The rates"
-        " show the machine's load.",
-        ("workers", "CPU µs per delivery, all processes:", "store:", "CPU µs per stored publish:", "stored publishes/s:"),
+        f" receivers. Medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest and the highest). The"
+        " rates show the machine's load.",
+        (
+            "workers",
+            "CPU µs per delivery, all processes:",
+            "store:",
+            "CPU µs per stored publish:",
+            "stored publishes/s:",
+        ),
         rows,
         conclusion=f"Two workers cost {ratio:.2f} of one per delivery; asked: at most 1.15: {verdict(is_met=ratio <= 1.15)}.",
     )
