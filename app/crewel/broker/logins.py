@@ -187,10 +187,13 @@ class Logins:
         else:
             yield from self._until_ended(_key(name))
             facts = _facts(session, message, digests, session.reply_id)
-            answer = yield durability.login(_key(name) or _prefix(name), facts, self._claims.counted(qos))
-            if self._access.is_shared and not answer.is_new:
-                yield from self._until_arrived(answer.name)
-            durability.attach(session, answer)
+            answer = yield durability.login(_key(name) or _prefix(name), facts, self._claims.counted(qos), session)
+            if not answer.is_new:
+                if self._access.is_shared:
+                    yield from self._until_arrived(answer.name)
+                durability.attach(session, answer)
+            elif session.durable is None:
+                raise StoreUnavailable(f"{answer.name}: the store is read again, with this session")
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
         self._names.add(session, *digests)
         self._presence.logged_in(session)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewel.errors import StoreUnavailable, StoreUncertain
+from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import StoredQueue
 from crewel.storage.steps import Step
@@ -20,16 +20,20 @@ from tests.broker.world import reply_to
 class Line:
     """The way to the store, on which answers to one kind of step get lost: the step is done, or it is not."""
 
-    def __init__(self, world: StoredWorld, script: str, times: int = 1, *, is_done: bool) -> None:
+    def __init__(
+        self, world: StoredWorld, script: str, times: int = 1, *, is_done: bool, error: StoreError | None = None
+    ) -> None:
+        """`error`: what is answered instead; by default that the store is away, or has not answered."""
         self._submit = world.store.submit
         self._script, self._is_done = script, is_done
+        self._error = error or (StoreUncertain("no answer") if is_done else StoreUnavailable("away"))
         self.left = times
         world.store.submit = self.submit  # type: ignore[method-assign]
 
     def submit(self, steps: Sequence[Step[Any]], done: Callable[[list[Any]], None]) -> None:
         hit = [place for place, step in enumerate(steps) if step.script == self._script][: self.left]
         self.left -= len(hit)
-        error = StoreUncertain("no answer") if self._is_done else StoreUnavailable("away")
+        error = self._error
 
         def lost(answers: list[Any]) -> None:
             told = iter(answers)
@@ -148,6 +152,21 @@ class TestTheRest:
         settled(second, *messages)
         assert letters(world) == []
         assert ends(world) == {(message_id, "settled"): 1}
+
+
+@pytest.mark.parametrize("script", ["lease", "requeue"])
+def test_a_store_that_is_full_is_asked_again_when_it_may_have_space(world: StoredWorld, script: str) -> None:
+    first = login(world, "joe/1")
+    message_id = Clerk(world).post("hi", one("joe"))
+    (message,) = come(first)
+    second = login(world, "joe/2")
+    Line(world, script, 2, is_done=False, error=StoreFull("the disk is full"))
+    first.take(failed(message, "user.update.error"))
+    wait(world)
+    messages = come(second)
+    assert ids(messages) == [message_id]
+    settled(second, *messages)
+    assert ends(world) == {(message_id, "settled"): 1}
 
 
 def test_a_login_waits_for_the_end_of_the_session_before_it(world: StoredWorld) -> None:

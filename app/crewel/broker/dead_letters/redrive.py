@@ -18,7 +18,7 @@ from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.delivery.entry import priority_in
-from crewel.delivery.records import PendingMessage
+from crewel.delivery.records import PendingMessage, SessionName
 from crewel.errors import StoreUnavailable
 from crewel.qos.connect import Bounds
 from crewel.qos.names import is_queue
@@ -266,13 +266,13 @@ class DeadLetterRedrive:
         return access.writing.ask(step, retries=True, then=answered)
 
     def _arrived(self, letter: StoredDeadLetter, receiver: str, moved: Redriven) -> None:
-        session = self._names.find(receiver)
         if is_queue(receiver):
             self._shared_queues.filled_for_all(receiver)
-        elif session is not None and session.durable is not None:
-            self._backlog.on_inbox_message(
-                session, moved.id, PendingMessage(0, moved.size, letter.channel, priority_in(letter.qos))
-            )
+            return
+        durable = self._access.node.sessions.get(SessionName(receiver))
+        if durable is not None and durable.connected is not None:  # else it is ending, and its end finds the message
+            pending = PendingMessage(0, moved.size, letter.channel, priority_in(letter.qos))
+            self._backlog.on_inbox_message(durable.connected, moved.id, pending)
 
 
 def _gone(dead_id: str) -> Undone:

@@ -260,18 +260,27 @@ class Durability:
 
     # Sessions
 
-    async def login(self, name: str, facts: dict[str, Any], max_sessions: int) -> LoggedIn:
+    async def login(
+        self, name: str, facts: dict[str, Any], max_sessions: int, newcomer: Session | None = None
+    ) -> LoggedIn:
         """Store a session, or what a new login of it fixed. Raises StoreError: `TooManySessions`, Fenced, or that the store
-        cannot be asked. A name that ends in a slash is numbered by the store."""
+        cannot be asked. A name that ends in a slash is numbered by the store. A session that is new to the store gets its
+        durable half with the answer, if it is this `newcomer`: the next answer may be about a message in its inbox."""
         if self._access.is_superseded or self._access.is_reloading:
             raise StoreUnavailable(self._access.trouble)
         if name in self._access.leaving:
             raise StoreUnavailable("the session of this name is just ending")
         access = self._access
+
+        def answered(answer: LoggedIn | StoreError) -> LoggedIn | StoreError:
+            if newcomer is not None and isinstance(answer, LoggedIn) and answer.is_new:
+                self.attach(newcomer, answer)
+            return answer
+
         step = stored_sessions.login(
             access.keys, access.token, name, facts, max_sessions, access.facts_max, is_shared=access.is_shared
         )
-        answer: LoggedIn = await self._access.writing.ask(step)
+        answer: LoggedIn = await self._access.writing.ask(step, then=answered)
         return answer
 
     def attach(self, session: Session, answer: LoggedIn) -> DurableSession:

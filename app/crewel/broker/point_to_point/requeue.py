@@ -19,16 +19,13 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import POISON
 from crewel.delivery.records import EndReason, LogId, PendingMessage
-from crewel.errors import StoreError, StoreUnavailable
+from crewel.errors import StoreError
 from crewel.errors.codes import is_below
 from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, one_queue
 from crewel.storage import shared_queues
 
 if TYPE_CHECKING:
     from crewel.broker.point_to_point.shared_queues import SharedQueues
-
-
-_PAUSE_S: Final = 0.2  # before the store is asked again that was away
 
 
 @dataclass(eq=False)
@@ -107,9 +104,6 @@ class Requeue:
         access.node.mark_dirty(durable)
 
         def answered(count: int | StoreError) -> None:
-            if isinstance(count, StoreUnavailable) and access.node.sessions.get(durable.name) is durable:
-                self._runtime.loop.call_later(_PAUSE_S, ask)
-                return
             if not isinstance(count, StoreError):
                 self._runtime.metrics.ended[EndReason.RETURNED] += len(places)
             # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
@@ -117,12 +111,7 @@ class Requeue:
                 self._shared_queues.returned(name)
 
         step = shared_queues.requeue(access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed)
-
-        def ask() -> None:
-            if not access.writing.is_closed:
-                access.writing.submit(step, answered)
-
-        ask()
+        access.writing.submit(step, answered, retries=True)
 
     # When it ends
 

@@ -29,7 +29,7 @@ from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
-from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
+from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.connect import Bounds
 from crewel.qos.names import Name, group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.storage import receivers, shared_queues
@@ -205,9 +205,14 @@ class SharedQueues:
         """End these messages of the queue, or all, at most so many as one step takes; returns how many. Raises StoreError."""
         access = self._access
         step = shared_queues.discard(access.keys, access.token, name, ids, access.facts_max, reason=reason)
-        count: int = await access.writing.ask(step)
-        self._discarded(name, reason, count)
-        return count
+
+        def answered(count: int | StoreError) -> int | StoreError:
+            if not isinstance(count, StoreError):
+                self._discarded(name, reason, count)
+            return count
+
+        discarded: int = await access.writing.ask(step, then=answered)
+        return discarded
 
     def _discarded(self, name: str, reason: EndReason, count: int) -> None:
         queue = self._queue(name)
@@ -323,7 +328,7 @@ class SharedQueues:
     ) -> None:
         queue.is_asked = False
         if isinstance(answer, StoreError):
-            if isinstance(answer, StoreUnavailable):
+            if isinstance(answer, StoreUnavailable | StoreFull):
                 self._loop.call_later(_PAUSE_S, self.refresh, queue.name)
             return  # else the sessions are another server's by now, or all is read again
         self.expired(queue.name, answer.expired, answer.left)

@@ -192,15 +192,19 @@ class TopicTable:
         most, access = topic.settings.history_max, self._access
         if topic.history_count <= most or not access.has_store:
             return None
-        if most:
-            return self._store_settings(topic, encode({HISTORY_MAX: most}), most)
+        return self._store_settings(topic, encode({HISTORY_MAX: most}), most) if most else self._clear(topic)
 
-        def cleared(answer: int | StoreError) -> None:
+    def _clear(self, topic: Topic, *, retries: bool = False) -> Future[int]:
+        """Remove the history. The future has how many messages it had, or raises StoreError."""
+
+        def cleared(answer: int | StoreError) -> int | StoreError:
             if isinstance(answer, int | StoreUncertain):
                 topic.emptied()
+            return answer
 
+        access = self._access
         step = histories.clear(access.keys, access.token, topic.name, notes=access.is_shared)
-        return access.writing.ask(step, then=cleared)
+        return access.writing.ask(step, retries=retries, then=cleared)
 
     def kept(self, name: str, log_id: LogId) -> None:
         """The store has put a message of this topic into its history."""
@@ -237,15 +241,13 @@ class TopicTable:
 
     async def clear(self, name: str) -> int:
         """Remove the history of a topic; returns how many messages it had. Raises StoreError."""
-        topic, access = self.find(name), self._access
-        if topic is None or not access.has_store:
+        topic = self.find(name)
+        if topic is None or not self._access.has_store:
             return 0
-        step = histories.clear(access.keys, access.token, name, notes=access.is_shared)
         try:
-            removed: int = await access.writing.ask(step)
+            removed = await self._clear(topic)
         except StoreUncertain:
-            removed = await access.writing.ask(step, retries=True)  # it may have been done
-        topic.emptied()
+            removed = await self._clear(topic, retries=True)  # it may have been done
         if self.changes.everywhere is not None:
             await self.changes.everywhere()
         return removed
