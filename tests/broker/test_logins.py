@@ -360,7 +360,7 @@ class Failing:
         self.subscriptions: Any = type("Subscriptions", (), {"leaving": set()})()
         self.asked: list[str] = []
 
-    async def login(self, name: str, facts: dict[str, Any], max_sessions: int) -> Any:
+    async def login(self, name: str, facts: dict[str, Any], max_sessions: int, newcomer: Session) -> Any:
         self.asked.append(name)
         await asyncio.sleep(0)
         raise self.error
