@@ -100,10 +100,6 @@ async def measure(receivers: int, letters: int, rounds: int) -> None:
         await asyncio.sleep(QUIET_S)
         await bench.publish(min(MOST_MESSAGES, max(MOST_WAITING // receivers, 1)))
         await bench.told()
-        while (
-            broker.access.is_reloading
-        ):  # a busy machine: all sessions are read again, which is not an operator's doing
-            await asyncio.sleep(QUIET_S)
         page = await dead_letters.page(store, dead_letters.DeadLetterFilter(), count=1)
         message = str(next(iter(broker.access.node.sessions["client/joe0/1"].pending)))
         names = {
