@@ -245,7 +245,7 @@ class OpensWhatWasSpilled(DurableSession):
     def _open_changes(self, through: LogId) -> tuple[dict[LogId, PendingMessage], tuple[LogId, ...], tuple[LogId, ...]]:
         opened, settled, removed = super()._open_changes(through)
         if self.dead_letters is not None:
-            kept = self.dead_letters.kept
+            kept = self.dead_letters.withheld_messages
             opened |= {each: kept[each] for each in kept if each in self._stored_inbox}
         return opened, settled, removed
 

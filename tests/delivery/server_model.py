@@ -421,7 +421,7 @@ class Server:
             letters = durable.dead_letters
             # A letter may wait behind one that the cursor has not passed.
             is_blocked = letters is not None and letters.withheld and letters.first > node._committed
-            withheld = letters.kept.keys() if letters is not None and is_blocked else set()
+            withheld = letters.withheld_messages.keys() if letters is not None and is_blocked else set()
             ended = durable._stored.keys() - durable.pending.keys() - withheld
             if late := [each for each in ended if each <= node._committed]:
                 raise Broken(f"{late} have ended for {durable.name}, and no commit tells it")

@@ -83,11 +83,11 @@ class TestUpdated:
 
     def test_what_all_receivers_are_told_is_encoded_once(self) -> None:
         entry = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "", b""))
-        assert entry.begun == b""
+        assert entry.shared_json == b""
         first = entry.updated()
-        begun = entry.begun
+        shared_json = entry.shared_json
         assert entry.updated() == first
-        assert entry.begun is begun
+        assert entry.shared_json is shared_json
 
     def test_with_origin_every_receiver_gets_it(self) -> None:
         entry = Entry.with_origin({"channel": "/a", "data": 1}, Origin("7", "8"))

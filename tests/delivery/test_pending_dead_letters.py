@@ -125,7 +125,7 @@ def test_the_messages_of_withheld_ones_are_kept() -> None:
     made.add(letter(0, Transient("1-0-a", "1000000", "/a", b"{}")), PendingMessage(0, 2))
     made.withhold()
     made.add(letter(6), PendingMessage())
-    assert made.kept == {4: PendingMessage(0, 5)}
+    assert made.withheld_messages == {4: PendingMessage(0, 5)}
 
 
 def test_the_log_is_needed_from_the_lowest_message_on() -> None:

@@ -101,7 +101,7 @@ def test_the_commonest_one_is_made_once() -> None:
 class TestKept:
     def test_what_is_as_usual_is_not_kept(self) -> None:
         assert DEFAULT.differing() == {}
-        assert DEFAULT.kept() == b""
+        assert DEFAULT.as_stored() == b""
 
     def test_how_it_was_published_and_the_topic_are_not_kept(self) -> None:
         said = PublishQos(
@@ -131,7 +131,7 @@ class TestKept:
     def test_what_a_receiver_is_told_is_kept_as_it_was_asked_for(self, given: dict[str, Any]) -> None:
         qos = read_publish_qos(given)
         assert qos.differing() == given
-        assert read_publish_qos(orjson.loads(qos.kept())) == qos
+        assert read_publish_qos(orjson.loads(qos.as_stored())) == qos
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_the_copy_of_its_destinations_says_who_they_are() -> None:
     asked = {"destination": destinations, "priority": 7}
     kept = {"priority": 7}
     qos = read_publish_qos(asked)
-    assert orjson.loads(qos.kept()) == kept
-    assert orjson.loads(qos.kept_addressed()) == kept | {"destination": destinations}
+    assert orjson.loads(qos.as_stored()) == kept
+    assert orjson.loads(qos.as_stored_addressed()) == kept | {"destination": destinations}
     private = read_publish_qos({**asked, "subscribable": False})
-    assert orjson.loads(private.kept()) == kept
-    assert orjson.loads(private.kept_addressed()) == kept | {"destination": destinations, "subscribable": False}
+    assert orjson.loads(private.as_stored()) == kept
+    assert orjson.loads(private.as_stored_addressed()) == kept | {"destination": destinations, "subscribable": False}

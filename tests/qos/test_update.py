@@ -124,8 +124,8 @@ class TestOwn:
         assert update(PLAIN, remaining_ms=0)["remainingLife"] == 0
 
     def test_one_encoding_serves_receivers_that_are_told_different_things(self) -> None:
-        begun = shared(WIRE, PLAIN)
-        first, second = (orjson.loads(own(begun, redeliver=number)) for number in (0, 1))
+        shared_json = shared(WIRE, PLAIN)
+        first, second = (orjson.loads(own(shared_json, redeliver=number)) for number in (0, 1))
         second["ext"]["update"].pop("redeliver")
         assert first == second
 

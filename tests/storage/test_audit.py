@@ -45,7 +45,7 @@ async def test_the_oldest_leave(store: Store) -> None:
     await write(store, *({"who": str(number)} for number in range(9)), most=4)
     page = await audit.page(store, AuditFilter())
     assert [entry["who"] for entry in page.entries] == ["8", "7", "6", "5"]
-    assert await audit.kept(store) == 4
+    assert await audit.length(store) == 4
 
 
 @pytest.mark.parametrize(

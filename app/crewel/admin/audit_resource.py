@@ -53,7 +53,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     return {
         "entries": page.entries,
         "next": page.next,
-        "kept": await audit.kept(store),
+        "kept": await audit.length(store),
         "max": ask.admin.broker.settings.admin.audit_max_entries,
     }
 

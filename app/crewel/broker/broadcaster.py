@@ -119,7 +119,7 @@ class Broadcaster:
             sender,
             sender if excluded is not None else "",
             key,
-            qos.kept(),
+            qos.as_stored(),
             plan.history_max,
             qos.force_update,
             plan.is_only,
@@ -159,7 +159,7 @@ class Broadcaster:
         if self._dispatchers.updated or qos is not DEFAULT:  # else a dead letter of it would not say what was asked for
             sender = "" if publisher is None else publisher.name
             message_id, received = self._ids.stamp() if origin is None else origin
-            message_origin = Origin(message_id, received, sender, qos.kept())
+            message_origin = Origin(message_id, received, sender, qos.as_stored())
         entry = Entry(
             fields,
             lazy=lazy or self._channels.is_lazy(channel),
@@ -174,13 +174,13 @@ class Broadcaster:
         if self._options.filtered:
             others = [session for session in subscribers if session is not excluded]
             sender = "" if publisher is None else publisher.name
-            subscribers = self._options.filter_subscribers(channel, entry, others, sender, qos.kept())
+            subscribers = self._options.filter_subscribers(channel, entry, others, sender, qos.as_stored())
         if self._events.traffic is not None:
             counted = ANSWERS if channel.is_reply else channel.name
             self._events.published(counted, sum(session is not excluded for session in subscribers))
         outbound.fan_out(entry, subscribers, excluded)
         if self.spread is not None:
-            self.spread(channel, entry, "" if publisher is None else publisher.name, qos.kept())
+            self.spread(channel, entry, "" if publisher is None else publisher.name, qos.as_stored())
         if for_services is not None:
             self._registry.call_subscribed(channel, for_services, "" if publisher is None else publisher.name)
 

@@ -345,15 +345,17 @@ class DurableSession(DeliveryOrder):
         """What is newly pending, what is no longer pending, and what the inbox can forget. Attempts alone are not reported: a
         session that is taken over counts everything pending as sent."""
         stored, open_now, inbox = self._stored, self.pending, self.inbox
-        kept: dict[LogId, PendingMessage] = {}
+        withheld: dict[LogId, PendingMessage] = {}
         opened = {each: pending for each, pending in open_now.items() if each not in stored}
-        if self.dead_letters is not None and (kept := self.dead_letters.kept):
+        if self.dead_letters is not None and (withheld := self.dead_letters.withheld_messages):
             # One that was spilled while it ended lies in the inbox, and must not be pending twice.
-            unknown = kept.keys() - stored.keys() - self._stored_inbox
-            opened |= {each: kept[each] for each in kept if each in unknown}
+            unknown = withheld.keys() - stored.keys() - self._stored_inbox
+            opened |= {each: withheld[each] for each in withheld if each in unknown}
         ended = (each for each in stored if each not in open_now and each <= last)
-        settled = tuple(each for each in ended if each not in kept)
-        removed = tuple(each for each in self._stored_inbox if each not in inbox and each <= last and each not in kept)
+        settled = tuple(each for each in ended if each not in withheld)
+        removed = tuple(
+            each for each in self._stored_inbox if each not in inbox and each <= last and each not in withheld
+        )
         return opened, settled, removed
 
     def take_ended(self, last: LogId | None = None, most: int = 0) -> tuple[list[Disposition], list[PendingDeadLetter]]:

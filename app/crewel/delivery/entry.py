@@ -24,7 +24,6 @@ class Entry:
     form gets an entry of its own. What counts its body (`weight`) and the engine's record (`fan_out_record`) come later."""
 
     __slots__ = (
-        "begun",
         "channel",
         "expires",
         "fan_out_record",
@@ -34,6 +33,7 @@ class Entry:
         "origin",
         "position",
         "priority",
+        "shared_json",
         "to",
         "weight",
         "wire",
@@ -63,7 +63,7 @@ class Entry:
         """What the engine has recorded of it, if it was taken for all receivers at once."""
         self.origin = origin
         """Where it comes from, for receivers that ask for it; None if there are none."""
-        self.begun = b""
+        self.shared_json = b""
         """Its JSON for receivers that get its origin, less what is each receiver's own; empty until the first."""
         self.priority = priority
         self.expires = expires
@@ -98,7 +98,7 @@ class Entry:
         entry.position = position
         entry.fan_out_record = None
         entry.origin = origin
-        entry.begun = b""
+        entry.shared_json = b""
         entry.weight = None
         entry.priority, entry.expires, entry.to = priority, expires, to
         entry.is_oneway, entry.life_ends_ms = False, 0
@@ -115,7 +115,7 @@ class Entry:
     def read_back(cls, logged: Logged, known_expiry: int = 0) -> Entry:
         """A stored message as it was read from the log or an inbox. What an operator has sent again goes out of no queue by
         itself. `known_expiry`: when it goes out of all queues, microseconds since 1970, if that is known from elsewhere."""
-        priority, expires = _kept(logged.qos, logged.id) if logged.qos else (NORMAL, 0)
+        priority, expires = _priority_and_expiry(logged.qos, logged.id) if logged.qos else (NORMAL, 0)
         if logged.redrive_of:
             expires = 0
         expires = known_expiry or expires
@@ -145,7 +145,7 @@ class Entry:
         entry = cls.__new__(cls)
         entry.channel, entry.lazy, entry.wire = "", False, b""
         entry.position, entry.fan_out_record = position, None
-        entry.origin, entry.begun, entry.weight = None, b"", None
+        entry.origin, entry.shared_json, entry.weight = None, b"", None
         entry.priority, entry.expires, entry.to = NORMAL, 0, ""
         entry.is_oneway, entry.life_ends_ms = False, 0
         return entry
@@ -187,16 +187,16 @@ class Entry:
     ) -> bytes:
         """Its JSON for a receiver that gets its origin: encoded once, but for what is this receiver's own. `now_ms` counts
         from 1970, for the rest of its life. `here` is the name of this node, which ends the route of a message."""
-        if not self.begun:
+        if not self.shared_json:
             assert self.origin is not None
-            self.begun = shared(self.wire, self.origin, here, now_ms)
+            self.shared_json = shared(self.wire, self.origin, here, now_ms)
             self.life_ends_ms = counts_down_to(self.origin)
         if self.to:
             subscription = POINT_TO_POINT
         if not subscription and not redeliver and queue is None and not self.life_ends_ms:
-            return self.begun + b"}}}"
+            return self.shared_json + b"}}}"
         remaining_ms = max(self.life_ends_ms - now_ms, 0) if self.life_ends_ms else None
-        return own(self.begun, subscription, redeliver, queue, remaining_ms)
+        return own(self.shared_json, subscription, redeliver, queue, remaining_ms)
 
     def updated_copy(self, subscription: str, now_ms: int, here: str = "") -> Entry:
         """A copy for a receiver that gets the origin and sends no status; the arguments are those of `updated`."""
@@ -246,14 +246,14 @@ def _failed_reply(pattern: str, told: Fields) -> Fields:
 
 
 def priority_in(qos: bytes) -> int:
-    """The priority of a message with which this is kept (PublishQos.kept)."""
-    return _kept(qos, LogId(0))[0] if qos else NORMAL
+    """The priority of a message with which this is stored (PublishQos.as_stored)."""
+    return _priority_and_expiry(qos, LogId(0))[0] if qos else NORMAL
 
 
-def _kept(kept: bytes, received: LogId) -> tuple[int, int]:
+def _priority_and_expiry(stored: bytes, received: LogId) -> tuple[int, int]:
     """Priority and expiry. What cannot be read counts as usual: the message waits, and fails when it is to be sent."""
     try:
-        qos = reread(kept)
+        qos = reread(stored)
     except ValueError:
         return NORMAL, 0
     expires = life_ends(received, qos.get("lifeTime", FOR_EVER)) if qos.get("forceDestroy") else 0

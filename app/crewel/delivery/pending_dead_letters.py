@@ -82,7 +82,7 @@ class PendingDeadLetters:
         return self._letters[0].id
 
     @property
-    def kept(self) -> dict[LogId, PendingMessage]:
+    def withheld_messages(self) -> dict[LogId, PendingMessage]:
         """The messages of dead letters that are withheld: they count as pending."""
         withheld = zip(self._letters[: self._withheld], self._messages, strict=False)
         return {letter.id: pending for letter, pending in withheld if letter.message is None}

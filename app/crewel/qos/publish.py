@@ -90,12 +90,12 @@ class PublishQos:
         """When it goes out of all queues; both in microseconds since 1970. 0: never."""
         return life_ends(received, self.life_time_ms) if self.force_destroy else 0
 
-    def kept(self) -> bytes:
+    def as_stored(self) -> bytes:
         """What is kept with the message (`differing`) as JSON; empty if there is nothing."""
         differing = self.differing()
         return encode(differing) if differing else b""
 
-    def kept_addressed(self) -> bytes:
+    def as_stored_addressed(self) -> bytes:
         """What is kept as JSON with the copy that goes to the destinations. It names them, because a redrive needs them."""
         further: dict[str, Any] = {} if self.subscribable else {"subscribable": False}
         return encode({**self.differing(), "destination": [each.as_json() for each in self.destinations], **further})

@@ -102,7 +102,7 @@ def counts_down_to(origin: Origin) -> int:
 
 
 def own(
-    begun: bytes,
+    shared_json: bytes,
     subscription: str = "",
     redeliver: int = 0,
     queue: tuple[int, int] | None = None,
@@ -120,4 +120,4 @@ def own(
         more += b',"queue":{"index":%d,"size":%d}' % queue
     if remaining_ms is not None:
         more += b',"remainingLife":%d' % remaining_ms
-    return begun + more + b"}}}"
+    return shared_json + more + b"}}}"

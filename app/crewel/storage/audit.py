@@ -57,7 +57,7 @@ def write(k: Keys, entry: Mapping[str, Any], most: int) -> Step[str]:
     return Step("audit", (k.audit,), (most, orjson.dumps(entry, default=str)), bytes.decode)
 
 
-async def kept(store: Store) -> int:
+async def length(store: Store) -> int:
     """Return how many entries there are. Raises StoreError."""
     return int(await store.reader.xlen(store.keys.audit))
 

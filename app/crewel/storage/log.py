@@ -179,9 +179,9 @@ def commit(
     bodies: dict[bytes, int] = {}
     for name in dict.fromkeys([*changes, *ended, *letters]):
         change = changes.get(name)
-        kept = _kept(change, opens=not parts) if change is not None else _NOTHING
+        changed = _changed(change, opens=not parts) if change is not None else _NOTHING
         described = letters.get(name, [])
-        groups: tuple[_Arguments, ...] = (*kept, list(ended.get(name, [])), described)
+        groups: tuple[_Arguments, ...] = (*changed, list(ended.get(name, [])), described)
         arguments += (name, (change is not None and change.batch) or 0)
         arguments.extend([len(group) for group in groups])
         for group in groups[:-1]:
@@ -239,7 +239,7 @@ def _parts(k: Keys, token: str, commit: Commit) -> list[Step[Committed]]:
     return steps
 
 
-def _kept(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
+def _changed(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
     """What changes in one session: fields to set, fields that are settled, further fields to delete, ids to delete in the
     inbox, intervals to forget."""
     opened: _Arguments = []

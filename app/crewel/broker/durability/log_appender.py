@@ -140,7 +140,7 @@ class LogAppender:
                 outgoing.resolve(readonly(outgoing.channel))
                 continue
             if outgoing.submission.history_max and outcome is not PublishOutcome.REPEATED:
-                self._topics.kept(outgoing.channel.name, log_id)
+                self._topics.added_to_history(outgoing.channel.name, log_id)
             if outgoing.submission.key:
                 self._ids.stored.remember(outgoing.submission.key, str(log_id))
             outgoing.resolve(Published(str(log_id), outcome is PublishOutcome.REPEATED))

@@ -172,7 +172,7 @@ class Destinations:
         remote = [each for one in routes if one.to not in firsts for each in one.remote]
         cut_off: set[str] = set()
         if receivers or remote:
-            origin = Origin(message_id, received, outgoing.sender, qos.kept_addressed())
+            origin = Origin(message_id, received, outgoing.sender, qos.as_stored_addressed())
             entry = self._entry(outgoing, LogId(0), self._expiry.now(), origin)
             self._outbound.fan_out(entry, receivers, None)
             cut_off = self._deliver_elsewhere(outgoing.channel, entry, remote)
@@ -244,7 +244,7 @@ class Destinations:
             outgoing.channel.name,
             outgoing.body,
             outgoing.sender,
-            outgoing.qos.kept_addressed(),
+            outgoing.qos.as_stored_addressed(),
             outgoing.qos.priority,
             outgoing.qos.expires(outgoing.accepted),
             outgoing.qos.key,
@@ -318,7 +318,7 @@ class Destinations:
             access.writing.probe()  # until the cursor is there, no end of this may be committed
         there = [each for one in outgoing.routes for each in one.remote if not each.is_stored]
         has_origin = bool(self._dispatchers.updated or there)
-        origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if has_origin else None
+        origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.as_stored_addressed()) if has_origin else None
         entry = self._entry(outgoing, sent.id, outgoing.accepted, origin)
         for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
             if outcome is not SendOutcome.OK:

@@ -117,7 +117,7 @@ class OpenMessages:
             if entry.position and durable is not None:
                 durable.end_message(entry.position, EndReason.DROPPED)
         else:
-            message = None if entry.position else self.kept(entry)
+            message = None if entry.position else self._as_transient(entry)
             pending = durable.pending.get(entry.position) or durable.inbox.get(entry.position)
             attempts += 0 if pending is None else pending.attempts
             durable.dead_letter(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message))
@@ -132,8 +132,8 @@ class OpenMessages:
         if not entry.channel.startswith("/meta/"):
             self.dead_letter(session, entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON], 0)
 
-    def kept(self, entry: Entry) -> Transient:
-        """A message that is not stored, as its dead letter keeps it."""
+    def _as_transient(self, entry: Entry) -> Transient:
+        """A message that is not stored, as the record of its dead letter has it."""
         origin = entry.origin or Origin(*self._ids.stamp())
         return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)
 

@@ -206,7 +206,7 @@ class TopicTable:
         step = histories.clear(access.keys, access.token, topic.name, notes=access.is_shared)
         return access.writing.ask(step, retries=retries, then=cleared)
 
-    def kept(self, name: str, log_id: LogId) -> None:
+    def added_to_history(self, name: str, log_id: LogId) -> None:
         """The store has put a message of this topic into its history."""
         topic = self.known.get(name)
         if topic is not None:
