@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,32 +16,22 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.pending_dead_letters import PendingDeadLetters
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
 from tests.delivery.failing import FailingRun, FailingStore
-from tests.delivery.ledger import Broken
 from tests.delivery.receiver import Receiver
 from tests.delivery.receiving import ReceivingServer
+from tests.delivery.seeded import PORTION, expect_broken, run_count, run_portion
 from tests.delivery.store_model import SessionRow
 
-RUNS = int(os.environ.get("CREWEL_RUNS") or (1000 if os.environ.get("FAULTS") == "full" else 20))
+RUNS = run_count(20, 1000)
 STEPS = 500
 MOST_SEEDS = 2000
 """Runs in which a rule taken out must have been noticed."""
-PORTION = 20
 
 pytestmark = pytest.mark.uncounted
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, PORTION))
 def test_what_was_owed_has_ended_once_or_waits_however_receivers_fail(first: int) -> None:
-    for seed in range(first, min(first + PORTION, RUNS)):
-        _run(seed)
-
-
-def _run(seed: int, **parts: Any) -> None:
-    try:
-        FailingRun(seed, **parts).run(STEPS)
-    except Broken as broken:
-        broken.add_note(f"seed {seed}")
-        raise
+    run_portion(lambda seed: FailingRun(seed).run(STEPS), first, RUNS)
 
 
 # One rule taken out each: a run that finds nothing wrong with these would prove nothing.
@@ -134,10 +123,4 @@ class MovesTwice(FailingStore):
     ],
 )
 def test_each_rule_taken_out_is_noticed(rule: str, parts: dict[str, Any], first: int) -> None:
-    with pytest.raises(Broken):
-        _run_many(parts, first)
-
-
-def _run_many(parts: dict[str, Any], first: int) -> None:
-    for seed in range(first, first + MOST_SEEDS):
-        _run(seed, **parts)
+    expect_broken(lambda seed: FailingRun(seed, **parts).run(STEPS), first, MOST_SEEDS)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,30 +15,20 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, insert
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import LogId, SessionRecord
-from tests.delivery.ledger import Broken
 from tests.delivery.ranked import RankedReceiver, RankedRun, RankedServer
+from tests.delivery.seeded import PORTION, expect_broken, run_count, run_portion
 
-RUNS = int(os.environ.get("CREWEL_RUNS") or (1000 if os.environ.get("FAULTS") == "full" else 20))
+RUNS = run_count(20, 1000)
 STEPS = 500
 MOST_SEEDS = 500
 """Runs in which a rule taken out must have been noticed."""
-PORTION = 20
 
 pytestmark = pytest.mark.uncounted
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, PORTION))
 def test_order_and_lives_hold_whatever_happens(first: int) -> None:
-    for seed in range(first, min(first + PORTION, RUNS)):
-        _run(seed)
-
-
-def _run(seed: int, **parts: Any) -> None:
-    try:
-        RankedRun(seed, **parts).run(STEPS)
-    except Broken as broken:
-        broken.add_note(f"seed {seed}")
-        raise
+    run_portion(lambda seed: RankedRun(seed).run(STEPS), first, RUNS)
 
 
 # One rule taken out each: a run that finds nothing wrong with these would prove nothing.
@@ -205,10 +194,4 @@ class ForgetsWhoHasLives(LogConsumer):
     ],
 )
 def test_each_rule_taken_out_is_noticed(rule: str, parts: dict[str, Any], first: int) -> None:
-    with pytest.raises(Broken):
-        _run_many(parts, first)
-
-
-def _run_many(parts: dict[str, Any], first: int) -> None:
-    for seed in range(first, first + MOST_SEEDS):
-        _run(seed, **parts)
+    expect_broken(lambda seed: RankedRun(seed, **parts).run(STEPS), first, MOST_SEEDS)

@@ -104,10 +104,6 @@ class Office:
         state: str = self.desk.cmd(f"__cmd:{self.name(number)}/?connectionState")
         return state
 
-    def goes_away(self, number: int = 1) -> None:
-        """Wait until the server has noticed that the client of a session is gone: it is POLLING."""
-        until(lambda: self.state(number) == "POLLING")
-
     def letters(self, number: int = 1) -> list[Message]:
         """The session's dead letters."""
         return self.desk.letters(f"receiver={self.name(number)}")

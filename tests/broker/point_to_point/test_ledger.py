@@ -43,7 +43,6 @@ class Life:
         self.people: dict[str, Receiver] = {}
         self.accepted: dict[str, str] = {}
         """Id -> kind of each message that was accepted."""
-        self.crashes = 0
 
     def _lose(self) -> None:
         """Let some answers of the store get lost, to steps that were done and to such that were not."""
@@ -153,7 +152,6 @@ class Life:
 
     def crash(self) -> None:
         """The server dies, perhaps with a publish or a logout under way, and another one goes on."""
-        self.crashes += 1
         peer = kind = None
         if self.random.random() < 0.5:
             kind, message = self._message()
