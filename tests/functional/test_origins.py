@@ -171,6 +171,70 @@ def test_a_preflight_of_a_foreign_page_is_refused(shared: Serve) -> None:
     assert response.header("Access-Control-Allow-Origin") is None
 
 
+# Paths that there are not
+
+
+def asked(server: Server, method: str, path: str, **headers: str) -> Response:
+    with Connection(server) as connection:
+        connection.request(method, path, b"[]" if method == "POST" else b"", headers)
+        return connection.response()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("POST", "/bayeux", 404), ("POST", "/", 405), ("GET", "/extensions/none.js", 404)]
+)
+def test_a_page_of_an_allowed_origin_can_read_that_there_is_no_such_path(
+    shared: Serve, method: str, path: str, status: int
+) -> None:
+    """Else its browser tells it of a failure of the network."""
+    server = shared(*LISTED)
+    response = asked(server, method, path, Origin="https://app.example.org")
+    assert response.status == status
+    assert response.header("Access-Control-Allow-Origin") == "https://app.example.org"
+    assert response.header("Access-Control-Allow-Credentials") == "true"
+    assert (response.header("Allow") is not None) is (status == 405)
+    for other in (
+        asked(server, method, path, Origin="https://evil.example"),
+        asked(server, method, path),
+        asked(server, method, path, **{"Sec-Fetch-Site": "cross-site"}),
+    ):
+        assert (other.status, other.header("Access-Control-Allow-Origin")) == (status, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "origin", "status"),
+    [
+        ("/bayeux", "https://app.example.org", 200),
+        ("/", "https://app.example.org", 200),
+        ("/bayeux", "https://evil.example", 404),
+        ("/", "https://evil.example", 405),
+        ("/api/publish", "https://app.example.org", 405),
+    ],
+)
+def test_a_preflight_for_a_path_that_there_is_not_lets_the_request_find_out(
+    shared: Serve, path: str, origin: str, status: int
+) -> None:
+    """What is served is not for pages of other origins, so a preflight for it is refused as before."""
+    response = asked(shared(*LISTED), "OPTIONS", path, Origin=origin, **{"Access-Control-Request-Method": "POST"})
+    assert response.status == status
+    assert (response.header("Access-Control-Allow-Methods") is not None) is (status == 200)
+
+
+def test_a_client_with_the_wrong_address_is_logged_once_with_the_right_one(serve: Serve) -> None:
+    server = serve("bayeux.path=/chat-server")
+    for _ in range(2):
+        asked(server, "POST", "/cometd?token=of-somebody")
+        asked(server, "GET", "/favicon.ico")
+        asked(server, "GET", "/socket", Upgrade="websocket", Connection="Upgrade")
+    lines = until(lambda: [line for line in server.stderr.splitlines() if "/socket" in line])
+    assert len(lines) == 1
+    (line,) = (line for line in server.stderr.splitlines() if "'/cometd'" in line)
+    assert "Bayeux is served at /chat-server" in line
+    assert '"level":"info"' in line
+    assert "favicon" not in server.stderr
+    assert "of-somebody" not in server.stderr
+
+
 # Behind proxies
 
 

@@ -20,7 +20,7 @@ from crewel.errors import PayloadError
 from crewel.settings import Settings
 from crewel.transports import http_aiohttp, websocket
 from crewel.transports.connection import ConnectionCaps
-from crewel.transports.origins import Client, Hosts, Origins
+from crewel.transports.origins import Client, Hosts, Origins, RefusalLog
 from crewel.version import VERSION
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Endpoint:
         self.receive = broker.inbound.receive
         """Takes what a peer sends."""
         self._has_warned = False
+        self._unknown_paths = RefusalLog("paths that there are not", logging.INFO)
         self.can_move = False
         """Whether connections may be handed to another process: then the bytes of a request are kept until its answer."""
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
@@ -105,8 +106,34 @@ class Endpoint:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse requests under a name that is not served, whatever they ask for."""
-        return self.refused_host(request) or await handler(request)
+        """Refuse requests under a name that is not served, whatever they ask for, and explain a path that there is not to
+        clients that have the wrong address."""
+        refused = self.refused_host(request)
+        if refused is not None:
+            return refused
+        try:
+            return await handler(request)
+        except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as missing:
+            if not _is_by_a_client(request):
+                raise
+            self._unknown_paths.note(
+                request.path, "refused a request for %s: Bayeux is served at %s", self.settings.bayeux.path
+            )
+            return self._missing(request, missing)
+
+    def _missing(self, request: web.Request, missing: web.HTTPNotFound | web.HTTPMethodNotAllowed) -> web.Response:
+        """The answer 404 or 405, which a page of an allowed origin can read: without the headers, its browser reports no status,
+        and neither if the preflight before the request was refused."""
+        client = self.origins.client(request.headers, request.remote, request.scheme)
+        headers = self.origins.cors(request.headers) if self.origins.allows(request.headers, client) else {}
+        served = missing.allowed_methods if isinstance(missing, web.HTTPMethodNotAllowed) else ()
+        wanted = request.headers.get("Access-Control-Request-Method")
+        # What is served at this path, such as /api/publish, is not for pages of other origins: its preflight stays refused.
+        if headers and wanted is not None and wanted not in served and request.method == "OPTIONS":
+            return web.Response(headers=self.origins.preflight(request.headers))
+        if served:
+            headers["Allow"] = missing.headers["Allow"]
+        return web.Response(status=missing.status, text=missing.text, headers=headers)
 
     def refused_host(self, request: web.Request) -> web.Response | None:
         """The answer to a request under a name that is not served."""
@@ -152,6 +179,12 @@ class Endpoint:
     async def _close_sockets(self, _: web.Application) -> None:
         closing = [socket.close(websocket.GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.sockets)]
         await asyncio.gather(*closing, return_exceptions=True)
+
+
+def _is_by_a_client(request: web.Request) -> bool:
+    """Whether a request may come from a Bayeux client, and not from a person who mistyped an address: browsers name the origin
+    in those of pages only."""
+    return request.method == "POST" or "Origin" in request.headers or "Upgrade" in request.headers
 
 
 # The value is a client's to choose, and the server keeps it with the session: short, and nothing that needs quoting.

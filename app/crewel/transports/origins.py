@@ -31,22 +31,23 @@ _LOGGED: Final = 100  # names that are logged; a stranger can invent them withou
 _SHOWN: Final = 100  # characters of a foreign name in logs and answers
 
 
-class _RefusalLog:
+class RefusalLog:
     """Logs names that were refused, each once and a bounded number of them: strangers choose them. `kind` is their plural."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, level: int = logging.WARNING) -> None:
         self._kind = kind
+        self._level = level
         self._logged: set[str] = set()
 
-    def note(self, name: str, line: str) -> None:
-        """Log the line, in which `%s` stands for the name, unless this name was logged before."""
+    def note(self, name: str, line: str, *others: str) -> None:
+        """Log the line, in which the first `%s` stands for the name, unless this name was logged before."""
         name = _shown(name)
         if name in self._logged or len(self._logged) >= _LOGGED:
             return
         self._logged.add(name)
-        log.warning(line, name)
+        log.log(self._level, line, name, *others)
         if len(self._logged) == _LOGGED:
-            log.warning("refused requests for %d %s; further ones are not logged", _LOGGED, self._kind)
+            log.log(self._level, "refused requests for %d %s; further ones are not logged", _LOGGED, self._kind)
 
 
 def _shown(name: str) -> str:
@@ -66,7 +67,7 @@ class Hosts:
         if http.public_url is not None:
             public = urlsplit(http.public_url).hostname or ""
             self._names.add(f"[{public}]" if ":" in public else public)
-        self._refusals = _RefusalLog("hosts")
+        self._refusals = RefusalLog("hosts")
 
     def allows(self, host: str, remote: str | None) -> bool:
         """Whether a request for this host, from this address, is served. One that names no host comes from no page."""
@@ -117,7 +118,7 @@ class Origins:
         self._own = _normal(http.public_url) if http.public_url is not None else None
         self.has_proxies = bool(http.trusted_proxies)
         """Whether the address of a connection decides whether its `X-Forwarded-*` headers count."""
-        self._refusals = _RefusalLog("origins")
+        self._refusals = RefusalLog("origins")
         self._proxies = Networks(http.trusted_proxies)
 
     def client(self, headers: Mapping[str, str], remote: str | None, scheme: str) -> Client:
@@ -144,8 +145,9 @@ class Origins:
         """Log an origin that is not allowed, once, with the name by which the server was called: a missing setting shows."""
         self._refusals.note(
             headers.get("origin", "(none, cross-site)"),
-            f"refused a request from a page of the origin %s: the server is {_shown(self._name(client))} to it; if the page may"
-            " talk to the server, set http.allowed_origins, or http.public_url where a proxy stands before it",
+            "refused a request from a page of the origin %s: the server is %s to it; if the page may talk to the server, set"
+            " http.allowed_origins, or http.public_url where a proxy stands before it",
+            _shown(self._name(client)),
         )
 
     def _name(self, client: Client) -> str:
