@@ -8,7 +8,6 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from aiohttp import web
 from pytest_aiohttp import AiohttpClient
 

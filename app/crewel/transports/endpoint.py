@@ -122,8 +122,8 @@ class Endpoint:
             return self._missing(request, missing)
 
     def _missing(self, request: web.Request, missing: web.HTTPNotFound | web.HTTPMethodNotAllowed) -> web.Response:
-        """The answer 404 or 405, which a page of an allowed origin can read: without the headers, its browser reports no status,
-        and neither if the preflight before the request was refused."""
+        """The answer 404 or 405, with headers that let a page of an allowed origin read it. Else its browser reports a network
+        error only, and so it does after a refused preflight."""
         client = self.origins.client(request.headers, request.remote, request.scheme)
         headers = self.origins.cors(request.headers) if self.origins.allows(request.headers, client) else {}
         served = missing.allowed_methods if isinstance(missing, web.HTTPMethodNotAllowed) else ()
