@@ -1,4 +1,4 @@
-"""Background work of a service: each process of a server runs it once, from its start to its end (decision 0340)."""
+"""Background work of a service: each process of a server runs it once, from its start to its end."""
 
 from __future__ import annotations
 
