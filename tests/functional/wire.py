@@ -251,7 +251,7 @@ def figures(server: Address) -> dict[str, float]:
     ports = getattr(server, "ports", None)
     if ports is not None:
         each = [figures(SimpleNamespace(port=port)) for port in ports]
-        return {name: sum(one.get(name, 0.0) for one in each) for name in each[0] | each[1]}
+        return {name: sum(one.get(name, 0.0) for one in each) for name in set().union(*each)}
     with Connection(server) as connection:
         return parse_figures(connection.get("/metrics", {"Connection": "close"}).body)
 
