@@ -196,7 +196,9 @@ class Departures:
                 self._let_go(relay)
                 return
             relay.gone()
-        self._let_go(Relay(link, self._relays[link], peer, elements))
+        relay = Relay(link, self._relays[link], peer, elements)
+        if self._is_draining:
+            self._let_go(relay)
 
     def drain(self) -> None:
         """Let the owners answer the connects that they hold, from now on all at once: this node ends."""

@@ -95,9 +95,13 @@ class Frame(NamedTuple):
     payload: bytes
 
 
+head: Final = _HEAD.pack
+"""Returns what a frame begins with: its length, kind and stream."""
+
+
 def encoded(kind: Kind, stream: int = 0, payload: bytes = b"") -> bytes:
     """Return the frame as it is sent."""
-    return _HEAD.pack(len(payload), kind, stream) + payload
+    return head(len(payload), kind, stream) + payload
 
 
 class FrameReader:
@@ -129,7 +133,7 @@ class FrameReader:
             if end > size:
                 needed += length
                 break
-            frames.append(Frame(kind, stream, data[begin:end]))
+            frames.append(tuple.__new__(Frame, (kind, stream, data[begin:end])))  # without the call of `Frame`
             place = end
         rest = data[place:] if place else data
         self._chunks, self._size, self._needed = [rest] if rest else [], len(rest), needed

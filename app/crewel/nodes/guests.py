@@ -7,7 +7,6 @@ The owner of a session has a `Guest` for each, a peer like any other to the brok
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -32,16 +31,19 @@ _ANSWER: Final = Kind.ANSWER
 """Asked for with each request: a member of an enumeration is a slow look-up."""
 
 
-class Guest(Peer, ABC):
-    """A client that has reached another node."""
+class Guest(Peer):
+    """A request of a client that has reached another node."""
 
-    __slots__ = ("_fields", "_is_gone", "link", "stream", "waiting")
+    transport = "long-polling"
+    __slots__ = ("_fields", "_guests", "_is_gone", "link", "stream", "waiting")
 
-    def __init__(self, link: Link, stream: int, fields: dict[str, Any]) -> None:
+    def __init__(self, link: Link, stream: int, fields: dict[str, Any], guests: dict[int, Guest]) -> None:
+        """`guests` are those of the link, by stream: this one is among them until it is answered."""
         super().__init__(fields["browser"])
         self.link = link
         self.stream = stream
         self._fields = fields
+        self._guests = guests
         self._is_gone = False
         self.waiting: deque[list[Any]] | None = None
         """Of a socket whose last frame is not answered yet: those that have come since."""
@@ -53,9 +55,14 @@ class Guest(Peer, ABC):
         self.link.send(_ANSWER, self.stream, bytes((len(cookie),)) + cookie + b",".join(parts))
         self._sent()
 
-    @abstractmethod
     def _sent(self) -> None:
-        """An answer has gone."""
+        """An answer has gone: the request has had its own."""
+        self._guests.pop(self.stream, None)
+
+    def supersede(self) -> None:
+        """End the held connect."""
+        self._guests.pop(self.stream, None)
+        self.link.send(Kind.SUPERSEDED, self.stream)
 
     def refuse(self, elements: list[Any]) -> None:
         """Its session is not here: give back what it sent."""
@@ -72,8 +79,9 @@ class Guest(Peer, ABC):
         self.link.send(Kind.END, self.stream)
 
     def leave(self) -> None:
-        """What is sent from here on arrives nowhere."""
+        """The request is over: what is sent from here on arrives nowhere."""
         self._is_gone = True
+        self._guests.pop(self.stream, None)
 
     @property
     def is_gone(self) -> bool:
@@ -97,31 +105,7 @@ class Guest(Peer, ABC):
         return bool(self._fields["secure"])
 
 
-class RequestGuest(Guest):
-    """A request."""
-
-    transport = "long-polling"
-    __slots__ = ("_guests",)
-
-    def __init__(self, link: Link, stream: int, fields: dict[str, Any], guests: dict[int, Guest]) -> None:
-        super().__init__(link, stream, fields)
-        self._guests = guests
-
-    def _sent(self) -> None:
-        self._guests.pop(self.stream, None)
-
-    def supersede(self) -> None:
-        """End the held connect."""
-        self._guests.pop(self.stream, None)
-        self.link.send(Kind.SUPERSEDED, self.stream)
-
-    def leave(self) -> None:
-        """The request is over."""
-        super().leave()
-        self._guests.pop(self.stream, None)
-
-
-class CallbackGuest(RequestGuest):
+class CallbackGuest(Guest):
     """A request of a script."""
 
     transport = "callback-polling"
@@ -129,7 +113,7 @@ class CallbackGuest(RequestGuest):
     __slots__ = ()
 
 
-class SocketGuest(RequestGuest):
+class SocketGuest(Guest):
     """A WebSocket."""
 
     transport = "websocket"
@@ -178,9 +162,7 @@ class SocketGuest(RequestGuest):
         self._check_held()
 
 
-_GUESTS: Final[Mapping[str, type[RequestGuest]]] = {
-    each.transport: each for each in (RequestGuest, CallbackGuest, SocketGuest)
-}
+_GUESTS: Final[Mapping[str, type[Guest]]] = {each.transport: each for each in (Guest, CallbackGuest, SocketGuest)}
 
 
 class Arrivals:
@@ -242,7 +224,10 @@ class Arrivals:
     def _requested(self, link: Link, frame: Frame) -> None:
         guests, fields = self._guests[link], orjson.loads(frame.payload)
         guest = guests[frame.stream] = _GUESTS[fields["transport"]](link, frame.stream, fields, guests)
-        self._serve(guest, fields.pop("elements"))
+        if guest.pushes:
+            self._serve(guest, fields.pop("elements"))
+        else:
+            self._receive(guest, fields.pop("elements"))
         if link.is_clogged:
             link.pause_reading()
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol, cast
 
 from crewel.errors import LinkError
 from crewel.event_loop import has_stalled
-from crewel.nodes.frames import MOST_BYTES, Frame, FrameReader, Introduction, Kind, encoded
+from crewel.nodes.frames import MOST_BYTES, Frame, FrameReader, Introduction, Kind, head
 
 log = logging.getLogger(__name__)
 
@@ -61,15 +61,12 @@ class Link(asyncio.Protocol):
         """What both nodes speak; 0 before the introduction is over."""
         self.is_clogged = False
         """Whether the other node does not read what it is sent."""
+        self.is_open = False
+        """Whether both nodes have proved themselves, and the connection lasts."""
         self.settled: asyncio.Future[None] = loop.create_future()
         """Done when the link is open, or has ended."""
         self.streams = 0
         """How many streams it has had."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether both nodes have proved themselves, and the connection lasts."""
-        return self._introduction is None and self._transport is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Introduce this node."""
@@ -82,7 +79,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the user, if the link was open."""
-        was_open = self.is_open
+        was_open, self.is_open = self.is_open, False
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
@@ -114,7 +111,7 @@ class Link(asyncio.Protocol):
             self._transport.write(reply)
             return
         self.token, self.version, self._introduction = introduction.token, introduction.version, None
-        self._reader.most_bytes = MOST_BYTES
+        self._reader.most_bytes, self.is_open = MOST_BYTES, True
         self._user.opened(self)
         if not self.settled.done():
             self.settled.set_result(None)
@@ -143,7 +140,7 @@ class Link(asyncio.Protocol):
         """Send this frame, with all others of this turn. Nothing happens if the link has ended."""
         if not self._unsent:
             self._loop.call_soon(self._flush)
-        self._unsent.append(encoded(kind, stream, payload))
+        self._unsent += (head(len(payload), kind, stream), payload)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import inf
 from typing import Final
@@ -41,6 +41,8 @@ class NodeRegistry:
         self._hurry = asyncio.Event()
         self._told: set[str] = set()
         self.members = Members({}, {})
+        self.steady: Mapping[str, Node] = {}
+        """The other nodes that live, by each tag whose sessions they have."""
         self.leaving: frozenset[int] = frozenset()
         """Processes of this machine that have ended or are about to, and whose sessions will be taken over."""
         self.on_change: list[Callable[[], None]] = []
@@ -97,26 +99,32 @@ class NodeRegistry:
         if access.is_reloading:
             return
         asked = elapsed()
-        self.members = await access.writing.ask(nodes.members(access.keys))
+        self.know(await access.writing.ask(nodes.members(access.keys)))
         self._log_changes()
         follows = durability.tail.is_wanted
         if self.others():
             follows.set()
         dead = await asyncio.to_thread(_dead, self.others())
-        self._dead |= dead
+        self.know(self.members, dead)
         has_dead = dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values())
         if has_dead:
             count = await durability.inheritance.take_over_dead(dead)
             if count:
                 self._metrics.inherited_sessions += count
                 log.warning("took over %d sessions of a dead node", count)
-            self.members = await access.writing.ask(nodes.members(access.keys))
+            self.know(await access.writing.ask(nodes.members(access.keys)))
         if not self.others() and (has_dead or follows.is_set()):
             follows.clear()
             access.writing.probe()  # for the last that they have appended, which the tail may not have read
         self._looked_at = asked
         for changed in self.on_change:
             changed()
+
+    def know(self, members: Members, dead: frozenset[str] = frozenset()) -> None:
+        """The store has these nodes, and the processes of those with the tokens in `dead` have ended for certain."""
+        self.members, self._dead = members, self._dead | dead
+        lives = {each.token for each in self.others()}
+        self.steady = {tag: members.nodes[token] for tag, token in members.tags.items() if token in lives}
 
     def _log_changes(self) -> None:
         lives = {each.token for each in self.others()}

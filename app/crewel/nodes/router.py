@@ -171,6 +171,9 @@ class Router:
         return Place.HERE if not name or self._knows_name(name) else Place.NAMED
 
     def _place_of_tag(self, tag: str, since: float) -> Place | Node:
+        steady = self._registry.steady.get(tag)
+        if steady is not None and not self._registry.leaving:
+            return steady  # as most are
         if not tag:
             return Place.HERE
         node = self._registry.owner(tag)
