@@ -73,9 +73,8 @@ def inherited(port: int) -> int:
     return int(float(next(line for line in lines if line.startswith("crewel_inherited_sessions_total")).split()[1]))
 
 
-async def publish(session: Session, until: asyncio.Event) -> list[tuple[float, float]]:
-    """Publish by the clock; for each message, when it was due and how long its answer took from then on."""
-    taken = []
+async def publish(session: Session, until: asyncio.Event, taken: list[tuple[float, float]]) -> None:
+    """Publish by the clock; note for each message when it was due and how long its answer took from then on."""
     due = time.perf_counter()
     body = publication(session, b"/bench/other", PERSISTENT)
     while not until.is_set():
@@ -83,7 +82,6 @@ async def publish(session: Session, until: asyncio.Event) -> list[tuple[float, f
         await asyncio.sleep(max(0, due - time.perf_counter()))
         await session.connection.post(body)
         taken.append((due, time.perf_counter() - due))
-    return taken
 
 
 async def round_of(count: int) -> Round:
@@ -100,20 +98,21 @@ async def round_of(count: int) -> Round:
                 publisher = await clients.shake_hands(ack=False)
                 storage = Storage(url=url)
                 await store_sessions(storage, count, Membership("former", "127.0.0.1:1"), lease_ms=600_000)
-                over = asyncio.Event()
-                publishing = asyncio.create_task(publish(publisher, over))
+                over, taken = asyncio.Event(), list[tuple[float, float]]()
+                publishing = asyncio.create_task(publish(publisher, over, taken))
                 idle = cpu(store)
                 await asyncio.sleep(BEFORE_S)
-                begun, before = time.perf_counter(), cpu(store)
-                rate = (before - idle) / BEFORE_S  # what the publishes alone take
+                begun, before, published = time.perf_counter(), cpu(store), len(taken)
+                each = (before - idle) / published  # what a publish alone takes
                 await end_lease(storage)
                 async with asyncio.timeout(LIMIT_S):
                     while await asyncio.to_thread(inherited, server.port) < count:
                         await asyncio.sleep(0.02)
                 took = time.perf_counter() - begun
-                used = cpu(store) - before - rate * took
+                # By their number and not by the time: where the machine is busy, there are fewer of them meanwhile.
+                used = cpu(store) - before - each * (len(taken) - published)
                 over.set()
-                taken = await publishing
+                await publishing
     return Round(
         took,
         used,
