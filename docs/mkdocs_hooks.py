@@ -6,6 +6,8 @@ become pages of the site when a page links to them; files of the code are shown 
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,16 @@ SOURCE = "source"
 
 SEARCH = {"tutorial": 4, "how-to": 3, "explanation": 2, "contributing": 0.5, "project": 0.1, "decisions": 0.1}
 """How much a word in a page of each directory counts in the search: most readers look for a guide, few for a reason."""
+
+FINDS = {
+    "how-to/acknowledging.md": ("ack", "acknowledge", "acknowledgement", "reject", "retry"),
+    "how-to/operating.md": ("backlog",),
+    "how-to/page.md": ("CORS",),
+    "how-to/point-to-point.md": ("consumer group", "work queue"),
+    "tutorial/dead-letters.md": ("dead letter", "dead letter queue", "redrive"),
+}
+"""What readers type who look for a page. The search of the site compares beginnings of words, so that "acknowledge" does not
+find the title "Acknowledging": these words are found like those of a title, and `on_post_build` tries each."""
 
 _FENCE = re.compile(r"^( *)```.*?^\1``` *$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
@@ -78,6 +90,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     boost = SEARCH.get(page.file.src_uri.partition("/")[0])
     if boost is not None:
         page.meta["search"] = {"boost": boost}
+    if page.file.src_uri in FINDS:
+        page.meta["tags"] = list(FINDS[page.file.src_uri])
     blocks = [block.span() for block in _FENCE.finditer(markdown)]
 
     def link(found: re.Match[str]) -> str:
@@ -93,7 +107,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Refuse a site that loads anything from another host."""
+    """Refuse a site that loads anything from another host, or whose search does not find the pages of `FINDS`."""
     loaded = [
         f"{file.name}: {address}"
         for file in Path(config.site_dir).rglob("*.html")
@@ -101,6 +115,20 @@ def on_post_build(config: MkDocsConfig) -> None:
     ]
     if loaded:
         raise PluginError(f"the site would load from other hosts: {', '.join(sorted(set(loaded)))}")
+    if shutil.which("node"):
+        missed = [f"{query!r} finds {found or 'nothing'} first, not {page}" for query, page, found in _searched(config)]
+        if missed:
+            raise PluginError(f"the search of the site: {'; '.join(missed)}")
+
+
+def _searched(config: MkDocsConfig) -> Iterator[tuple[str, str, str]]:
+    """Yield the queries of `FINDS` that find another page first: the query, the page, and what it finds."""
+    wanted = [(query, page.replace(".md", ".html")) for page, queries in FINDS.items() for query in queries]
+    command = ["node", str(DOCS / "search.mjs"), config.site_dir, *(query for query, _ in wanted)]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()  # noqa: S603
+    for (query, page), first in zip(wanted, found, strict=True):
+        if first != page:
+            yield query, page, first
 
 
 def _path(uri: str, target: str) -> Path:
