@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -41,3 +42,12 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert found["slow"].to_dict("records") == [{"channel": "/a", "messages": 4, "worst_p99_ms": 5.0}]
     assert found["waiting"]["waiting"].tolist() == [59]
     assert all(not cell["outputs"] for cell in cells), "what it showed somewhere else"
+    with pytest.raises(FileNotFoundError, match="does CREWEL_PIPELINE__DIR name its directory"):
+        found["table"]("gold/none")
+
+
+@pytest.mark.parametrize("page", [NOTEBOOK, ROOT / "examples" / "README.md", ROOT / "docs" / "how-to" / "pipeline.md"])
+def test_the_command_that_installs_the_readers_brings_what_they_import(page: Path) -> None:
+    """deltalake hands its rows over by pyarrow, which it does not bring unless asked."""
+    (words,) = re.findall(r"pip install ([^`\n]*deltalake[^`\n]*)", page.read_text("utf-8"))
+    assert {"'deltalake[pyarrow]'", "pandas", "duckdb"} <= {*words.split()}
