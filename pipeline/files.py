@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from glob import glob
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from crewel.errors import SettingsError
 _S3: Final = ("s3a://", "s3://")
 _UNKNOWN: Final = ("ClassNotFoundException", "UnsupportedFileSystemException")
 """What Hadoop raises for an address whose file system it has no classes for."""
+_LACKS: Final = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
 
 
 class Files:
@@ -52,11 +54,13 @@ class Files:
         except Py4JJavaError as error:
             if not any(name in str(error) for name in _UNKNOWN):
                 raise
+            # A jar that is there may need another one, so the class says more than the address.
+            lacks = _LACKS.search(str(error))
         text = str(path)
-        advice = ""
+        advice = f": it lacks {lacks[1]}" if lacks else ""
         if text.startswith(_S3):
             version = self._jvm.org.apache.hadoop.util.VersionInfo.getVersion()
-            advice = f": s3a:// needs --spark spark.jars.packages=org.apache.hadoop:hadoop-aws:{version}"
+            advice += f"; s3a:// needs --spark spark.jars.packages=org.apache.hadoop:hadoop-aws:{version}"
         raise SettingsError(f"{text.partition('://')[0]}://: Spark has no file system for it{advice}")
 
     def _path(self, path: str) -> Any:

@@ -11,7 +11,10 @@ from crewel.pipeline.tables import Tables
 @pytest.mark.parametrize(
     ("directory", "words"),
     [
-        ("s3a://bucket/tables", r"s3a://: .* spark.jars.packages=org.apache.hadoop:hadoop-aws:\d"),
+        (
+            "s3a://bucket/tables",
+            r"s3a://: .*lacks org[.\w]+S3AFileSystem; .* spark.jars.packages=org.apache.hadoop:hadoop-aws:\d",
+        ),
         ("nowhere://bucket/tables", "nowhere://: Spark has no file system for it$"),
     ],
 )
