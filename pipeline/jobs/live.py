@@ -47,12 +47,19 @@ _FIGURES_S: Final = 24 * 3600
 
 _LOOK_S: Final = 0.5
 _PAUSE_S: Final = 5.0
-"""Seconds before the next attempt when the store has been away for too long."""
+"""Seconds before the next attempt when the store has been away for too long, or Spark could not start."""
 
 _VACUUM_S: Final = 24 * 3600.0
 """Seconds between two times at which files are removed that have not counted for long."""
 
 _AWAY: Final = "StoreUnavailable"
+_LATE: Final = "Python worker failed to connect back"
+"""What Spark says of a process that has not started within 10 s, which no setting of Spark changes. On a busy machine it may
+take longer."""
+_MOST_LATE: Final = 20
+"""How often that is tried again: a Python that cannot start at all never comes."""
+_IDLE: Final = "Waiting for"
+"""How Spark describes a query that waits for its next trigger, or for data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,25 +96,24 @@ class Result:
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job until it is stopped by SIGTERM or SIGINT, or until it has read all if that was asked for.
 
-    A store that goes away is waited for, as long as it takes. Raises CrewelError.
+    A store that goes away is waited for, as long as it takes, and a Spark that starts too slowly for itself is started
+    again. Raises CrewelError.
     """
     job = _Job(spark, options, progress)
     with writing(options.directory, "the live job"), _stopping() as is_over:
         job.prepare()
+        late = 0
         while True:
-            queries = job.start()
             try:
-                while not is_over(_LOOK_S) and all(query.isActive for query in queries):
-                    pass
-                for query in queries:
-                    query.stop()
-                for query in queries:
-                    if (trouble := query.exception()) is not None:
-                        raise trouble
+                job.follow(is_over)
             except StreamingQueryException as error:
-                if _AWAY not in str(error):
+                if _AWAY in str(error):
+                    progress("the store is unavailable; waiting for it")
+                elif _LATE in str(error) and late < _MOST_LATE:
+                    late += 1
+                    progress("a Python process of Spark did not start within its 10 s; trying again")
+                else:
                     raise CrewelError(f"the live job has ended: {error}") from error
-                progress("the store is unavailable; waiting for it")
                 if is_over(_PAUSE_S):
                     return job.result
             else:
@@ -124,6 +130,7 @@ class _Job:
         self._tables = Tables(spark, options.directory)
         self._sink: Sink | None = None
         self._has_started = threading.Event()
+        self._has_taken = threading.Event()
         self._kept_up = time.monotonic()
         self._vacuumed: float | None = None
         self._is_changed = False
@@ -132,13 +139,29 @@ class _Job:
         """Complete what a job that was killed has left behind."""
         batches.complete(self._tables, self._progress)
 
-    def start(self) -> list[StreamingQuery]:
-        """Start the query that does all, and with it the watch, which needs none of the tables."""
-        options = self._options
-        started = [self._start()]
-        if options.hold_limit_s and not options.once:
-            started.append(holdback_watch.start(self._spark, self._tables, options.address, options.hold_limit_s))
-        return started
+    def follow(self, is_over: Callable[[float], bool]) -> None:
+        """Run the queries until a stop is asked for, or one of them ends. Raises what has ended it."""
+        queries = [self._start()]
+        try:
+            while not is_over(_LOOK_S) and all(query.isActive for query in queries):
+                if len(queries) == 1 and self._is_watch_due(queries[0]):
+                    options = self._options
+                    queries.append(
+                        holdback_watch.start(self._spark, self._tables, options.address, options.hold_limit_s)
+                    )
+        finally:
+            for query in queries:
+                query.stop()
+        for query in queries:
+            if (trouble := query.exception()) is not None:
+                raise trouble
+
+    def _is_watch_due(self, query: StreamingQuery) -> bool:
+        """Whether to start the watch: after the first batch, or when there is nothing to read. Before, both would share the
+        processors while Java loads and compiles the code of each."""
+        if not self._options.hold_limit_s or self._options.once:
+            return False
+        return self._has_taken.is_set() or query.status["message"].startswith(_IDLE)
 
     def _start(self) -> StreamingQuery:
         options = self._options
@@ -229,6 +252,7 @@ class _Job:
         self._progress(
             f"batch {number}: {has.entries:,} entries" + (f", {written.corrupt} corrupt" if written.corrupt else "")
         )
+        self._has_taken.set()
         self.keep_up()
 
     def _new(self, raw: DataFrame, batch: Batch) -> DataFrame:

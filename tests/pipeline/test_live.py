@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from crewel.errors import CrewelError
@@ -160,6 +161,60 @@ def test_an_upkeep_that_fails_does_not_end_the_job(spark: SparkSession, streams:
     publish(streams, 1, first=1001)
     read_all(spark, streams, tmp_path, upkeep_s=600)
     assert tables.read(TABLES["latency"]).count() == 1
+
+
+@pytest.mark.parametrize(("number", "before"), [(5, ["batch 0: 10 entries"]), (0, [])])
+def test_the_watch_does_not_share_the_processors_with_the_first_batch(
+    spark: SparkSession,
+    streams: Streams,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    before: list[str],
+) -> None:
+    publish(streams, number)
+    told: list[str] = []
+
+    def start(*_: object) -> None:
+        raise CrewelError("the watch starts")
+
+    monkeypatch.setattr(live.holdback_watch, "start", start)
+    with pytest.raises(CrewelError, match="the watch starts"):
+        live.run(spark, live.Options(address=streams.address, directory=tmp_path, trigger_s=1.0), told.append)
+    # On a busy machine Spark itself may be started again.
+    assert [words for words in told if not words.endswith("trying again")] == before
+    assert spark.streams.active == [], "a job that fails leaves no query behind"
+
+
+@pytest.mark.parametrize(("times", "ends_well"), [(2, True), (3, False)])
+def test_a_process_of_spark_that_starts_too_late_is_started_again_but_not_for_ever(
+    spark: SparkSession,
+    streams: Streams,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    ends_well: bool,
+) -> None:
+    """As on a busy machine, where Spark gives its processes of Python ten seconds."""
+    publish(streams, 5)
+    told: list[str] = []
+    follow, failures = live._Job.follow, iter(range(times))
+
+    def follows(self: live._Job, is_over: Callable[[float], bool]) -> None:
+        if next(failures, None) is not None:
+            raise StreamingQueryException("Python worker failed to connect back.\n=== Streaming Query ===")
+        follow(self, is_over)
+
+    monkeypatch.setattr(live._Job, "follow", follows)
+    monkeypatch.setattr(live, "_PAUSE_S", 0.0)
+    options = live.Options(address=streams.address, directory=tmp_path, once=True, upkeep_s=0)
+    if ends_well:
+        assert live.run(spark, options, told.append).entries == 10
+    else:
+        monkeypatch.setattr(live, "_MOST_LATE", 2)
+        with pytest.raises(CrewelError, match="the live job has ended: Python worker failed to connect back"):
+            live.run(spark, options, told.append)
+    assert sum(words.endswith("trying again") for words in told) >= 2
 
 
 def test_a_backfill_takes_what_is_not_there_yet(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
