@@ -382,7 +382,9 @@ class Run:
     # The end
 
     def heal(self) -> None:
-        """Kill all, let one fresh server take over, and see that everything is accounted for and can be settled."""
+        """See that memory has what the store has. Then kill all, let one fresh server take over, and see that everything is
+        accounted for and can be settled."""
+        self._compare(self.servers[-1])
         self.servers.clear()
         self._orphans.clear()
         server = self._boot()
@@ -390,6 +392,20 @@ class Run:
             self._adopt_slice(server, 2)
         self._read_all(server)
         self._account(server)
+
+    def _compare(self, server: Server) -> None:
+        """What waits for the sessions of this server by its memory is what the store has open, when nothing is under way."""
+        self._hear(server, len(server.answers))
+        for _ in range(2):  # of a commit that is divided the last part may be nothing, and another one follows
+            if server.node is None or server.is_gone:
+                return
+            self._read_all(server)
+            self._calm_down(server)
+        for name, (owner, record) in self.store.sessions().items():
+            durable = server.serving.sessions.get(name)
+            found = set() if durable is None else {*durable.pending, *durable.inbox}
+            if owner == server.token and found != (stored := record.pending.keys() | record.inbox.keys()):
+                raise Broken(f"{sorted(found)} are open for {name} in memory, and {sorted(stored)} in the store")
 
     def _account(self, server: Server) -> None:
         """This server has everything: what was pending is accounted for, and can be settled."""
@@ -420,6 +436,8 @@ class Run:
                 request = server.requests.popleft()
                 server.answers.append((request, self._done(server, request)))
             self._hear(server, len(server.answers))
+            if server.is_gone:
+                return
         raise Broken("there is always something to commit")
 
     def _inspect(self) -> None:
