@@ -37,9 +37,20 @@ function sentence(job) {
 }
 
 /** What became of the messages of a redrive: "3 acknowledged, 2 dead letters again". Empty where it is not known. */
-function outcome({states = {}, partial}) {
+function outcome({states = {}, partial, readTo}) {
     const told = Object.entries(states).sort().map(([state, number]) => state === "dead letter" ? `${things(number, state)} again` : `${count(number)} ${state}`);
-    return told.join(", ") + (partial && told.length ? ", as far as one request can read" : "");
+    return told.join(", ") + (partial && told.length ? `, as of ${time(readTo)}: not everything is read yet` : "");
+}
+
+/** What became of the messages of a job: the server reads on with each request. */
+async function wholeOutcome(id, output) {
+    for (let last = null; ;) {
+        const told = await get(`/jobs/${id}/letters`, {count: 1});
+        if (!told.partial || told.readTo === last || !output.isConnected) {
+            return told;
+        }
+        last = told.readTo;
+    }
 }
 
 /** Begins a job and shows in `output` how far it is, until it has ended. Returns what is left to say. */
@@ -51,7 +62,7 @@ export async function work(body, output) {
         await new Promise((wake) => setTimeout(wake, FOLLOW_MS));
         job = await get(`/jobs/${job.id}`);
     }
-    const became = outcome(await get(`/jobs/${job.id}/letters`, {count: 1}));
+    const became = outcome(await wholeOutcome(job.id, output));
     return became ? [...told(), `: so far ${became}.`] : told();
 }
 

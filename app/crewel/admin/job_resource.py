@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from crewel.admin.command import demand
@@ -14,13 +14,13 @@ from crewel.admin.operation import MAX_PAGE, PAGE, About, Field, number_text, pa
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.admin.scopes import covers_sessions, refused
 from crewel.broker.session import Session
+from crewel.delivery.records import LogId
 from crewel.errors import IllegalArgument
 from crewel.qos.fields import list_of, one_of
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import jobs
 from crewel.storage.dead_letters import is_dead_id
-from crewel.storage.job_outcomes import JobOutcomes
 from crewel.storage.jobs import STEERINGS, Job, JobState
 from crewel.storage.message_facts import Fact, facts_of_job
 
@@ -174,17 +174,22 @@ async def _letters_of(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
     since_ms = job.began - _CLOCKS_MS
     found = await facts_of_job(ask.admin.store, job.id, since_ms, fields.get("after", ""), fields.get("count", PAGE))
-    outcomes = JobOutcomes({}, is_partial=False)
+    rows = [row for fact in found.facts for row in _rows_of(fact)]
+    answer: dict[str, Any] = {"states": {}, "partial": False, "readTo": None, "next": found.next}
+    reasons: dict[LogId, str] = {}
     if job.what == Work.REDRIVE and not job.to_channel:
         outcomes = await ask.admin.jobs.outcomes(job, since_ms)
-    states = {str(log_id): outcome_word(reason) for log_id, reason in outcomes.reasons.items()}
-    rows = [row for fact in found.facts for row in _rows_of(fact)]
-    return {
-        "letters": [row | {"state": states.get(row["redrivenAs"], "")} for row in rows],
-        "states": Counter(states.values()),
-        "partial": outcomes.is_partial,
-        "next": found.next,
-    }
+        reasons = outcomes.reasons
+        answer["partial"], answer["readTo"] = outcomes.is_partial, outcomes.read_to_ms
+    for reason, number in Counter(reasons.values()).items():
+        word = outcome_word(reason)
+        answer["states"][word] = answer["states"].get(word, 0) + number
+    return answer | {"letters": [row | {"state": _state_of(row["redrivenAs"], reasons)} for row in rows]}
+
+
+def _state_of(redriven_as: str, reasons: Mapping[LogId, str]) -> str:
+    reason = reasons.get(LogId(int(redriven_as))) if redriven_as else None
+    return "" if reason is None else outcome_word(reason)
 
 
 def _rows_of(fact: Fact) -> Iterable[dict[str, Any]]:
@@ -281,8 +286,9 @@ JOB_ROUTES: Final = (
         "`letters`, a list, each with `letter`, `message`, `at`, `redrivenAs` (the new id of the message; empty if it was"
         " discarded), `to` (its receiver; or the channel that it was redriven to) and `state`. `state` is waiting,"
         " acknowledged, dead letter, or another reason for the end of the message; empty if it was discarded, went to a"
-        " channel, or is not known. `states`: how many there are of each in the whole job; `partial`: whether there are"
-        " more facts than one request reads. `next`, the cursor of the next page, empty if this is the last: earlier pages"
+        " channel, or is not known. `states`: how many there are of each in the whole job, by the facts"
+        " up to `readTo`, milliseconds since 1970. `partial`: whether there are later ones; the next request reads on, up to"
+        " 100,000 messages of a job. `next`, the cursor of the next page, empty if this is the last: earlier pages"
         " may be short or empty, and it may have more than asked for.",
         query=(
             text_field("after", "`next` of the previous page.", _place),

@@ -16,13 +16,12 @@ from enum import StrEnum
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.admin.cached_result import CachedResult
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import Fenced, StoreError
 from crewel.security.grants import Role, role_of
 from crewel.storage import jobs
 from crewel.storage.dead_letters import DeadLetterFilter
-from crewel.storage.job_outcomes import JobOutcomes, outcomes_of_job
+from crewel.storage.job_outcomes import JobOutcomes
 from crewel.storage.jobs import STEERINGS, Job, JobState
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ _PAUSE_S: Final = 1.0
 """Before the store is asked again that was away, and between two looks at a job that waits for its rate."""
 _MOST_ERRORS: Final = 20
 _MOST_KNOWN: Final = 8
-"""Jobs of which it is kept for a moment what became of their messages."""
-_KNOWN_S: Final = 3.0
+"""Jobs of which it is remembered what became of their messages."""
 _LATER: Final = "resource.unavailable"
 """The code of dead letters that the store will move as soon as it answers, and count."""
 
@@ -86,7 +84,7 @@ class Jobs:
         self._broker = admin.broker
         self._runs: dict[str, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
-        self._outcomes: dict[str, CachedResult[JobOutcomes]] = {}
+        self._outcomes: dict[str, JobOutcomes] = {}
         self.on_change: list[Callable[[str], None]] = []
         """Called with the id of a job that has begun, was steered, or has ended."""
 
@@ -133,14 +131,12 @@ class Jobs:
         return found[0] if found else None
 
     async def outcomes(self, job: Job, since_ms: int) -> JobOutcomes:
-        """What became of the messages that the job has redriven since this time. Raises StoreError."""
-        known = self._outcomes.pop(job.id, None)
-        if known is None:
-            known = CachedResult(lambda: outcomes_of_job(self._admin.store, job.id, since_ms), _KNOWN_S)
-        self._outcomes[job.id] = known
+        """What became of the messages that the job has redriven since this time; each call reads on. Raises StoreError."""
+        self._outcomes[job.id] = known = self._outcomes.pop(job.id, None) or JobOutcomes(job.id, since_ms)
         if len(self._outcomes) > _MOST_KNOWN:
             del self._outcomes[next(iter(self._outcomes))]
-        return await known.get()
+        await known.read_on(self._admin.store)
+        return known
 
     async def steer(self, job_id: str, verb: str, who: str) -> bool | None:
         """Pause, resume or stop a job. False if its state does not allow it, None if there is none. Raises StoreError."""

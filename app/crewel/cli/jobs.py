@@ -51,13 +51,24 @@ def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @command(app)
 async def show(admin: Admin, ids: _Ids, as_json: AsJson = None) -> None:
-    """Show everything about jobs. `became`: how the redriven messages ended."""
+    """Show everything about jobs. `became`: how the redriven messages ended; with `becamePartial`, of the first 100,000."""
     for job_id in ids:
         job = await admin.call("GET", f"/jobs/{job_id}")
         if job["what"] == "redrive" and not job["toChannel"]:
-            told = await admin.call("GET", f"/jobs/{job_id}/letters", {"count": 1})
-            job["became"] = told.get("states", {})  # an earlier server does not send it
+            job |= await _outcomes(admin, job_id)
         output.print_fields(job, "id", as_json)
+
+
+async def _outcomes(admin: Admin, job_id: str) -> dict[str, Any]:
+    """How the messages of a redrive ended. The server reads on with each call."""
+    read_to = None
+    while True:
+        told = await admin.call("GET", f"/jobs/{job_id}/letters", {"count": 1})
+        # An earlier server sends neither of these.
+        is_over = not told.get("partial") or told.get("readTo") == read_to
+        read_to = told.get("readTo")
+        if is_over:
+            return {"became": told.get("states", {})} | ({"becamePartial": True} if told.get("partial") else {})
 
 
 def _add(verb: str, past: str, meaning: str) -> None:
