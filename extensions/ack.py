@@ -12,6 +12,7 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session, SessionPart
 from crewel.broker.session_queue.acknowledgements import Acknowledgements
+from crewel.broker.session_queue.exchange import says_busy
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension
@@ -113,8 +114,9 @@ class AcknowledgedSession(SessionPart):
         return entries
 
     def send_meta(self, session: Session, reply: Fields, message: Message) -> bool:
-        """Tell the batch id of a connect reply."""
-        if reply["successful"] and message.channel.name == CONNECT:
+        """Tell the batch id of a connect reply. The reply to a client that is busy is none: it brings nothing, and the client
+        has the batches that it does not acknowledge yet."""
+        if reply["successful"] and message.channel.name == CONNECT and not says_busy(message):
             number = self._batches.close()
             self._port.reserve(session, number)
             _tell(reply, number)

@@ -114,13 +114,36 @@ class TestTheGate:
         closing = reply(CONNECT, successful=False)
         assert data(gate().admit([delivery(1), closing], whole=False)) == [1, "reply"]
 
-    def test_a_batch_without_room_is_not_acknowledged(self) -> None:
-        frames = gate(has_room=lambda batch: not batch)
+    def test_a_batch_without_room_waits_and_is_not_acknowledged_before(self) -> None:
+        room: list[int] = []
+        extension = negotiated()
+        frames = BatchGate(extension, lambda batch: bool(room))
         [closing] = frames.admit([delivery(1), reply(CONNECT, 4)], whole=True)
         assert closing["ext"] == {}
-        assert frames.refused
-        frames.admit([reply(CONNECT, 5)], whole=True)
-        assert not frames.refused
+        assert frames.admit([reply(CONNECT)], whole=True) == [reply(CONNECT)]  # to a connect that says busy
+        assert (frames.is_full, frames.has_room, frames.take_waiting(), sent(extension)) == (True, False, [], 0)
+        room.append(1)
+        assert (frames.is_full, frames.has_room, data(frames.take_waiting()), sent(extension)) == (True, True, [1], 4)
+        assert (frames.is_full, frames.has_room, frames.take_waiting()) == (False, True, [])
+
+    def test_the_batch_that_waits_gives_way_to_the_one_that_brings_it_again(self) -> None:
+        room: list[int] = []
+        extension = negotiated()
+        frames = BatchGate(extension, lambda batch: bool(room))
+        frames.admit([delivery(1), reply(CONNECT, 4)], whole=True)
+        frames.admit([delivery(1), delivery(2), reply(CONNECT, 5)], whole=True)
+        room.append(1)
+        assert (data(frames.take_waiting()), sent(extension)) == ([1, 2], 5)
+
+    @pytest.mark.parametrize("is_refused", [True, False])
+    def test_with_the_connection_or_the_session_goes_the_batch_that_waits(self, is_refused: bool) -> None:
+        frames = gate(has_room=lambda batch: not batch)
+        frames.admit([delivery(1), reply(CONNECT, 4)], whole=True)
+        if is_refused:
+            frames.admit([reply(CONNECT, successful=False)], whole=True)
+        else:
+            frames.reset()
+        assert not frames.is_full
 
     def test_a_reply_without_ext_has_no_number_to_lose(self) -> None:
         closing = reply(CONNECT)
@@ -159,7 +182,9 @@ class ServerBatches:
     def publish(self, value: int) -> None:
         self.retained.append((self.batch, delivery(value)))
 
-    def connect(self, acknowledged: int) -> list[Fields]:
+    def connect(self, acknowledged: int, *, is_busy: bool) -> list[Fields]:
+        if is_busy:
+            return [reply(CONNECT)]
         self.retained = [(batch, fields) for batch, fields in self.retained if batch > acknowledged]
         batch, self.batch = self.batch, self.batch + 1
         return [*(fields for _, fields in self.retained), reply(CONNECT, batch)]
@@ -170,16 +195,21 @@ steps = st.lists(
 )
 
 
-@given(steps, st.booleans())
-def test_whatever_is_cut_or_refused_nothing_is_lost_and_nothing_comes_twice(steps: list[Any], whole: bool) -> None:
-    """A float cuts the answer to a connect there: over a socket the frames before the cut still arrive."""
+@given(steps, st.booleans(), st.booleans())
+def test_whatever_is_cut_or_has_no_room_nothing_is_lost_and_nothing_comes_twice(
+    steps: list[Any], whole: bool, understands: bool
+) -> None:
+    """A float cuts the answer to a connect there: over a socket the frames before the cut still arrive. Not each server
+    understands that the client is busy."""
     server, extension = ServerBatches(), negotiated()
     full = False
     frames = BatchGate(extension, lambda batch: not full)
     published, received = 0, []
 
     def answer(share: float | None) -> None:
-        messages = server.connect(sent(extension))
+        for fields in frames.take_waiting():
+            received.append(fields["data"])
+        messages = server.connect(sent(extension), is_busy=understands and frames.is_full)
         arrived = messages if share is None else [] if whole else messages[: int(len(messages) * share)]
         for payload in [arrived] if whole else [[fields] for fields in arrived]:
             for fields in frames.admit(payload, whole=whole):

@@ -20,6 +20,7 @@ from tests.server_process import ROOT, Server
 
 LIMIT_S = 60.0
 """Ends a test that hangs."""
+AGAIN = ("crewel_resends_total", "crewel_resends_busy_total")
 DEAD = 'crewel_ended_total{reason="dead"}'
 NOW = BackoffRule(initial=0.01, factor=1.0, maximum=0.01)
 
@@ -34,7 +35,7 @@ class Desk:
         self.url = server.url
         self.channel = f"/orders{number}/new"
         self._name, self._server = f"worker{number}/1", server
-        self._dead = self._figure(DEAD)
+        self._dead = self.figure(DEAD)
 
     def worker(self, client: Client, resume_file: Path, **more: Any) -> Consumer:
         """The worker."""
@@ -48,13 +49,14 @@ class Desk:
 
     async def has_dead_letter(self, count: int = 1) -> None:
         """Wait until there are so many more than at the start."""
-        await asyncio.to_thread(until, lambda: self._figure(DEAD) == self._dead + count, LIMIT_S)
+        await asyncio.to_thread(until, lambda: self.figure(DEAD) == self._dead + count, LIMIT_S)
 
     async def is_held(self) -> None:
         """Wait until a session is on hold."""
-        await asyncio.to_thread(until, lambda: self._figure("crewel_held_sessions") == 1, LIMIT_S)
+        await asyncio.to_thread(until, lambda: self.figure("crewel_held_sessions") == 1, LIMIT_S)
 
-    def _figure(self, name: str) -> float:
+    def figure(self, name: str) -> float:
+        """The figure of this metric."""
         return figures(self._server).get(name, 0)
 
 
@@ -181,6 +183,21 @@ async def test_a_message_that_waits_for_its_retry_survives_the_worker(desk: Desk
             assert (worker.retrying, message.is_open) == (1, True)
         async with desk.worker(client, secret) as again:
             assert (await take(again)).data == 1
+
+
+async def test_a_slow_worker_gets_each_message_once(desk: Desk, secret: Path) -> None:
+    """It has no room for what it has not begun, and says so with each connect, instead of having it sent again."""
+    sent_again = [desk.figure(name) for name in AGAIN]
+    async with Client(desk.url) as client, desk.worker(client, secret, prefetch=1) as worker:
+        await desk.publish(client, 1, 2, 3)
+        connects = desk.figure("crewel_connects_total")
+        await asyncio.to_thread(until, lambda: desk.figure("crewel_connects_total") >= connects + 3, LIMIT_S)
+        for number in (1, 2, 3):
+            async with await take(worker) as message:
+                assert (message.data, message.attempt) == (number, 1)
+        await desk.publish(client, 4)
+        assert (await take(worker)).data == 4
+    assert [desk.figure(name) for name in AGAIN] == sent_again
 
 
 async def test_a_worker_says_what_happens_to_a_message(desk: Desk, secret: Path) -> None:

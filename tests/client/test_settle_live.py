@@ -143,21 +143,23 @@ async def test_a_batch_is_settled_when_the_application_is_done_with_it(patient: 
 
 
 async def test_who_is_slow_with_a_batch_hears_nothing_twice(patient: Patient) -> None:
-    """It is sent again all the while, because nothing acknowledges it."""
+    """Nothing acknowledges it all the while, but the client says that it is busy."""
     async with Client(patient.url, update=True, settle="batch", name="joe/1") as joe:
         heard = await joe.subscribe("/a")
         await published(patient, 1)
         message = await heard.receive(LIMIT_S)
-        await reach(lambda: resent(patient))
+        connects = await counted(patient, "crewel_connects_total")
+        await reach(lambda: has_connected(patient, connects + 2))
         message.settle()
         await reach(lambda: waits(patient, 0))
         await published(patient, 1)
         assert (await heard.receive(LIMIT_S)).id != message.id
+    assert await counted(patient, "crewel_resends_total") + await counted(patient, "crewel_resends_busy_total") == 0
 
 
-async def resent(patient: Patient) -> bool:
-    """Whether something was sent again."""
-    return await counted(patient, "crewel_resends_total") > 0
+async def has_connected(patient: Patient, times: float) -> bool:
+    """Whether clients have connected so often."""
+    return await counted(patient, "crewel_connects_total") >= times
 
 
 async def test_callbacks_settle_by_returning_and_report_by_raising(patient: Patient, transport: str) -> None:

@@ -280,3 +280,72 @@ class TestAClientThatNeverAcknowledges:
         seen(connect(client, batch))  # it has answered: a reply may be lost again
         seen(connect(client, batch))
         assert (metrics.resends, metrics.resends_busy) == (2, 2)
+
+
+class TestAClientThatIsBusy:
+    """`ext.busy` of a connect: what came is not lost, and there is no room for more."""
+
+    def busy(self, client: Client, ack: Any, **fields: Any) -> list[Any]:
+        """The answer to such a connect, which comes at once."""
+        request = client.connect(ext={"ack": ack, "busy": True}, **fields)
+        assert not request.is_held
+        return request.answer
+
+    @pytest.mark.parametrize("fields", [{}, {"advice": {"timeout": 0}}])
+    def test_it_gets_no_message_and_no_batch(self, client: Client, fields: Any) -> None:
+        client.world.broker.publish("/a", 1)
+        [reply] = self.busy(client, 1, **fields)
+        assert (reply["successful"], reply.get("ext")) == (True, None)
+        assert seen(connect(client, 1)) == ([1], 2)
+
+    def test_what_it_has_got_stays_with_it(self, client: Client) -> None:
+        client.world.broker.publish("/a", 1)
+        seen(connect(client, 1))
+        for number in (2, 3, 4):
+            self.busy(client, 1)
+            client.world.broker.publish("/a", number)
+        assert seen(connect(client, 2)) == ([2, 3, 4], 3)
+        assert client.world.broker.metrics.deliveries == 4
+        assert client.world.broker.metrics.resends + client.world.broker.metrics.resends_busy == 0
+
+    def test_it_acknowledges_what_it_has_done(self, client: Client) -> None:
+        for number in (1, 2):
+            client.world.broker.publish("/a", number)
+            seen(connect(client, number))
+        self.busy(client, 2)
+        assert seen(connect(client, 2)) == ([2], 4)
+
+    def test_its_connects_are_no_futile_ones(self, client: Client) -> None:
+        client.world.broker.publish("/a", 1)
+        seen(connect(client, 1))
+        for _ in range(9):
+            self.busy(client, 1)
+        assert seen(connect(client, 1)) == ([1], 3)  # at once: the reply may have been lost
+
+    def test_what_was_to_be_sent_again_waits_too(self, client: Client) -> None:
+        client.world.broker.publish("/a", 1)
+        seen(connect(client, 1))
+        seen(connect(client, 1))
+        assert connect(client, 1).is_held  # with a pause, as a client that makes no progress
+        self.busy(client, 1)
+        client.world.broker.publish("/a", 2)
+        assert client.session.batches.resending == 1
+        self.busy(client, 3)
+        assert seen(connect(client, 3)) == ([2], 4)
+
+    def test_a_message_that_comes_later_waits_for_the_next_connect(self, client: Client) -> None:
+        self.busy(client, 1)
+        client.world.broker.publish("/a", 1)
+        client.world.advance(1)
+        assert seen(connect(client, 1)) == ([1], 2)
+
+    def test_its_messages_count_against_the_bound_of_its_queue(self, client: Client) -> None:
+        client.world.broker.publish("/a", 1)
+        seen(connect(client, 1))
+        self.busy(client, 1)
+        assert client.session.retained == 1
+
+    def test_without_acknowledgement_it_says_nothing(self, world: World) -> None:
+        client = Client(world).joined("/a")
+        request = client.connect(ext={"busy": True})
+        assert request.is_held

@@ -71,8 +71,8 @@ class Connection:
         self.login = LoginExtension(config.login)
         own = ((self._ack, config.ack), (self.update, config.reports))
         self.pipe = Pipe((*extensions, self.login, *(extension for extension, is_wanted in own if is_wanted)))
-        self.exchanges = Exchanges()
-        self.answers = Answers()
+        self.exchanges = Exchanges(router.made_room)
+        self.answers = Answers(router.made_room)
         self.gate = BatchGate(self._ack, router.has_room, self._is_awaited)
         self.client_id: str | None = None
         self._http: aiohttp.ClientSession | None = None
@@ -88,6 +88,22 @@ class Connection:
     def acknowledges(self) -> bool:
         """Whether this session's deliveries are acknowledged."""
         return self._ack.enabled
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the server is to send nothing, because the application has enough to do. While that waits for an answer, it
+        gets one, even if other messages come with it that there is no room for."""
+        return self._ack.enabled and not self._awaits and (self.gate.is_full or not self.update.is_done)
+
+    @property
+    def _awaits(self) -> bool:
+        return bool(self.answers or self.exchanges.results)
+
+    async def wait_for_room(self, timeout: float) -> None:
+        """Wait until the application has room for the batch that waits, at most `timeout` seconds, and hand it over."""
+        if self.gate.is_full:
+            await self._router.wait_for_room(lambda: self._awaits or self.gate.has_room, timeout)
+            self._process(self.gate.take_waiting())
 
     def start(self) -> None:
         """Make the HTTP client that all transports share."""
@@ -196,13 +212,16 @@ class Connection:
             raise RequestTimeoutError("messages announced by the handshake reply did not come") from error
 
     def _receive(self, payload: list[Fields], whole: bool) -> None:
-        for fields in self.gate.admit(payload, whole):
-            passed = self.pipe.incoming(fields)
-            if passed is not None:
-                self._take(passed)
+        self._process(self.gate.admit(payload, whole))
         if self._ack.enabled:
             self.gate.expect(_announced(payload))
         self._signal()
+
+    def _process(self, messages: list[Fields]) -> None:
+        for fields in messages:
+            passed = self.pipe.incoming(fields)
+            if passed is not None:
+                self._take(passed)
 
     def _take(self, fields: Fields) -> None:
         if is_delivery(fields):
@@ -214,6 +233,7 @@ class Connection:
                 self._router.fail(SubscribeRefused(fields), self.update.begin(fields))
             return
         if fields.get("channel") == HANDSHAKE and is_successful(fields):
+            self.gate.reset()
             self._router.begin_session(is_reconnected=self.login.reply.get("reconnected") is True)
         self._on_reply(fields)
         self.exchanges.settle(fields)
@@ -281,7 +301,10 @@ def common_transports(ours: Iterable[str], offered: object) -> list[str]:
 
 
 class Awaited(dict[str, "asyncio.Future[Fields]"]):
-    """What is still awaited, by the id or the channel that it comes with."""
+    """What is still awaited, by the id or the channel that it comes with. `began` is called when there is more of it."""
+
+    def __init__(self, began: Callable[[], None] = lambda: None) -> None:
+        self._began = began
 
     @contextmanager
     def wait_for(self, names: list[str]) -> Iterator[list[asyncio.Future[Fields]]]:
@@ -289,6 +312,7 @@ class Awaited(dict[str, "asyncio.Future[Fields]"]):
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in names]
         self.update(zip(names, futures, strict=True))
+        self._began()
         try:
             yield futures
         finally:
@@ -317,9 +341,9 @@ class Awaited(dict[str, "asyncio.Future[Fields]"]):
 class Exchanges:
     """The replies and remote call results that are still awaited, by the ids of their requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, began: Callable[[], None] = lambda: None) -> None:
         self.replies = Awaited()
-        self.results = Awaited()
+        self.results = Awaited(began)
 
     def is_awaited_result(self, fields: Fields) -> bool:
         """Whether this is the result of a remote call that still waits: a delivery with the id of the call."""
@@ -341,8 +365,8 @@ class Exchanges:
 class Answers(Awaited):
     """The answers that are still awaited, by the reply channel of their request."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, began: Callable[[], None] = lambda: None) -> None:
+        super().__init__(began)
         self.duplicates = 0
         """How many answers came to requests that had one."""
         self.late = 0

@@ -198,9 +198,11 @@ class BatchGate:
     """Keeps deliveries back until the connect reply that closes their batch is there.
 
     `has_room` is asked with the deliveries of a batch before they are handed
-    over. If it says no, none is, and the reply loses its batch number, so that
-    the next connect does not acknowledge them and the server sends them again.
-    `is_awaited` knows the result of a remote call, which need not wait for a
+    over. If it says no, the whole batch waits here, and the reply loses its
+    batch number, so that no connect acknowledges it until `take_waiting` has
+    handed it over. Meanwhile connects say that the client is busy, and a server
+    that understands this sends nothing; one that does not sends the batch again,
+    which takes the place of the one that waits. `is_awaited` knows the result of a remote call, which need not wait for a
     connect: sent again, it would come after its call has ended.
     """
 
@@ -214,9 +216,19 @@ class BatchGate:
         self._has_room = has_room
         self._is_awaited = is_awaited
         self._kept: list[Fields] = []
+        self._waiting: list[Fields] | None = None
+        self._number: int | None = None  # of the batch that waits
         self._opening = 0
-        self.refused = False
-        """Whether the last batch was refused for want of room."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a batch waits for room."""
+        return self._waiting is not None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the batch that waits has room now, or none waits."""
+        return self._waiting is None or self._has_room(self._waiting)
 
     @property
     def is_opening(self) -> bool:
@@ -232,8 +244,9 @@ class BatchGate:
             self._opening = deliveries
 
     def reset(self) -> None:
-        """The connection is gone: what it left unfinished will be sent again."""
+        """The connection or the session is gone: what is neither handed over nor acknowledged will be sent again."""
         self._kept.clear()
+        self._waiting = None
         if self._opening:
             self._opening, self._ack.batch = 0, 0
 
@@ -261,12 +274,25 @@ class BatchGate:
         return batch
 
     def _close(self, reply: Fields) -> list[Fields]:
-        batch, self._kept = self._kept, []
-        # All or nothing: without its number the batch comes again as a whole, after the application has read.
-        self.refused = not self._has_room(batch)
-        if self.refused:
-            return [_without_batch(reply)]
-        return [*batch, reply]
+        number = _batch_of(reply)
+        if self._waiting is not None and not self._kept and number is None and is_successful(reply):
+            return [reply]  # to a connect that said that the client is busy
+        batch, self._kept, self._waiting = self._kept, [], None
+        # All or nothing: the batch is acknowledged as a whole, when the application has read.
+        if self._has_room(batch):
+            return [*batch, reply]
+        self._waiting, self._number = batch, number
+        return [_without_batch(reply)]
+
+    def take_waiting(self) -> list[Fields]:
+        """The batch that waits, if there is room for it now: the next connect acknowledges it."""
+        batch = self._waiting
+        if batch is None or not self._has_room(batch):
+            return []
+        self._waiting = None
+        if self._number is not None:
+            self._ack.batch = self._number
+        return batch
 
 
 def _closes_batch(fields: Fields) -> bool:
@@ -278,6 +304,12 @@ def _without_batch(reply: Fields) -> Fields:
     if not isinstance(ext, dict):
         return reply
     return {**reply, "ext": {name: value for name, value in ext.items() if name != "ack"}}
+
+
+def _batch_of(reply: Fields) -> int | None:
+    ext = reply.get("ext")
+    number = ext.get("ack") if isinstance(ext, dict) else None
+    return number if _is_batch(number) else None
 
 
 def _is_batch(value: object) -> bool:

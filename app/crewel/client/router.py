@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -247,24 +247,18 @@ class Router:
         return not any(_holds(subscription) for channel in parsed for subscription in self._receivers(channel.patterns))
 
     def made_room(self) -> None:
-        """A full queue is full no more."""
+        """A full queue is full no more, or the application waits for an answer: who waits for room looks again."""
         self._room.set()
 
-    async def wait_for_room(self, timeout: float) -> None:
-        """Wait until no queue with the policy `hold` is full, at most `timeout` seconds."""
+    async def wait_for_room(self, is_over: Callable[[], bool], timeout: float) -> None:
+        """Wait until this is true, which may change when a full queue is full no more; at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                while any(map(_holds, self._all())):
+                while not is_over():
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
             return
-
-    def _all(self) -> Iterator[Subscription]:
-        for interest in self._interests.values():
-            yield from interest.subscriptions
-        for listeners in (*self._listeners.values(), *self._fallbacks.values()):
-            yield from listeners
 
     def _receivers(self, patterns: Iterable[str]) -> list[Subscription]:
         # The exact name first, then outwards, as the official client calls its listeners.

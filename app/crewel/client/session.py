@@ -39,7 +39,7 @@ from crewel.client.errors import (
     handshake_refused,
 )
 from crewel.client.extension import Extension
-from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, ext_part, is_successful
+from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, ext_part, is_successful, with_ext
 from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
 from crewel.client.router import Interest, Router
 from crewel.client.states import Event, Life, State
@@ -262,12 +262,15 @@ class Session:
         await self.connection.reopen()
         await self.connection.opening_batch()
         await self.subscriber.catch_up()
-        if self.connection.gate.refused:
-            await self._router.wait_for_room(_ROOM_WAIT)
+        await self.connection.wait_for_room(_ROOM_WAIT)
         await self.connection.update.handled(_ROOM_WAIT)
         if self._is_disconnected:
             raise DisconnectedError("the server ended the session")
+        is_busy = self.connection.is_busy
+        hold = hold and not is_busy
         message: Fields = {"channel": CONNECT} if hold else {"channel": CONNECT, "advice": {"timeout": 0}}
+        if is_busy:
+            with_ext(message, "busy", True)
         held = self._advice.timeout if hold else 0.0
         [reply] = await self.connection.exchange([message], held + self._config.network_delay)
         return reply

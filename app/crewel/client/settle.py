@@ -213,10 +213,11 @@ class UpdateExtension(Extension):
     def may_acknowledge(self) -> bool:
         """Whether the last batch may be acknowledged: where that settles it, once the application is done with it, and the
         server knows of the messages that no listener takes, at the latest from the connect that acknowledges."""
-        return self._is_done and (not self.by_batch or self._ledger.is_reported(self._connect))
+        return self.is_done and (not self.by_batch or self._ledger.is_reported(self._connect))
 
     @property
-    def _is_done(self) -> bool:
+    def is_done(self) -> bool:
+        """Whether the application is done with the last batch, where acknowledging that settles it."""
         return not (self.is_granted and self.by_batch) or self._ledger.is_idle
 
     def outgoing(self, message: Fields) -> Fields:
@@ -287,7 +288,7 @@ class UpdateExtension(Extension):
         """Wait until the application is done with the last batch, at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                while not self._is_done:
+                while not self.is_done:
                     self._settled.clear()
                     await self._settled.wait()
         except TimeoutError:

@@ -104,8 +104,8 @@ class Overflow(Enum):
     """What happens to a message if the queue is full."""
 
     HOLD = "hold"
-    """With acknowledgement: its batch is not acknowledged and the server sends it again once there is room;
-    nothing is lost, and the client's other subscriptions wait too. Without acknowledgement: as `drop-oldest`."""
+    """With acknowledgement: its batch waits beside the queue, is not acknowledged, and the server sends no more until there is
+    room; nothing is lost, and the client's other subscriptions wait too. Without acknowledgement: as `drop-oldest`."""
     DROP_OLDEST = "drop-oldest"
     """The oldest message of the queue makes room."""
     DROP_NEWEST = "drop-newest"
@@ -239,7 +239,7 @@ class Subscription:
             self._queue.append(message)
 
     def stop(self) -> None:
-        """Hand out no more. With `Overflow.HOLD`, what comes from now on is not taken, so the server sends it again."""
+        """Hand out no more. With `Overflow.HOLD`, what comes from now on is not taken: the session's next client gets it."""
         self._is_stopped = True
         self._changed.set()
 

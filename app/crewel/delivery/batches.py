@@ -40,12 +40,18 @@ class Batches:
         return self._count() if self.sent and not self.must_resend else 0
 
     def acknowledge(
-        self, batch: int | None, queue: list[Entry], acknowledged: list[Entry] | None = None
+        self,
+        batch: int | None,
+        queue: list[Entry],
+        acknowledged: list[Entry] | None = None,
+        *,
+        is_busy: bool = False,
     ) -> list[Entry]:
         """The session's queue after a connect that acknowledges this batch and those before it: what is unacknowledged, by
         priority and age, and then what was never sent. None (a connect without an acknowledgement) and a number that was
         never sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` got, plus new
-        entries. `acknowledged` gets the entries that are acknowledged.
+        entries. `acknowledged` gets the entries that are acknowledged. `is_busy`: what is unacknowledged stays at the client,
+        which has more to do than to say so.
         """
         if not self.sent or (batch == self.number - 1 and not self.must_resend):
             if acknowledged is not None:
@@ -61,8 +67,10 @@ class Batches:
             del self.sent[number]
         if settled:
             self.futile = 0
-        elif not self.must_resend:
+        elif not (self.must_resend or is_busy):
             self.futile += 1
+        if is_busy and not self.must_resend:
+            return queue
         self.must_resend = bool(self.sent)
         return [*in_order(self.unacknowledged), *unsent]
 

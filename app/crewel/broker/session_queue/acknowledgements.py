@@ -18,6 +18,7 @@ from crewel.broker.events import Events
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.session_queue.exchange import says_busy
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
@@ -61,10 +62,15 @@ class Acknowledgements:
 
     def connected(self, session: Session, batches: Batches, message: Message, batch: int | None) -> None:
         """A connect acknowledges this batch and those before it, or nothing (None). What it leaves open goes out again: with
-        its answer at once if the client has said what it got, and with a pause to one that never makes progress."""
+        its answer at once if the client has said what it got, and with a pause to one that never makes progress. To a client
+        that says that it is busy, nothing goes out."""
         if self._read_statuses is not None and "update" in message.ext:
             self._read_statuses(session, message)
-        self._take(session, batches, batch)
+        is_busy = says_busy(message)
+        self._take(session, batches, batch, is_busy=is_busy)
+        if is_busy:
+            session.advised_on = None  # as if it had asked not to be held
+            return
         if not batches.must_resend:
             if not session.queue:
                 session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
@@ -101,13 +107,13 @@ class Acknowledgements:
             durable.batch += BATCH_BLOCK
             self._access.node.mark_dirty(durable)
 
-    def _take(self, session: Session, batches: Batches, batch: int | None) -> None:
-        session.retained = 0  # what is still open is in the queue again, or open in the dispatcher
-        if session.durable is None and session.dispatcher is NO_DISPATCHER:
-            session.queue = batches.acknowledge(batch, session.queue)
-            return
+    def _take(self, session: Session, batches: Batches, batch: int | None, *, is_busy: bool = False) -> None:
         acknowledged: list[Entry] = []
-        session.queue = batches.acknowledge(batch, session.queue, acknowledged)
+        session.queue = batches.acknowledge(batch, session.queue, acknowledged, is_busy=is_busy)
+        # What is still open is in the queue again, or open in the dispatcher, or the client is busy with it.
+        session.retained = len(batches) if is_busy else 0
+        if session.durable is None and session.dispatcher is NO_DISPATCHER:
+            return
         if session.dispatcher.rules.tells:
             acknowledged = session.dispatcher.acknowledge(acknowledged)
             session.note_retained()

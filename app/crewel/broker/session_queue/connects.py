@@ -18,7 +18,15 @@ from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.pipe import Pipe
 from crewel.broker.session import Session, State, Verdict, new_secret
-from crewel.broker.session_queue.exchange import CONNECT_CHANNEL, Exchange, Held, Peer, connect_reply, encode_reply
+from crewel.broker.session_queue.exchange import (
+    CONNECT_CHANNEL,
+    Exchange,
+    Held,
+    Peer,
+    connect_reply,
+    encode_reply,
+    says_busy,
+)
 from crewel.broker.session_queue.known_connect import KnownConnect
 from crewel.broker.session_queue.timers import SessionTimes, Timers
 from crewel.delivery.batches import NO_BATCHES
@@ -197,6 +205,7 @@ class Connects(ABC):
         if has_advice or session.advised_on != peer.transport:
             exchange.advise = True
             session.advised_on = peer.transport
+        exchange.is_busy = session.batches is not NO_BATCHES and says_busy(message)
         exchange.connect = reply = replies.ok(message)
         return reply
 
@@ -207,7 +216,8 @@ class Connects(ABC):
         delay = session.hold_delay
         if delay:
             session.hold_delay = 0.0
-        if len(exchange.elements) == 1 and self._holds and (delay or not session.urgent or session.is_paused):
+        may_wait = len(exchange.elements) == 1 and self._holds and not exchange.is_busy
+        if may_wait and (delay or not session.urgent or session.is_paused):
             if not peer.pushes and not self._browsers.admits(session):
                 self._times.advise_multiple_clients(session, reply, with_timeout=exchange.advise)
                 return False

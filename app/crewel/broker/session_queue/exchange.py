@@ -184,6 +184,7 @@ class Exchange:
         "elements",
         "handshake",
         "has_waited",
+        "is_busy",
         "login",
         "overload",
         "peer",
@@ -205,6 +206,8 @@ class Exchange:
     """Whether the session had connected before: the first connect is answered at once."""
     advise: bool
     """Whether the connect reply tells the advice."""
+    is_busy: bool
+    """Whether its connect says that the client has no room for messages now."""
     has_waited: bool
     """Whether something had to be waited for, so that a later request may have been handled before."""
     connect_then: str | None
@@ -226,7 +229,7 @@ class Exchange:
         """The replies with their requests, which the extensions see again when the reply leaves; an element that is not
         a message has none."""
         self.session = self.connect = self.handshake = self.login = None
-        self.was_connected = self.advise = self.has_waited = False
+        self.was_connected = self.advise = self.has_waited = self.is_busy = False
         self.connect_then = self.repeated = self.waits = self.overload = self.ahead = None
 
     def wait(self) -> None:
@@ -257,9 +260,17 @@ class Exchange:
             return settings.allow_message_delivery_during_handshake
         if self.connect is not None and self.is_overtaken(session, self.connect.get("id")):
             return False
+        if self.is_busy and session.is_live:
+            return False
         if self.connect is not None or not session.is_live:
             return True
         return not (session.connect_only or self.peer.connect_only)
+
+
+def says_busy(connect: Message) -> bool:
+    """Whether a connect says that its client is busy: what it got and does not acknowledge is not lost, and the reply, which
+    comes at once, brings no more."""
+    return connect.ext.get("busy") is True
 
 
 def connect_reply(message_id: bytes, ext: bytes = b"") -> bytes:
