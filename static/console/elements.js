@@ -2,6 +2,8 @@
  * Elements of the page. What others sent goes into texts and attributes only, never into markup.
  */
 
+import {zoned} from "./format.js";
+
 /** Makes an element: `h("a", {href: "#/", class: "x", onclick: f}, "text", child)`. Empty children are left out. */
 export function h(tag, properties = {}, ...children) {
     const element = document.createElement(tag);
@@ -62,6 +64,22 @@ export function parts(name, separator) {
     return h("span", {class: "parts"}, name.split(separator).flatMap((word, index) => index === 0 ? [word] : [separator, h("wbr"), word]));
 }
 
+/** A channel as a link to its topic, a pattern as one to its topics. */
+export function topicLink(channel) {
+    const place = channel.includes("*") ? `?pattern=${encodeURIComponent(channel)}` : pathOf(channel);
+    return h("a", {href: `#/topics${place}`}, parts(channel, "/"));
+}
+
+/** A receiver as a link to its view; a subject, which has none, as a text. */
+export function receiverLink(name) {
+    return /^client\/[^/]+\/.+/.test(name) ? h("a", {href: `#/receivers/${pathOf(name)}`}, name) : name;
+}
+
+/** A name with its slashes, as a part of an address. */
+export function pathOf(name) {
+    return name.split("/").map(encodeURIComponent).join("/");
+}
+
 /** What a publisher said, on few lines of a table. */
 export function data(value) {
     return h("code", {class: "data"}, JSON.stringify(value));
@@ -85,7 +103,7 @@ export function filters(fields, asked, go, ...others) {
     const inputs = fields.map(([name, hint, type = "text"]) => h("input", {type, "data-filter": name, value: asked[name] ?? "", placeholder: hint, "aria-label": hint}));
     return h("form", {class: "filters", role: "search", onsubmit: (event) => {
         event.preventDefault();
-        go({...Object.fromEntries(inputs.map((input) => [input.dataset.filter, input.value.trim()])), after: ""});
+        go({...Object.fromEntries(inputs.map(({dataset: {filter}, value}) => [filter, filter === "since" ? zoned(value.trim()) : value.trim()])), after: ""});
     }}, inputs, others, h("button", {}, "Filter"));
 }
 

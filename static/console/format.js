@@ -22,6 +22,11 @@ export function things(number, thing, more = `${thing}s`) {
     return `${count(number)} ${number === 1 ? thing : more}`;
 }
 
+/** What the server says of a failure, as a sentence: "there is no job 1-1" has neither capital nor full stop. */
+export function sentence(text) {
+    return text && text[0].toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".");
+}
+
 export function bytes(number) {
     const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let power = 0;
@@ -35,6 +40,17 @@ export function bytes(number) {
 /** 2026-11-22 04:31:07 */
 export function time(milliseconds) {
     return moment.format(new Date(milliseconds));
+}
+
+/** A date that an operator writes as this page shows it, with the zone of this page: the server takes one without for UTC. */
+export function zoned(text) {
+    const [, date, clock] = /^([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?))?$/.exec(text) ?? [];
+    const minutes = date && -new Date(`${date}T${clock ?? "00:00"}`).getTimezoneOffset();
+    if (date === undefined || Number.isNaN(minutes)) {
+        return text; // an age such as 2h, or what the server has to refuse
+    }
+    const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60].map((each) => String(each).padStart(2, "0"));
+    return `${date}T${clock ?? "00:00"}${minutes < 0 ? "-" : "+"}${hours}:${rest}`;
 }
 
 /** 3 min; 2 h 5 min */

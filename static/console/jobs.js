@@ -4,8 +4,8 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, h, pager, select, swap, table} from "./elements.js";
-import {ago, count, span, things, time} from "./format.js";
+import {facts, h, pager, receiverLink, select, swap, table, topicLink} from "./elements.js";
+import {ago, count, sentence as asSentence, span, things, time} from "./format.js";
 
 const PAGE = 100;
 const FOLLOW_MS = 1000;
@@ -116,7 +116,7 @@ export function job({words: [id], query, go, me, again}) {
             if (error.status !== 404) {
                 throw error;
             }
-            swap(head, h("p", {class: "hint"}, error.message));
+            swap(head, h("p", {class: "hint"}, asSentence(error.message)));
             actions.replaceChildren();
             return;
         }
@@ -141,7 +141,7 @@ export function job({words: [id], query, go, me, again}) {
     async function showLetters({what, done}) {
         const page = await get(`/jobs/${encodeURIComponent(id)}/letters`, {after: asked.after, count: LETTERS});
         const rows = page.letters.map((each) => [
-            h("a", {href: `#/dead-letters/${each.letter}`}, each.letter), time(each.at), each.to,
+            h("a", {href: `#/dead-letters/${each.letter}`}, each.letter), time(each.at), each.to.startsWith("/") ? topicLink(each.to) : receiverLink(each.to),
             h("a", {href: `#/message/${encodeURIComponent(each.redrivenAs || each.message)}`}, each.redrivenAs || each.message),
             ...what === "redrive" ? [each.state ? h("span", {class: `mark ${{acknowledged: "good", "dead letter": "bad"}[each.state] ?? ""}`}, each.state) : ""] : []]);
         swap(letters,
@@ -165,12 +165,23 @@ export function job({words: [id], query, go, me, again}) {
     return {element, refresh, everyMs: 2000, hears: ["job"]};
 }
 
+/** What the job was begun for. */
+function chosen({ids, sessions, first, ...filters}) {
+    if (ids !== undefined) {
+        return things(ids, "selected dead letter");
+    }
+    if (sessions !== undefined) {
+        return sessions === 1 ? receiverLink(first) : [receiverLink(first), ` and ${things(sessions - 1, "other")}`];
+    }
+    return Object.entries(filters).map(([name, value]) => `${name} ${name === "since" ? time(value) : value}`).join(", ") || "all";
+}
+
 function about(told) {
     return h("section", {class: "card"}, facts([
         ["What", `${told.what}${told.toChannel ? " to the channel" : ""}`],
         ["State", state(told)],
         ["Progress", progress(told)],
-        ["Choice", Object.entries(told.choice).map(([name, value]) => `${name} ${value}`).join(", ") || "all"],
+        ["Choice", chosen(told.choice)],
         ["At most", told.rate ? `${count(told.rate)} per second` : ""],
         ["Began", `${ago(told.began)}, by ${told.who}`],
         ["Reason", told.reason],

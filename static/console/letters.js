@@ -5,7 +5,7 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, pager, parts, sections, swap, table} from "./elements.js";
+import {data, facts, filters, h, pager, parts, sections, swap, table, topicLink} from "./elements.js";
 import {ago, count, things, time} from "./format.js";
 import {work} from "./jobs.js";
 import {discarded} from "./message.js";
@@ -16,6 +16,7 @@ const FIELDS = [
     ["receiver", "Receiver"], ["since", "Since: 2h, 2026-11-22"],
 ];
 const GROUPED = 8;
+const SEPARATORS = {code: ".", likeness: ", "};
 const KINDS = ["code", "channel", "receiver", "likeness"];
 
 function filled(asked) {
@@ -93,7 +94,7 @@ function group({by, groups, values, partial}, asked, changed) {
         const [field, wanted] = like === undefined ? [by, value] : ["like", like]; // a likeness is shown as a shape, and filtered by its id
         const isOn = asked[field] === wanted;
         return h("li", {},
-            h("a", {href: changed({[field]: isOn ? "" : wanted, after: ""}), "aria-current": isOn && "true", title: isOn ? "Show all again" : null}, value),
+            h("a", {href: changed({[field]: isOn ? "" : wanted, after: ""}), "aria-current": isOn && "true", title: isOn ? "Show all again" : null}, parts(value, SEPARATORS[by] ?? "/")),
             h("span", {class: "number"}, count(number)));
     });
     const hints = [values > GROUPED && `and ${count(values - GROUPED)} more`, partial && "of the newest ones"].filter(Boolean).join(", ");
@@ -183,7 +184,7 @@ function reasons(letter) {
         ["Code", parts(letter.errorCode, ".")],
         ["Reason", letter.reason],
         ["Receiver", h("a", {href: `#/receivers/${name(letter)}`}, name(letter))],
-        ["Channel", letter.channel],
+        ["Channel", topicLink(letter.channel)],
     ];
 }
 
@@ -220,7 +221,7 @@ export function deadLetter({words: [id], me, again}) {
                 ["Attempts", count(letter.attempts)],
                 ["Came back", letter.returns && h("span", {}, `${things(letter.returns, "time")}, at last as the redrive of `, h("a", {href: `#/dead-letters/${letter.redriveOf}`}, letter.redriveOf))],
                 ["Receiver", h("a", {href: `#/receivers/${name(letter)}`}, name(letter))],
-                ["Channel", letter.channel],
+                ["Channel", topicLink(letter.channel)],
                 ["To", letter.to],
                 ["Message", h("a", {href: `#/message/${letter.persistent ? encodeURIComponent(letter.message) : letter.id}`}, letter.message)],
                 [letter.returns ? "Redriven" : "Published", ago(Number(letter.rcvTimestamp) / 1e6)],

@@ -7,7 +7,7 @@ import {audit} from "./audit.js";
 import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
 import {Feed} from "./feed.js";
-import {zone} from "./format.js";
+import {sentence, zone} from "./format.js";
 import {job, jobs} from "./jobs.js";
 import {deadLetter, deadLetters} from "./letters.js";
 import {findMessage, message} from "./message.js";
@@ -148,7 +148,7 @@ function cause(error) {
     if (error instanceof Unreachable) {
         return `${error.message} This page tries again.`;
     }
-    return error instanceof Refused ? error.message : `This page has a fault, please report it: ${error.message}`;
+    return error instanceof Refused ? sentence(error.message) : `This page has a fault, please report it: ${error.message}`;
 }
 
 function warn(text) {
@@ -252,7 +252,7 @@ function signIn(why) {
             await post("/sign-in", {token: field.value.trim()});
             enter(await get("/me"));
         } catch (error) {
-            said.textContent = error.message;
+            said.textContent = sentence(error.message);
             field.select();
         }
     });

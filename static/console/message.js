@@ -4,8 +4,8 @@
  */
 
 import {get} from "./api.js";
-import {data, facts, h, pager, parts, sections, swap, table} from "./elements.js";
-import {ago, count, things, time} from "./format.js";
+import {data, facts, h, pager, parts, receiverLink, sections, swap, table, topicLink} from "./elements.js";
+import {ago, count, sentence, things, time} from "./format.js";
 
 const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
 const LETTERS = 20;
@@ -121,7 +121,7 @@ export function message({words: [id], query, me, go}) {
             if (error.status !== 404) {
                 throw error;
             }
-            swap(body, h("p", {}, error.message), /^[0-9]+-[0-9]+$/.test(id) ? h("p", {class: "hint"}, gone(me, `contains=${id}`)) : "");
+            swap(body, h("p", {}, sentence(error.message)), /^[0-9]+-[0-9]+$/.test(id) ? h("p", {class: "hint"}, gone(me, `contains=${id}`)) : "");
             return;
         }
         summarise(told);
@@ -130,12 +130,12 @@ export function message({words: [id], query, me, go}) {
         }
         const from = told.qos === null && first ? {...first, to: told.to ?? first.to} : told;
         const rows = [
-            ...told.receivers.map((each) => [receiver(each.receiver), state(each), each.at === null ? "" : time(each.at), more(each, me)]),
-            ...told.notFor.map((each) => [receiver(each.receiver), h("span", {class: "hint"}, "not for it"), "", each.why]),
+            ...told.receivers.map((each) => [receiverLink(each.receiver), state(each), each.at === null ? "" : time(each.at), more(each, me)]),
+            ...told.notFor.map((each) => [receiverLink(each.receiver), h("span", {class: "hint"}, "not for it"), "", each.why]),
         ];
         swap(body,
             h("section", {class: "card"}, facts([
-                ["Channel", told.channel || first?.channel || "no longer recorded"],
+                ["Channel", told.channel || first?.channel ? topicLink(told.channel || first.channel) : "no longer recorded"],
                 [told.firstPublishedAt ? "Redriven" : "Published", told.recorded ? ago(told.publishedAt) : "no longer recorded"],
                 ["Idempotency key", told.key || first?.key],
                 ["First published", told.firstPublishedAt && ago(told.firstPublishedAt)],
@@ -155,10 +155,6 @@ export function message({words: [id], query, me, go}) {
     }
 
     return {element, refresh, everyMs: 5000};
-}
-
-function receiver(name) {
-    return /^client\/[^/]+\/.+/.test(name) ? h("a", {href: `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`}, name) : name;
 }
 
 /** "discarded by mary at …: unpaid", with a link to the job or to the audit. */

@@ -4,7 +4,7 @@
 
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
-import {facts, h, swap, table} from "./elements.js";
+import {facts, h, parts, swap, table} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time, took} from "./format.js";
 
 const HOUR_MS = 3_600_000;
@@ -155,5 +155,5 @@ function store({store: kept, uptimeMs}) {
         ["Memory of the store", kept.kept ? bytes(kept.usedMemory) + most : ""],
         ["Dead letters dropped", kept.lettersDropped ? count(kept.lettersDropped) : ""],
     ]), kept.codes.length ? [h("h3", {}, "Dead letters by code"),
-        facts(kept.codes.map((each) => [each.value, count(each.count)]))] : null);
+        facts(kept.codes.map((each) => [h("a", {href: `#/dead-letters?code=${encodeURIComponent(each.value)}`}, parts(each.value, ".")), count(each.count)]))] : null);
 }

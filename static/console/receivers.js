@@ -5,7 +5,7 @@
 
 import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, pager, parts, select, swap, table} from "./elements.js";
+import {data, facts, filters, h, pager, parts, select, swap, table, topicLink} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
 
 const PAGE = 100;
@@ -20,7 +20,7 @@ const AUDITED_MS = 3000;
 const SIZES = [20, 100, 1000];
 const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause", "Connected", "Address", "Client"];
 const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "not connected"]];
-const FIELDS = [["contains", "Name contains", "search"], ["address", "Address"], ["client", "Client"]];
+const FIELDS = [["contains", "Name", "search"], ["address", "Address"], ["client", "Client"]];
 const RECEIVERS_CHANGE = ["held", "released", "died"];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
 const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"], ["oldest", "Oldest message"]];
@@ -261,7 +261,7 @@ function pace(told) {
 
 /** A subscription with what it asks for beyond all messages of its channel: a filter, a group, a history. */
 function subscription(channel, choices = []) {
-    return h("div", {}, channel, choices.map((each) => [" ", h("code", {}, JSON.stringify(each))]));
+    return h("div", {}, topicLink(channel), choices.map((each) => [" ", h("code", {}, JSON.stringify(each))]));
 }
 
 function notThere(error) {

@@ -4,7 +4,7 @@
 
 import {call, get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, pager, select, swap, table} from "./elements.js";
+import {data, facts, filters, h, pager, pathOf, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things, time} from "./format.js";
 
 const PAGE = 100;
@@ -26,10 +26,6 @@ const COLUMNS = [
 
 export function hrefOf(channel) {
     return `#/topics${pathOf(channel)}`;
-}
-
-function pathOf(channel) {
-    return channel.split("/").map(encodeURIComponent).join("/");
 }
 
 /** The prefix whose topics the pattern has: "/kitchen" of "/kitchen/**"; null if it is no such pattern. */
@@ -138,7 +134,8 @@ export function topic({words: [name], query, go, me, again}) {
         swap(messages,
             h("h2", {}, `History: ${things(past.entries, "message")}`),
             past.messages.length > 0 ? h("p", {class: "hint"}, `The newest ${count(past.messages.length)}. Viewing changes nothing.`) : "",
-            table("History", ["Message", "Published", "Data"], past.messages.map(message), "The history is empty."),
+            table("History", ["Message", "Published", "Data"], past.messages.map(message),
+                told.history.maxEntries ? "The history is empty." : "This topic keeps no history (history.max_entries)."),
             past.entries > past.messages.length
                 ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({count: most < 100 ? "100" : "1000"})}, "Show more")) : "");
     }
@@ -183,7 +180,7 @@ function about(told) {
         ["History", history(told)],
         ["Newest", told.newest && ago(millisecondsOf(told.newest))],
         ["Waiting", `${things(told.queued, "message")} in queues, once for each receiver`],
-        ["Subscribers", `${count(told.subscribers)}: ${count(told.exactSubscribers)} by this name, the others by a pattern${told.groups.length ? "; members of groups are listed below" : ""}`],
+        ["Subscribers", `${count(told.subscribers)}${told.subscribers ? `: ${count(told.exactSubscribers)} by this name, the others by a pattern` : ""}${told.groups.length ? "; members of groups are listed below" : ""}`],
         ["Groups", told.groups.length ? told.groups.map(group) : null],
         ["Accepts", told.readonly ? "one message only" : ""],
         ["Destroy delay", told.destroyDelay < 0 ? "without limit" : span(told.destroyDelay)],
