@@ -297,10 +297,10 @@ class TopicViews:
         queues counts."""
         counts = await (self._counts() if with_shared else self._queued.queued())
         channels = self._channels
-        subscribed = (name for name in channels if channels.count(name) and _is_literal(name))
-        names = in_turns(await sorted_in_turns({*self._topics.known, *subscribed, *counts}))
-        views = [self._view(name, counts) async for name in names]
-        return [view for view in views if view.state is not State.DEAD]
+        subscribed = {name async for name in in_turns(channels) if channels.count(name) and _is_literal(name)}
+        names = await sorted_in_turns({*self._topics.known, *subscribed, *counts})
+        views = (self._view(name, counts) async for name in in_turns(names))
+        return [view async for view in views if view.state is not State.DEAD]
 
     def _view(self, name: str, counts: Mapping[str, int]) -> TopicView:
         count = counts.get(name, 0)
