@@ -149,6 +149,23 @@ class TestAcknowledging:
             sent(batches, entries(number))
         assert numbers_of(batches.acknowledge(2, entries(4))) == [3, 4]
 
+    def test_what_a_busy_client_does_not_acknowledge_stays_there(self) -> None:
+        batches = Batches()
+        for number in (1, 2):
+            sent(batches, entries(number))
+        for _ in range(9):
+            assert numbers_of(batches.acknowledge(1, entries(3), is_busy=True)) == [3]
+        assert (len(batches), batches.must_resend, batches.futile) == (1, False, 0)
+        assert numbers_of(batches.acknowledge(1, entries(3))) == [2, 3]
+
+    def test_what_a_busy_client_acknowledges_of_a_resend_is_not_sent_again(self) -> None:
+        batches = Batches()
+        for number in (1, 2):
+            sent(batches, entries(number))
+        queue = batches.acknowledge(0, entries(3))
+        assert numbers_of(batches.acknowledge(1, queue, is_busy=True)) == [2, 3]
+        assert batches.must_resend
+
     @pytest.mark.parametrize("batch", [None, 0, -1, 2, 3, 10**9])
     def test_nothing_and_a_batch_that_was_never_sent_acknowledge_nothing(self, batch: int | None) -> None:
         batches = Batches()

@@ -292,13 +292,13 @@ class TestAClientThatIsBusy:
         return request.answer
 
     @pytest.mark.parametrize("fields", [{}, {"advice": {"timeout": 0}}])
-    def test_it_gets_no_message_and_no_batch(self, client: Client, fields: Any) -> None:
+    def test_a_busy_client_gets_no_message_and_no_batch(self, client: Client, fields: Any) -> None:
         client.world.broker.publish("/a", 1)
         [reply] = self.busy(client, 1, **fields)
         assert (reply["successful"], reply.get("ext")) == (True, None)
         assert seen(connect(client, 1)) == ([1], 2)
 
-    def test_what_it_has_got_stays_with_it(self, client: Client) -> None:
+    def test_what_a_busy_client_has_got_stays_with_it(self, client: Client) -> None:
         client.world.broker.publish("/a", 1)
         seen(connect(client, 1))
         for number in (2, 3, 4):
@@ -308,14 +308,14 @@ class TestAClientThatIsBusy:
         assert client.world.broker.metrics.deliveries == 4
         assert client.world.broker.metrics.resends + client.world.broker.metrics.resends_busy == 0
 
-    def test_it_acknowledges_what_it_has_done(self, client: Client) -> None:
+    def test_a_busy_client_acknowledges_what_is_done(self, client: Client) -> None:
         for number in (1, 2):
             client.world.broker.publish("/a", number)
             seen(connect(client, number))
         self.busy(client, 2)
         assert seen(connect(client, 2)) == ([2], 4)
 
-    def test_its_connects_are_no_futile_ones(self, client: Client) -> None:
+    def test_connects_of_a_busy_client_are_no_futile_ones(self, client: Client) -> None:
         client.world.broker.publish("/a", 1)
         seen(connect(client, 1))
         for _ in range(9):
@@ -339,13 +339,13 @@ class TestAClientThatIsBusy:
         client.world.advance(1)
         assert seen(connect(client, 1)) == ([1], 2)
 
-    def test_its_messages_count_against_the_bound_of_its_queue(self, client: Client) -> None:
+    def test_messages_of_a_busy_client_count_against_the_bound_of_its_queue(self, client: Client) -> None:
         client.world.broker.publish("/a", 1)
         seen(connect(client, 1))
         self.busy(client, 1)
         assert client.session.retained == 1
 
-    def test_without_acknowledgement_it_says_nothing(self, world: World) -> None:
+    def test_without_acknowledgement_the_field_says_nothing(self, world: World) -> None:
         client = Client(world).joined("/a")
         request = client.connect(ext={"busy": True})
         assert request.is_held
