@@ -188,7 +188,7 @@ BOMBS = (
 
 
 MOST_S = 1.0
-"""Thirty times what the longest takes on a quiet machine, ten times with coverage; without the bounds of filters they take minutes."""
+"""Thirty times what the longest takes on a quiet machine, ten with coverage; without the bounds of filters it is minutes."""
 
 
 @pytest.mark.parametrize("expression", BOMBS)
