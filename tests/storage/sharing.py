@@ -155,7 +155,7 @@ class SharingServer(Server):
             super()._doubt(request)
 
     def send(self, deliveries: list[Delivery], source: str) -> None:
-        there = {each.name: each for each in self.sessions}
+        there = dict(self.serving.sessions)
         step = shared_queues.send(self.keys, self.token, Addressed("/a", b"{}"), deliveries, BOUND)
 
         def answered(sent: Sent | StoreError) -> None:
@@ -171,8 +171,8 @@ class SharingServer(Server):
         self._ask("send", step, source, then=answered)
 
     def _arrive(self, durable: DurableSession | None, log_id: LogId, source: str, attempts: int = 0) -> None:
-        """It lies in the inbox of a session, unless that is ending or another one by now."""
-        if durable is None or durable not in self.sessions:
+        """It lies in the inbox of a session, unless that is ending or another one by now. One that logs in again gets it too."""
+        if durable is None or durable.ending is not None or self.serving.sessions.get(durable.name) is not durable:
             return
         if durable.arrived(log_id, PendingMessage(attempts, 2, "/a", source=source)):
             self._receive(durable, log_id)
@@ -180,7 +180,7 @@ class SharingServer(Server):
             self.serving.mark_dirty(durable)
 
     def lease(self, queue: str, members: list[Member]) -> None:
-        there = {each.name: each for each in self.sessions}
+        there = dict(self.serving.sessions)
 
         def answered(lease: Lease | StoreError) -> None:
             if isinstance(lease, StoreError):
