@@ -171,7 +171,7 @@ class SharingServer(Server):
         self._ask("send", step, source, then=answered)
 
     def _arrive(self, durable: DurableSession | None, log_id: LogId, source: str, attempts: int = 0) -> None:
-        """It lies in the inbox of a session, unless that is ending or another one by now. One that logs in again gets it too."""
+        """It lies in the inbox of a session, unless that is ending or another one by now; if it logs in again, too."""
         if durable is None or durable.ending is not None or self.serving.sessions.get(durable.name) is not durable:
             return
         if durable.arrived(log_id, PendingMessage(attempts, 2, "/a", source=source)):
