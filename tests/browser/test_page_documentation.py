@@ -17,6 +17,7 @@ from tests.cli.command import crewel
 from tests.conftest import StartServer
 from tests.house.source import ROOT
 from tests.ports import free_port
+from tests.store_process import until
 
 GUIDE = (ROOT / "docs" / "how-to" / "page.md").read_text("utf-8")
 CREWEL, OTHER = "http://127.0.0.1:8080", "http://127.0.0.1:8000"
@@ -57,8 +58,10 @@ def running(directory: Path, *command: str) -> Iterator[None]:
             process.terminate()
 
 
-def order_and_reject(browser: Browser, address: str) -> None:
-    """Order on the page as the guide says, until it has taken one order and rejected another."""
+@contextmanager
+def ordered(browser: Browser, address: str) -> Iterator[None]:
+    """Order on the page as the guide says, until it has taken one order and rejected another. It is open during the block:
+    its next connect reports what it has rejected."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(address)
@@ -67,6 +70,7 @@ def order_and_reject(browser: Browser, address: str) -> None:
     page.get_by_label("Pizzas").fill("20")
     page.get_by_role("button", name="Order").click()
     expect(page.get_by_role("listitem")).to_have_text(["2 pizzas", "rejected: too many"])
+    yield
     context.close()
 
 
@@ -76,14 +80,13 @@ def test_the_page_is_served_with_crewel(browser: Browser, directory: Path) -> No
     assert "port=8080" in program
     (directory / "app.py").write_text(program.replace("port=8080", f"port={port}"))
     with running(directory, "app.py"):
-        order_and_reject(browser, f"http://127.0.0.1:{port}/page/")
         (file, command) = re.findall(r"^\$ CREWEL_TOKEN=\$\(cat (\S+)\) crewel (.*)$", GUIDE, re.MULTILINE)[0]
         environ = {
             "CREWEL_URL": f"http://127.0.0.1:{port}/cometd",
             "CREWEL_TOKEN": (directory / file).read_text().strip(),
         }
-        listed = crewel(*command.split(), directory=directory, environ=environ)
-        assert "user.update.error" in listed.out, listed.err
+        with ordered(browser, f"http://127.0.0.1:{port}/page/"):
+            until(lambda: "user.update.error" in crewel(*command.split(), directory=directory, environ=environ).out)
 
 
 def test_the_page_is_served_by_another_server(browser: Browser, directory: Path, start_server: StartServer) -> None:
@@ -94,10 +97,11 @@ def test_the_page_is_served_by_another_server(browser: Browser, directory: Path,
     for path in re.findall(r'from "(/\S+)"', script):
         assert f'"{CREWEL}{path}"' in GUIDE
         script = script.replace(f'"{path}"', f'"{base}{path}"')
-    assert f'replace `import.meta.url` by `"{CREWEL}"`' in GUIDE
+    assert f'replace `import.meta.url` with `"{CREWEL}"`' in " ".join(GUIDE.split())
     (start,) = re.findall(r"^cometd\.init\(.*$", script, re.MULTILINE)
     (lines,) = re.findall(r"^    ```js\n(.*?)^    ```$", GUIDE, re.DOTALL | re.MULTILINE)
     script = script.replace(start, f"{lines}{start}")
     (directory / "page" / "app.js").write_text(script.replace("import.meta.url", f'"{base}"'))
-    with running(directory, "-m", "http.server", str(port), "--bind", "127.0.0.1"):
-        order_and_reject(browser, f"http://127.0.0.1:{port}/page/")
+    page = f"http://127.0.0.1:{port}/page/"
+    with running(directory, "-m", "http.server", str(port), "--bind", "127.0.0.1"), ordered(browser, page):
+        pass
