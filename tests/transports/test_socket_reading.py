@@ -35,6 +35,10 @@ class Heard:
     def send(self, data: bytes) -> None:
         self.socket.data_received(data)
 
+    async def read(self, data: bytes) -> None:
+        self.send(data)
+        await self.all()
+
     def has_reader(self) -> bool:
         return self.socket._protocol is not None
 
@@ -91,24 +95,24 @@ async def test_messages_are_read_however_they_are_cut(
 
 @pytest.mark.parametrize("size", [5, 200, 5000])
 async def test_a_reader_of_all_forms_is_there_only_while_it_is_needed(heard: Heard, size: int) -> None:
-    heard.send(frame(b'[{"n":1}]'))
+    await heard.read(frame(b'[{"n":1}]'))
     assert not heard.has_reader()
     whole = frame(b'[{"n":2,"text":"%b"}]' % (b"x" * size))
-    heard.send(whole[:7])
+    await heard.read(whole[:7])
     assert heard.has_reader()
-    heard.send(whole[7:])
+    await heard.read(whole[7:])
     assert not heard.has_reader()
-    heard.send(frame(b"[", fin=False))
+    await heard.read(frame(b"[", fin=False))
     assert heard.has_reader()
-    heard.send(frame(b'{"n":3}]', Opcode.CONT))
+    await heard.read(frame(b'{"n":3}]', Opcode.CONT))
     assert not heard.has_reader()
     assert [each["n"] for each in heard.messages] == [1, 2, 3]
 
 
 async def test_a_client_that_compresses_needs_no_reader_either(lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = Heard(lane, monkeypatch, deflates=True)
-    heard.send(frame(b'[{"n":1}]', deflates=True))
-    heard.send(frame(b'[{"n":2}]'))
+    await heard.read(frame(b'[{"n":1}]', deflates=True))
+    await heard.read(frame(b'[{"n":2}]'))
     assert [each["n"] for each in heard.messages] == [1, 2]
     assert not heard.has_reader()
 
@@ -118,32 +122,32 @@ async def test_what_becomes_too_large_when_it_is_decompressed_closes_the_socket(
 ) -> None:
     heard = Heard(lane, monkeypatch, deflates=True)
     heard.client.wire.written.clear()
-    heard.send(frame(b'[{"n":"%b"}]' % (b"x" * 30_000), deflates=True))
+    await heard.read(frame(b'[{"n":"%b"}]' % (b"x" * 30_000), deflates=True))
     assert heard.client.wire.written[0][2:4] == (1009).to_bytes(2, "big")
     assert heard.messages == []
 
 
 async def test_a_whole_message_amid_fragments_closes_the_socket(heard: Heard) -> None:
-    heard.send(frame(b"[", fin=False))
+    await heard.read(frame(b"[", fin=False))
     heard.client.wire.written.clear()
-    heard.send(frame(b'[{"n":1}]'))
+    await heard.read(frame(b'[{"n":1}]'))
     assert heard.client.wire.written[0][:4] == b"\x88" + heard.client.wire.written[0][1:2] + (1002).to_bytes(2, "big")
     assert heard.messages == []
 
 
 async def test_a_length_in_more_bytes_than_it_needs_does_not_shift_what_follows(heard: Heard) -> None:
     text = b'[{"n":1}]'
-    heard.send(b"\x81\xff" + len(text).to_bytes(8, "big") + bytes(4) + text)
-    heard.send(frame(b'[{"n":2}]'))
+    await heard.read(b"\x81\xff" + len(text).to_bytes(8, "big") + bytes(4) + text)
+    await heard.read(frame(b'[{"n":2}]'))
     third = frame(b'[{"n":3}]')
-    heard.send(third[:5])
-    heard.send(third[5:])
+    await heard.read(third[:5])
+    await heard.read(third[5:])
     assert [each["n"] for each in heard.messages] == [1, 2, 3]
 
 
 async def test_nothing_that_comes_after_a_close_is_answered(heard: Heard) -> None:
-    heard.send(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
-    heard.send(frame(b'[{"n":1}]'))
+    await heard.read(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
+    await heard.read(frame(b'[{"n":1}]'))
     assert heard.messages == []
 
 
