@@ -21,7 +21,7 @@ TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
 # Whole jobs of Spark take minutes each, and nodes of earlier versions need the history: `make faults` runs them.
 LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_ground_truth.py \
 	tests/pipeline/test_cluster.py tests/pipeline/test_retention.py tests/pipeline/test_gold.py \
-	tests/faults/test_pipeline_killed.py
+	tests/pipeline/test_object_store.py tests/faults/test_pipeline_killed.py
 
 # `make faults`: what measures delays, or keeps the whole machine busy, has it to itself; what only computes takes a processor each.
 ALONE    := $(addprefix tests/faults/,test_abuse.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) $(LONG)
@@ -43,9 +43,12 @@ PACKAGE_READY  := $(STAMPS)/package
 PIPELINE_READY := $(STAMPS)/pipeline
 DOCS_READY     := $(STAMPS)/docs
 PROXIES_READY  := $(STAMPS)/proxies
+S3_READY       := $(STAMPS)/object-store
 EXAMPLES_READY := $(STAMPS)/examples
 
-LOCK := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes pyproject.toml
+COMPILE := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes
+LOCK := $(COMPILE) pyproject.toml
+S3 := tests/pipeline/object_store
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
@@ -97,7 +100,7 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
-faults: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, for at most 107 minutes
+faults: $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, for at most 107 minutes
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) --no-print-directory --keep-going faults-shot faults-computed faults-alone faults-nodes; \
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
 
@@ -146,6 +149,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(LOCK) --constraint requirements.lock --no-annotate --output-file requirements-server.lock
 	$(LOCK) --extra docs --constraint requirements.lock --no-annotate --output-file requirements-docs.lock
 	$(LOCK) --extra pipeline --constraint requirements.lock --no-annotate --output-file requirements-pipeline.lock
+	$(COMPILE) $(S3)/requirements.in --constraint requirements.lock --no-annotate --output-file $(S3)/requirements.lock
 
 clean:  ## Remove everything that make made
 	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/java/target
@@ -174,6 +178,13 @@ $(POSTGRES_READY): tools/need | $(STAMPS)
 $(PIPELINE_READY): requirements-pipeline.lock $(PYTHON_READY) | $(STAMPS)
 	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-pipeline.lock
+	@touch $@
+
+# A server that imitates S3, and the jars with which Spark reaches it: 19 MB, in .cache/object-store.
+$(S3_READY): $(S3)/requirements.lock $(S3)/pom.xml $(PIPELINE_READY)
+	@tools/need mvn "the test of tables in an object store" maven
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement $(S3)/requirements.lock
+	mvn --quiet --batch-mode --file $(S3)/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/object-store
 	@touch $@
 
 # What builds the site; the tests do without it.
