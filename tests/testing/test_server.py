@@ -15,6 +15,7 @@ from crewel import Message, Service, Session
 from crewel.client import Client, PublishRefused, State
 from crewel.delivery.states import DispatcherState
 from crewel.testing import LoopThread, Server, TestClient, serving, serving_in_thread
+from crewel.testing.clock import VirtualLoop
 from crewel.testing.instance import Instance
 
 pytestmark = pytest.mark.server
@@ -226,6 +227,21 @@ def test_a_call_that_hangs_is_an_error() -> None:
     with pytest.raises(TimeoutError, match="no result within"):
         thread.run(hangs(), limit=0.01)
     thread.close()
+
+
+def test_a_timer_that_wakes_nothing_takes_few_turns_of_the_loop(
+    crewel: Server[Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = crewel._thread.loop
+    assert isinstance(loop, VirtualLoop)
+    turns: list[None] = []
+    steps: list[None] = []
+    select, skip = loop._sockets.select, loop.skip
+    monkeypatch.setattr(loop._sockets, "select", lambda timeout=None: (turns.append(None), select(timeout))[1])
+    monkeypatch.setattr(loop, "skip", lambda seconds: (steps.append(None), skip(seconds))[1])
+    crewel.advance("10m", keep_up=False)
+    assert len(steps) > 600
+    assert len(turns) < 5 * len(steps)
 
 
 def test_a_client_without_fixtures() -> None:

@@ -74,6 +74,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         # A timer that was cancelled stays in the heap for a while: to stop at it costs an empty turn and nothing else.
         return timers[0].when() if timers else inf
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no callback waits for its turn, beside the one that asks."""
+        return not self._ready  # type: ignore[attr-defined] # a deque; asyncio has no other way
+
     @contextmanager
     def unread(self, port: int) -> Iterator[None]:
         """In the `with`, read nothing that clients send to this port, and accept no connection."""

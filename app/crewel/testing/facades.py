@@ -16,9 +16,9 @@ from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.services import Service
 from crewel.server import build
 from crewel.settings import Settings
-from crewel.testing.clock import VirtualLoop
+from crewel.testing.clock import VirtualLoop, seconds_of
 from crewel.testing.instance import ADMIN_TOKEN, Build, Instance, State, settings_of
-from crewel.testing.loop_thread import LoopThread
+from crewel.testing.loop_thread import LIMIT_S, LoopThread
 
 T = TypeVar("T")
 InstanceT = TypeVar("InstanceT", bound=Instance)
@@ -66,8 +66,8 @@ class _Running(Generic[InstanceT]):
 class Server(_Running[InstanceT]):
     """A server for code without an event loop. Each method waits until the server has done it."""
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._thread.run(coroutine)
+    def _run(self, coroutine: Coroutine[Any, Any, T], limit: float = LIMIT_S) -> T:
+        return self._thread.run(coroutine, limit)
 
     def publish(self, channel: str, data: Any, **options: Any) -> str | None:
         """Publish as the server itself; `options` are those of `ext.publish`, such as `persistent=True`, and `ext`. Returns the
@@ -105,7 +105,9 @@ class Server(_Running[InstanceT]):
     def advance(self, duration: float | str, *, keep_up: bool = True) -> None:
         """Let this much virtual time pass: seconds, or "110s", "3h". Everything that is due happens, in order. Clients that
         connect again as usual stay connected; without `keep_up` time does not wait for them. Raises ValueError."""
-        self._run(self._instance.advance(duration, keep_up=keep_up))
+        # A server has about three timers for each second: a long time that is still passing is no server that hangs.
+        limit = LIMIT_S * (1 + seconds_of(duration) / 3600)
+        self._run(self._instance.advance(duration, keep_up=keep_up), limit)
 
     def kill(self) -> None:
         """End the server as SIGKILL does: connections are reset, nothing more is answered or stored."""
