@@ -75,6 +75,23 @@ class ForgetsWhatIsDirty(LogConsumer):
             super().mark_dirty(durable)
 
 
+class LooksForHoldersInTheLog(LogConsumer):
+    def holders(self, log_id: LogId) -> Collection[DurableSession]:
+        self._outside_log.clear()
+        return super().holders(log_id)
+
+
+class LooksForHoldersOfBefore(LogConsumer):
+    def holders(self, log_id: LogId) -> Collection[DurableSession]:
+        return [each for each in super().holders(log_id) if each not in self._dirty]
+
+
+class LooksForHoldersOutsideCommits(LogConsumer):
+    def holders(self, log_id: LogId) -> Collection[DurableSession]:
+        under_way = [each for each in (*self._todo, *self._last) if each not in self._first_needed]
+        return [each for each in super().holders(log_id) if each not in under_way]
+
+
 class EndsInOneStep(LogConsumer):
     def committed(self, commit: Commit) -> list[DurableSession]:
         super().committed(commit)
@@ -535,6 +552,9 @@ MUTATIONS = (
     Mutation("an unsubscribe decides about a subscribe before it", node=LetsSubscribesOverrule, first=24),
     Mutation("low is what open messages need, not the cursor", node=NeedsNothingOpen),
     Mutation("every changed session is in the commit", node=ForgetsWhatIsDirty, first=11),
+    Mutation("a session with something outside the log is found by it", node=LooksForHoldersInTheLog),
+    Mutation("a session that has changed since the last commit is found", node=LooksForHoldersOfBefore),
+    Mutation("a session that waits for its part of a commit is found", node=LooksForHoldersOutsideCommits),
     Mutation("a session ends when the cursor has passed its last entry", node=EndsInOneStep),
     Mutation("what is open for an ending session keeps the log", node=LeavesAtOnce, first=1777),
     Mutation("a node starts at the lowest cursor of its sessions", node=StartsAtTheEnd),

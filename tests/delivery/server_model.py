@@ -394,6 +394,7 @@ class Server:
         for _ in self.applying:
             pass
         was_divided = node.is_divided
+        self._look_for_holders(node)
         commit = node.commit()
         self._compare([] if commit is None else ends_of(commit))
         self._look_after_letters(node, commit)
@@ -402,6 +403,16 @@ class Server:
         if commit is not None:
             self.is_committing = True
             self._ask("commit", commit, then=lambda answer: self._committed(commit, answer))
+
+    def _look_for_holders(self, node: LogConsumer) -> None:
+        """Each session that has something pending is among those that may have it. No session is asked: it would apply its
+        records."""
+        for durable in node.sessions.values():
+            records = [each for each in node.fan_out.records if each.number > durable.applied_number]
+            ahead = [each.id for each in records if durable in each.unacknowledged]
+            for log_id in (*durable.applied, *durable.applied_inbox, *durable.notices, *ahead):
+                if durable not in node.holders(log_id):
+                    raise Broken(f"{log_id} is open for {durable.name}, which is not among those that may have it")
 
     def _look_after_letters(self, node: LogConsumer, commit: Commit | None) -> None:
         """No commit has more letters than it may, the next one follows at once while there are more, and all are counted."""

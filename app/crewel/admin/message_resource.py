@@ -52,7 +52,7 @@ _MOST_PLACES: Final = 20
 """Receivers for which a message waits, and whose inbox or queue is asked for its body."""
 _MOST_REDRIVES: Final = 10
 """Redrives that are followed back to the first publish."""
-_SESSIONS_AT_ONCE: Final = 1000
+_OUTCOMES_AT_ONCE: Final = 1000
 _MAX_DIGITS: Final = 18
 _FOUND: Final = 20
 _CLOCKS_MS: Final = 5000
@@ -109,7 +109,7 @@ async def _free(told: MessageHistory) -> None:
     turns, outcomes = Turns(), told.outcomes
     await turns.end()
     while outcomes:
-        for _ in range(min(_SESSIONS_AT_ONCE, len(outcomes))):
+        for _ in range(min(_OUTCOMES_AT_ONCE, len(outcomes))):
             outcomes.popitem()
         await turns.rest()
 
@@ -210,7 +210,7 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
         durable = session.durable
         if channel is None or durable is None or not session.is_live or session.name in told.outcomes:
             continue
-        if durable.wants(channel.patterns, log_id):
+        if durable.covers(channel.patterns, log_id):
             told.outcomes[session.name] = ReceiverOutcome(session.name, "ended; how is not recorded")
         elif len(not_for) < _MOST_SHOWN:
             not_for.append({"receiver": session.name, "why": "subscribed later"})
@@ -218,22 +218,14 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
 
 
 async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tuple[Session, PendingMessage]]:
-    """The sessions here that have the message pending. All are looked at, many in a step: a session that has unsubscribed
-    may still have it."""
-    turns, sessions = Turns(), list(admin.broker.sessions.values())
-    for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
-        found = [
-            (session, waiting)
-            for session in sessions[start : start + _SESSIONS_AT_ONCE]
-            if (durable := session.durable) is not None
-            and (log_id in durable.pending or log_id in durable.inbox or log_id in durable.notices)
-            and session.is_live
-            and (waiting := durable.find(log_id)) is not None
-        ]
-        for each in found:
-            yield each
-            await turns.rest()
-        await turns.rest()
+    """The sessions here that have the message pending: also one that has unsubscribed may still have it."""
+    async for durable in in_turns(admin.broker.access.node.holders(log_id)):
+        session: Session | None = durable.connected
+        if session is None or session.durable is not durable or not session.is_live:
+            continue
+        waiting = durable.find(log_id)
+        if waiting is not None:
+            yield session, waiting
 
 
 def _add_filters(admin: Administration, name: str, outcomes: Iterable[ReceiverOutcome]) -> None:

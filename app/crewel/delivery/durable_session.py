@@ -134,8 +134,11 @@ class DurableSession(DeliveryOrder):
     def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
         """Whether an entry at this place, on a channel that these patterns match, is pending and not yet accounted for. Of one
         that was taken before, only one that has applied its records knows."""
-        if log_id <= self._newest and self._has_had(log_id):
-            return False
+        return not (log_id <= self._newest and self._has_had(log_id)) and self.covers(patterns, log_id)
+
+    def covers(self, patterns: Collection[str], log_id: LogId) -> bool:
+        """Whether one of its subscriptions to these patterns holds, or held, at this place. Of those given up it knows the
+        last ones only."""
         if self.ending is not None and log_id > self.ending:
             return False
         since = self.since

@@ -46,6 +46,7 @@ class LogConsumer(LogEntries):
         self.sessions: dict[SessionName, DurableSession] = {}
         self._first_needed: dict[DurableSession, LogId] = {}
         """Sessions with something pending, and the first entry that each needed when a commit looked at it last."""
+        self._outside_log: dict[DurableSession, None] = {}  # with messages in the inbox, or notices, when that was
         self._lagging: dict[DurableSession, None] = {}  # adopted sessions whose own cursor the store still has
         self._leaving: dict[DurableSession, LogId] = {}  # whose end is on its way to the store: where they need the log
         self._uncommitted: dict[DurableSession, None] = {}  # those with ends beyond the cursor that is stored
@@ -95,6 +96,7 @@ class LogConsumer(LogEntries):
         groups = (
             self._dirty,
             self._first_needed,
+            self._outside_log,
             self.closing,
             self._lagging,
             self._uncommitted,
@@ -111,6 +113,17 @@ class LogConsumer(LogEntries):
         self.drop(durable)
         if lows:
             self._leaving[durable] = LogId(min(lows) - 1)
+
+    def holders(self, log_id: LogId) -> Collection[DurableSession]:
+        """The sessions that may have this message pending: each that has it, and others that only `find` tells apart. Of most
+        sessions the last commit knows that they need nothing so old."""
+        found = dict.fromkeys(durable for durable, first in self._first_needed.items() if first <= log_id)
+        for changed in (self._outside_log, self._dirty, self._todo, self._last, self.fan_out.applied):
+            found.update(dict.fromkeys(changed))
+        for record in self.fan_out.records:
+            if record.id == log_id:
+                found.update(dict.fromkeys(record.unacknowledged))
+        return found.keys()
 
     @staticmethod
     def starting_cursor(records: Iterable[SessionRecord], last: LogId) -> LogId:
@@ -284,6 +297,10 @@ class LogConsumer(LogEntries):
             self._first_needed[durable] = low
         elif durable in self._first_needed:
             del self._first_needed[durable]
+        if durable.applied_inbox or durable.notices:
+            self._outside_log[durable] = None
+        elif self._outside_log:
+            self._outside_log.pop(durable, None)
         if self._lagging and not durable.has_own_cursor:
             self._lagging.pop(durable, None)
         if self.closing and not durable.closing and durable.ending is None:
