@@ -3,7 +3,7 @@
     python bench/restarts.py            10 times each, written into bench/RESULTS.md (about 3 minutes)
     python bench/restarts.py --quick    twice each, printed only
 
-Reliable clients, half of them over WebSockets, receive a message every 200 ms. They do as the official client does: they obey
+Reliable clients, half of them over WebSockets, receive a message every 50 ms. They do as the official client does: they obey
 the advice of each reply, connect again a second after a failure, and handshake only if they are asked to. Each new connection
 reaches one of the servers that listen, at random. The servers have the last core, their store and the clients the first.
 """
@@ -29,7 +29,7 @@ from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientWebS
 from durable import CORES, Server, serving
 from section import Section, parser, verdict
 
-CLIENTS, EVERY_S, MOST_S = 120, 0.2, 0.5
+CLIENTS, EVERY_S, MOST_S = 60, 0.05, 0.5
 CHANNEL = "/bench/restart"
 BACKOFF_S, AFTER_S, LIMIT_S = 1.0, 1.5, 60.0
 REFUSED = (ClientError, ConnectionError, TimeoutError)

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from crewel.broker.session_queue.connects import LONGEST_PAUSE_MS
 from crewel.errors import StoreTaken, WorkersFailed
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
@@ -35,6 +36,9 @@ log = logging.getLogger(__name__)
 _BACKLOG: Final = 4096
 _END_LIMIT_S: Final = 30.0
 _NOTE_LIMIT_S: Final = 2.0
+_COME_BACK_S: Final = (
+    2 * LONGEST_PAUSE_MS / 1000
+)  # that the clients of a worker that has ended have before the next one starts
 _STEADY_S: Final = 1.0  # one that has served for so long is replaced without a pause
 _TRIES: Final = 5
 """So often in a row may a worker end before it serves; then the parent gives up."""
@@ -262,6 +266,8 @@ class Parent:
             await self._send_situation_and_wait()
             old.send_signal(signal.SIGTERM)
             await self._until_ended(old)
+            # The start of the next one takes a second of the processor, which its clients need now.
+            await self._unless_stopped(asyncio.sleep(_COME_BACK_S))
         log.info("all workers have been replaced")
 
     async def _wait(self, worker: _Process) -> None:
