@@ -49,6 +49,7 @@ async def serving_nodes(count: int) -> AsyncIterator[Arm]:
         directory = stack.enter_context(TemporaryDirectory())
         url, _ = await stack.enter_async_context(storing(directory))
         sets = [f"storage.url={url}", "bayeux.max_interval_ms=3600000", "admin.token=the-token-of-this-measurement"]
+        sets.append("http.keepalive_ms=3600000")  # publishers are idle while others are measured
         if count > 1:
             sets.append("cluster.enabled=true")
         nodes = []
