@@ -1,0 +1,194 @@
+"""Count the machine's instructions that a delivery takes in the server, beside those of an earlier state.
+
+    .venv/bin/python bench/instructions.py --before DIRECTORY    # a checkout of the earlier state; about ten minutes
+
+Each case runs under valgrind with few rounds and with many; the difference belongs to the rounds alone. There is no socket:
+what a client sends is handed to the connection, and what the server writes is read back, so the kernel has no share. The
+figures hold on a busy machine, where times do not. They include what the client of this script does, the same in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import orjson
+from section import Figure, Section, parser
+
+HERE: Final = Path(__file__).parents[1]
+SESSIONS: Final = 50
+FEW, MANY = 10, 50
+LIMIT: Final = 1.02
+"""At most so many times the instructions of the earlier state."""
+PATIENCE_S: Final = 900
+
+Step = Callable[[Any, list["Client"]], None]
+
+
+class Wire(asyncio.Transport):
+    """The far end of a connection, at hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        """Keep what the server sends."""
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        """No."""
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits to be sent."""
+        return 0
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Client:
+    """A long-polling client of the front door."""
+
+    def __init__(self, connection: asyncio.Protocol, *, acknowledges: bool) -> None:
+        self.wire = Wire()
+        self._connection = connection
+        connection.connection_made(self.wire)
+        self._acknowledges = acknowledges
+        self._batch = self._sent = 0
+        self._cookie = self._id = ""
+        self.ask({"channel": "/meta/handshake", "ext": {"ack": acknowledges}})
+        self.ask({"channel": "/meta/subscribe", "subscription": "/room"})
+        self.ask({"channel": "/meta/connect", "connectionType": "long-polling"})
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Hand a request to the connection."""
+        self._sent += 1  # a connect with the id of the one before would be taken for its copy
+        body = orjson.dumps([{"id": str(self._sent), "clientId": self._id, **message}])
+        head = (
+            f"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nCookie: {self._cookie}\r\n"
+        )
+        self._connection.data_received(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    def read(self) -> None:
+        """Read the answer that has come. Raises RuntimeError if it is a refusal."""
+        head, _, body = self.wire.written.pop().partition(b"\r\n\r\n")
+        if cookie := re.search(rb"Set-Cookie: ([^;\r]+)", head):
+            self._cookie = cookie[1].decode()
+        reply = orjson.loads(body)[-1]
+        if not reply["successful"]:
+            raise RuntimeError(f"refused: {reply}")
+        self._id = reply.get("clientId", self._id)
+        self._batch = reply.get("ext", {}).get("ack", self._batch)
+
+    def ask(self, message: dict[str, Any]) -> None:
+        """Send a request and read its answer."""
+        self.send(message)
+        self.read()
+
+    def connect(self) -> None:
+        """Send a connect, which is held."""
+        ext = {"ext": {"ack": self._batch}} if self._acknowledges else {}
+        self.send({"channel": "/meta/connect", "connectionType": "long-polling", **ext})
+
+
+def _deliver(broker: Any, clients: list[Client]) -> None:
+    for client in clients:
+        client.connect()
+    broker.publish("/room", {"text": "x" * 40})
+    broker.outbound._flush()  # noqa: SLF001 - the loop would do it at the end of its turn
+    for client in clients:
+        client.read()
+
+
+def _publish(_: Any, clients: list[Client]) -> None:
+    for client in clients:
+        client.ask({"channel": "/empty", "data": {"text": "x" * 40}})
+
+
+CASES: Final[dict[str, tuple[str, bool, Step]]] = {
+    "delivery": ("a delivery over long-polling", False, _deliver),
+    "acknowledged": ("a delivery over long-polling, acknowledged", True, _deliver),
+    "publish": ("a publish without subscribers", False, _publish),
+}
+"""What is counted, whether the clients acknowledge, and a round of it."""
+
+
+def _no_other_lane() -> NoReturn:
+    raise RuntimeError("a request was left to aiohttp")
+
+
+async def _run(case: str, rounds: int) -> None:
+    """The rounds, in the state whose `app` comes first on the path."""
+    from aiohttp import web
+
+    from crewel import server
+    from crewel.settings import load
+    from crewel.transports.http_fast import FastConnection, FastLane
+
+    _, acknowledges, step = CASES[case]
+    app = web.Application()
+    broker = server.attach(app, load(None, ["bayeux.max_sessions_per_browser=-1"]))
+    lane = FastLane(app[server.ENDPOINT], _no_other_lane)
+    clients = [Client(FastConnection(lane), acknowledges=acknowledges) for _ in range(SESSIONS)]
+    for _ in range(rounds):
+        step(broker, clients)
+    await lane.close(0)
+    await broker.close()
+
+
+def _count(state: Path, case: str, rounds: int) -> int:
+    """The instructions of a whole process. Raises SystemExit if it fails."""
+    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
+    command += [sys.executable, __file__, "--child", case, str(rounds)]
+    environment = {**os.environ, "PYTHONPATH": str(state / "app"), "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    found = re.search(r"I +refs: +([\d,]+)", done.stderr)
+    if done.returncode or found is None:
+        raise SystemExit(f"{case} in {state} failed:\n{done.stderr[-2000:]}")
+    return int(found[1].replace(",", ""))
+
+
+def _per_delivery(state: Path, case: str) -> int:
+    spent = _count(state, case, MANY) - _count(state, case, FEW)
+    return round(spent / (MANY - FEW) / SESSIONS)
+
+
+def main() -> None:
+    """Measure, and write the section of RESULTS.md."""
+    line: argparse.ArgumentParser = parser(__doc__)
+    line.add_argument("--before", type=Path, help="a checkout of the earlier state")
+    line.add_argument("--child", nargs=2, metavar=("CASE", "ROUNDS"), help=argparse.SUPPRESS)
+    given = line.parse_args()
+    if given.child:
+        asyncio.run(_run(given.child[0], int(given.child[1])))
+        return
+    if given.before is None or not (given.before / "app" / "crewel").is_dir():
+        line.error("--before needs a checkout of Crewel, with app/crewel in it")
+    if shutil.which("valgrind") is None:
+        line.error("valgrind is missing: install it (Debian: apt-get install valgrind)")
+    rows = []
+    for case, (what, _, _) in CASES.items():
+        now, before = _per_delivery(HERE, case), _per_delivery(given.before.resolve(), case)
+        ratio = now / before
+        rows.append(Figure(what, f"{now:,}", ratio <= LIMIT, f"{before:,} before: {ratio:.3f}, at most {LIMIT}").row())
+    Section(
+        "instructions",
+        f"Instructions of a delivery, beside {given.before.name}",
+        f"instructions of the processor, in the server and without the kernel, {SESSIONS} clients.",
+        ("what", "instructions:", "verdict", "in figures"),
+        rows,
+    ).publish(is_part=False)
+
+
+if __name__ == "__main__":
+    main()
