@@ -8,11 +8,11 @@ retains what leaves, and `send_meta` tells the batch id. What that means for the
 
 from __future__ import annotations
 
-from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.message import AWAITS, Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session, SessionPart
 from crewel.broker.session_queue.acknowledgements import Acknowledgements
-from crewel.broker.session_queue.exchange import says_busy
+from crewel.broker.session_queue.exchange import awaits_answer, says_busy
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension
@@ -61,12 +61,13 @@ class AckExtension(Extension):
 class AcknowledgedSession(SessionPart):
     """The wire half of one session's acknowledgements."""
 
-    __slots__ = ("_batches", "_port")
+    __slots__ = ("_batches", "_brings_new", "_port")
     is_plain = True
 
     def __init__(self, port: Acknowledgements, batches: Batches) -> None:
         self._port = port
         self._batches = batches
+        self._brings_new = False  # whether the reply to the last connect brings nothing again
 
     def takes(self, session: Session, ext: Fields) -> bool:
         """A client that waits acknowledges the last batch: that settles everything."""
@@ -106,6 +107,7 @@ class AcknowledgedSession(SessionPart):
             batch = ext.get("ack") if type(ext) is dict else None
             # By type: `true` is an int to `isinstance`.
             self._port.connected(session, self._batches, message, batch if type(batch) is int else None)
+            self._brings_new = not self._batches.must_resend
         return True
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
@@ -115,11 +117,13 @@ class AcknowledgedSession(SessionPart):
 
     def send_meta(self, session: Session, reply: Fields, message: Message) -> bool:
         """Tell the batch id of a connect reply. The reply to a client that is busy is none: it brings nothing, and the client
-        has the batches that it does not acknowledge yet."""
+        has the batches that it does not acknowledge yet. One that waits for an answer learns whether it has them still."""
         if reply["successful"] and message.channel.name == CONNECT and not says_busy(message):
             number = self._batches.close()
             self._port.reserve(session, number)
             _tell(reply, number)
+            if self._brings_new and awaits_answer(message):
+                reply["ext"]["busy"] = AWAITS
         return True
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.bayeux.message import Fields
+from crewel.bayeux.message import AWAITS, Fields
 from crewel.client.extension import AckExtension, BatchGate
 
 HANDSHAKE = "/meta/handshake"
@@ -17,6 +17,11 @@ CONNECT = "/meta/connect"
 def reply(channel: str, ack: Any = None, successful: bool = True) -> Fields:
     fields: Fields = {"channel": channel, "successful": successful, "id": "1"}
     return fields if ack is None else {**fields, "ext": {"ack": ack}}
+
+
+def brings_new(ack: int) -> Fields:
+    """The reply to a connect of a busy client that waits for an answer."""
+    return {"channel": CONNECT, "successful": True, "id": "1", "ext": {"ack": ack, "busy": AWAITS}}
 
 
 def delivery(data: Any) -> Fields:
@@ -135,6 +140,18 @@ class TestTheGate:
         room.append(1)
         assert (data(frames.take_waiting()), sent(extension)) == ([1, 2], 5)
 
+    def test_what_is_new_while_an_answer_is_awaited_waits_behind_the_batch(self) -> None:
+        room: list[int] = []
+        extension = negotiated()
+        frames = BatchGate(extension, lambda batch: bool(room), lambda fields: fields["data"] == "answer")
+        frames.admit([delivery(1), reply(CONNECT, 4)], whole=True)
+        answered = frames.admit([delivery("answer"), delivery(2), brings_new(5)], whole=True)
+        assert data(answered) == ["answer", "reply"]
+        assert data(frames.admit([delivery(3), brings_new(6)], whole=True)) == ["reply"]
+        assert (frames.take_waiting(), sent(extension)) == ([], 0)
+        room.append(1)
+        assert (data(frames.take_waiting()), sent(extension)) == ([1, 2, 3], 6)
+
     @pytest.mark.parametrize("is_refused", [True, False])
     def test_with_the_connection_or_the_session_goes_the_batch_that_waits(self, is_refused: bool) -> None:
         frames = gate(has_room=lambda batch: not batch)
@@ -182,16 +199,19 @@ class ServerBatches:
     def publish(self, value: int) -> None:
         self.retained.append((self.batch, delivery(value)))
 
-    def connect(self, acknowledged: int, *, is_busy: bool) -> list[Fields]:
-        if is_busy:
+    def connect(self, acknowledged: int, *, is_busy: bool, awaits: bool) -> list[Fields]:
+        if is_busy and not awaits:
             return [reply(CONNECT)]
         self.retained = [(batch, fields) for batch, fields in self.retained if batch > acknowledged]
         batch, self.batch = self.batch, self.batch + 1
+        new = [fields for number, fields in self.retained if number == batch]
+        if is_busy:
+            return [*new, brings_new(batch)]
         return [*(fields for _, fields in self.retained), reply(CONNECT, batch)]
 
 
 steps = st.lists(
-    st.one_of(st.just("publish"), st.just("connect"), st.floats(0, 0.99), st.just("full")), min_size=1, max_size=60
+    st.one_of(st.sampled_from(("publish", "connect", "full", "asks")), st.floats(0, 0.99)), min_size=1, max_size=60
 )
 
 
@@ -199,17 +219,17 @@ steps = st.lists(
 def test_whatever_is_cut_or_has_no_room_nothing_is_lost_and_nothing_comes_twice(
     steps: list[Any], whole: bool, understands: bool
 ) -> None:
-    """A float cuts the answer to a connect there: over a socket the frames before the cut still arrive. Not each server
-    understands that the client is busy."""
+    """A float cuts the answer to a connect there: over a socket the frames before the cut still arrive. "asks": there is no
+    room, and the client waits for an answer. Not each server understands that the client is busy."""
     server, extension = ServerBatches(), negotiated()
-    full = False
+    full = awaits = False
     frames = BatchGate(extension, lambda batch: not full)
     published, received = 0, []
 
     def answer(share: float | None) -> None:
         for fields in frames.take_waiting():
             received.append(fields["data"])
-        messages = server.connect(sent(extension), is_busy=understands and frames.is_full)
+        messages = server.connect(sent(extension), is_busy=understands and frames.is_full, awaits=awaits)
         arrived = messages if share is None else [] if whole else messages[: int(len(messages) * share)]
         for payload in [arrived] if whole else [[fields] for fields in arrived]:
             for fields in frames.admit(payload, whole=whole):
@@ -219,7 +239,7 @@ def test_whatever_is_cut_or_has_no_room_nothing_is_lost_and_nothing_comes_twice(
             frames.reset()
 
     for step in [*steps, "connect", "connect"]:
-        full = step == "full"
+        full, awaits = step in ("full", "asks"), step == "asks"
         if step == "publish":
             server.publish(published)
             published += 1

@@ -157,6 +157,39 @@ async def test_who_is_slow_with_a_batch_hears_nothing_twice(patient: Patient) ->
     assert await counted(patient, "crewel_resends_total") + await counted(patient, "crewel_resends_busy_total") == 0
 
 
+@pytest.mark.parametrize("settle", ["message", "batch"])
+async def test_who_asks_while_there_is_no_room_hears_nothing_twice(
+    patient: Patient, transport: str, settle: str
+) -> None:
+    """The answer comes, and what is new with it; what the client has got, and could not take, does not come again."""
+    may_answer = asyncio.Event()
+
+    async def answered(message: Message) -> str:
+        await may_answer.wait()
+        return f"the answer to {message.data}"
+
+    async with (
+        Client(patient.url, transports=[transport], update=True, settle=settle, name="joe/1") as joe,
+        Client(patient.url) as ann,
+    ):
+        heard = await joe.subscribe("/a", bound=1)
+        await ann.reply("/question", answered)
+        await published(patient, 3)
+        connects = await counted(patient, "crewel_connects_total")
+        await reach(lambda: has_connected(patient, connects + 2))
+        asking = asyncio.create_task(joe.request("/question", "everything", timeout=LIMIT_S))
+        await published(patient, 1)
+        may_answer.set()
+        assert (await asking).data == "the answer to everything"
+        messages = []
+        for _ in range(4):
+            messages.append(await heard.receive(LIMIT_S))
+            messages[-1].settle()
+        assert [(each.data, each.redeliver) for each in messages] == [(1, 0), (2, 0), (3, 0), (1, 0)]
+        await reach(lambda: waits(patient, 0))
+    assert await counted(patient, "crewel_resends_total") + await counted(patient, "crewel_resends_busy_total") == 0
+
+
 async def has_connected(patient: Patient, times: float) -> bool:
     """Whether clients have connected so often."""
     return await counted(patient, "crewel_connects_total") >= times

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from crewel.bayeux.message import AWAITS
 from crewel.broker.services import Service
 from crewel.extensions.ack import AckExtension
 from tests.broker.world import Client, MakeWorld, Request, Socket, World, data_of, is_connect
@@ -344,6 +345,35 @@ class TestAClientThatIsBusy:
         seen(connect(client, 1))
         self.busy(client, 1)
         assert client.session.retained == 1
+
+    @pytest.mark.parametrize("comes_first", [True, False])
+    def test_a_busy_client_that_waits_for_an_answer_gets_what_is_new(self, client: Client, comes_first: bool) -> None:
+        client.world.broker.publish("/a", 1)
+        seen(connect(client, 1))
+        if comes_first:
+            client.world.broker.publish("/a", 2)
+        request = client.connect(ext={"ack": 1, "busy": AWAITS})
+        if not comes_first:
+            assert request.is_held
+            client.world.broker.publish("/a", 2)
+            client.world.settle()
+        assert request.answer[-1]["ext"]["busy"] == AWAITS
+        assert seen(request) == ([2], 3)
+        assert client.session.retained == 2
+        self.busy(client, 1)
+        assert client.world.broker.metrics.deliveries == 2
+        client.world.broker.publish("/a", 3)
+        assert seen(connect(client, 3)) == ([3], 4)
+
+    def test_a_busy_client_that_waits_is_told_if_it_gets_something_again(self, client: Client) -> None:
+        client.world.broker.publish("/a", 1)
+        seen(connect(client, 1))
+        seen(connect(client, 1))
+        assert connect(client, 1).is_held  # with a pause, as a client that makes no progress
+        request = client.connect(ext={"ack": 1, "busy": AWAITS})
+        client.world.advance(1)
+        assert "busy" not in request.answer[-1]["ext"]
+        assert seen(request) == ([1], 4)
 
     def test_without_acknowledgement_the_field_says_nothing(self, world: World) -> None:
         client = Client(world).joined("/a")

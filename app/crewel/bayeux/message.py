@@ -14,6 +14,8 @@ from crewel.errors import BayeuxCode, IllegalArgument, Refused
 Fields = dict[str, Any]
 """A JSON object: a message on the wire."""
 
+AWAITS: Final = "awaits"
+"""`ext.busy` of a connect whose client is busy and waits for an answer, and of the reply that brings only what is new."""
 MAX_ADVICE_MS: Final = 86_400_000
 """A client may ask for a longer hold or pause than the server's own, but not for more than a day: each is a session that
 the server has to remember."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import aiohttp
 
 from crewel.bayeux.channel import REPLIES
-from crewel.bayeux.message import Fields
+from crewel.bayeux.message import AWAITS, Fields
 from crewel.client.config import Config
 from crewel.client.errors import (
     MessageDroppedError,
@@ -90,10 +90,12 @@ class Connection:
         return self._ack.enabled
 
     @property
-    def is_busy(self) -> bool:
-        """Whether the server is to send nothing, because the application has enough to do. While that waits for an answer, it
-        gets one, even if other messages come with it that there is no room for."""
-        return self._ack.enabled and not self._awaits and (self.gate.is_full or not self.update.is_done)
+    def busy(self) -> bool | str:
+        """What connects say of the application as `ext.busy`: true if it has enough to do, so that the server is to send
+        nothing; or that it waits for an answer, which may come with other messages that there is no room for."""
+        if not self._ack.enabled or not (self.gate.is_full or not self.update.is_done):
+            return False
+        return AWAITS if self._awaits else True
 
     @property
     def _awaits(self) -> bool:

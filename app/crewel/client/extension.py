@@ -14,7 +14,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 
-from crewel.bayeux.message import Fields
+from crewel.bayeux.message import AWAITS, Fields
 from crewel.client.arguments import check_methods, items
 from crewel.client.message import CONNECT, HANDSHAKE, ext_part, is_queued, is_successful, with_ext
 
@@ -201,8 +201,10 @@ class BatchGate:
     over. If it says no, the whole batch waits here, and the reply loses its
     batch number, so that no connect acknowledges it until `take_waiting` has
     handed it over. Meanwhile connects say that the client is busy, and a server
-    that understands this sends nothing; one that does not sends the batch again,
-    which takes the place of the one that waits. `is_awaited` knows the result of a remote call, which need not wait for a
+    that understands this sends nothing, or what is new if the application waits
+    for an answer: that waits behind the batch. A server that does not understand
+    it sends the batch again, which takes the place of the one that waits.
+    `is_awaited` knows the result of a remote call, which need not wait for a
     connect: sent again, it would come after its call has ended.
     """
 
@@ -275,8 +277,12 @@ class BatchGate:
 
     def _close(self, reply: Fields) -> list[Fields]:
         number = _batch_of(reply)
-        if self._waiting is not None and not self._kept and number is None and is_successful(reply):
-            return [reply]  # to a connect that said that the client is busy
+        if self._waiting is not None and is_successful(reply):
+            if number is None and not self._kept:
+                return [reply]  # to a connect that said that the client is busy
+            if number is not None and _brings_new(reply):
+                self._waiting, self._kept, self._number = [*self._waiting, *self._kept], [], number
+                return [_without_batch(reply)]
         batch, self._kept, self._waiting = self._kept, [], None
         # All or nothing: the batch is acknowledged as a whole, when the application has read.
         if self._has_room(batch):
@@ -310,6 +316,11 @@ def _batch_of(reply: Fields) -> int | None:
     ext = reply.get("ext")
     number = ext.get("ack") if isinstance(ext, dict) else None
     return number if _is_batch(number) else None
+
+
+def _brings_new(reply: Fields) -> bool:
+    ext = reply.get("ext")
+    return isinstance(ext, dict) and ext.get("busy") == AWAITS
 
 
 def _is_batch(value: object) -> bool:

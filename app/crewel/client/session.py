@@ -20,7 +20,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from crewel.bayeux.message import Fields
+from crewel.bayeux.message import AWAITS, Fields
 from crewel.client.config import Config
 from crewel.client.connection import Connection, common_transports
 from crewel.client.errors import (
@@ -266,11 +266,13 @@ class Session:
         await self.connection.update.handled(_ROOM_WAIT)
         if self._is_disconnected:
             raise DisconnectedError("the server ended the session")
-        is_busy = self.connection.is_busy
-        hold = hold and not is_busy
+        busy = self.connection.busy
+        if busy == AWAITS and not hold:
+            busy = False  # the last reply may be lost, and what was new with it: it is to come again
+        hold = hold and busy is not True
         message: Fields = {"channel": CONNECT} if hold else {"channel": CONNECT, "advice": {"timeout": 0}}
-        if is_busy:
-            with_ext(message, "busy", True)
+        if busy:
+            with_ext(message, "busy", busy)
         held = self._advice.timeout if hold else 0.0
         [reply] = await self.connection.exchange([message], held + self._config.network_delay)
         return reply

@@ -18,7 +18,7 @@ from crewel.broker.events import Events
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
-from crewel.broker.session_queue.exchange import says_busy
+from crewel.broker.session_queue.exchange import awaits_answer, says_busy
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
@@ -63,11 +63,11 @@ class Acknowledgements:
     def connected(self, session: Session, batches: Batches, message: Message, batch: int | None) -> None:
         """A connect acknowledges this batch and those before it, or nothing (None). What it leaves open goes out again: with
         its answer at once if the client has said what it got, and with a pause to one that never makes progress. To a client
-        that says that it is busy, nothing goes out."""
+        that says that it is busy, nothing goes out; if it waits for an answer meanwhile, what is new does."""
         if self._read_statuses is not None and "update" in message.ext:
             self._read_statuses(session, message)
         is_busy = says_busy(message)
-        self._take(session, batches, batch, is_busy=is_busy)
+        self._take(session, batches, batch, is_busy=is_busy or awaits_answer(message))
         if is_busy:
             session.advised_on = None  # as if it had asked not to be held
             return
