@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ from tests.template import ROOT, Command
 
 __all__ = ["LIMIT_S", "ROOT", "Server", "start"]
 STATE = str(Path(tempfile.gettempdir()) / "crewel-tests-state")
-LIMIT_S = 20.0  # generous: several suites may share two cores
+LIMIT_S = 40.0  # generous: several suites may share two cores
 
 
 class Server:
@@ -227,4 +228,11 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 def processes(server: Server) -> list[int]:
     """The workers of a server, the oldest first."""
     found = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    return [pid for pid in map(int, found) if "--inherited" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return [pid for pid in map(int, found) if "--inherited" in _command_line(pid)]
+
+
+def _command_line(pid: int) -> str:
+    """The arguments of a process; empty once it has ended."""
+    with suppress(ProcessLookupError, FileNotFoundError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""

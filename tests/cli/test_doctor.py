@@ -163,7 +163,7 @@ def test_few_descriptors_are_a_finding(tmp_path: Path, limit: int, state: str) -
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     ended = subprocess.run(
         ["/bin/sh", "-c", f'ulimit -Sn {limit}; exec "$@"', "sh", sys.executable, "-m", "crewel", "doctor", "--json"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=20,
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     found = examined(Ended(ended.returncode, ended.stdout, ended.stderr))["descriptors"]
     assert (found["state"], found["found"]) == (state, f"{limit:,}")

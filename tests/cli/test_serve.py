@@ -18,7 +18,7 @@ from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
 from tests.store_process import shared_store
 
-LIMIT_S = 10
+LIMIT_S = 30
 
 
 def test_the_ready_line_names_the_place_where_bayeux_is_served(start_server: StartServer) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-LIMIT_S = 5.0
+LIMIT_S = 30.0
 
 Fields = dict[str, Any]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol, Self
 
-LIMIT_S = 10.0
+LIMIT_S = 30.0  # against a wait that hangs; a busy machine needs a part of it
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 open_connections: list[Connection] = []
