@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
+from tests.cli.command import crewel
 from tests.conftest import StartServer
 from tests.functional.wire import until
 from tests.security.issuer import secret_file, signed
@@ -121,11 +120,14 @@ def test_the_audit_is_bounded_and_outlives_the_server(start_server: StartServer)
     assert Desk(start_server(*sets, *server.store_sets)).get("/audit") == before
 
 
-def test_the_command_prints_the_audit(desk: Desk, receiver: Receiver, server: Server, subject: str) -> None:
+def test_the_command_prints_the_audit(
+    desk: Desk, receiver: Receiver, server: Server, subject: str, tmp_path: Path
+) -> None:
     assert receiver.id
     desk.post(f"/sessions/{subject}/1/hold", {"reason": "lunch"})
     entries(desk, f"about=client/{subject}")
-    command = [sys.executable, "-m", "crewel", "audit-log", "--about", f"client/{subject}", "--token", TOKEN]
-    ran = subprocess.run([*command, "--url", server.url], capture_output=True, text=True, timeout=60, check=True)
-    [line] = ran.stdout.splitlines()
+    words = ["audit-log", "--about", f"client/{subject}", "--token", TOKEN, "--url", server.url]
+    ran = crewel(*words, directory=tmp_path)
+    assert ran.status == 0, ran.err
+    [line] = ran.out.splitlines()
     assert (json.loads(line)["what"], json.loads(line)["reason"]) == ("hold session", "lunch")

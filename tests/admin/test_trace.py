@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
 from tests.admin.desk import TOKEN, Desk, Receiver, publish
 from tests.functional.wire import until
 from tests.server_process import Server
+from tests.template import Command
 
 pytestmark = pytest.mark.server
 
@@ -18,10 +18,8 @@ pytestmark = pytest.mark.server
 def test_a_trace_shows_messages_of_both_ways_and_no_secret(
     desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str
 ) -> None:
-    command = [sys.executable, "-m", "crewel", "trace", f"{subject}/1", "--seconds", "60", "--token", TOKEN]
-    process = subprocess.Popen(
-        [*command, "--url", server.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    words = ["trace", f"{subject}/1", "--seconds", "60", "--token", TOKEN, "--url", server.url]
+    process = Command(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         until(lambda: f"client/{subject}/1" in server.stderr and "trace session" in server.stderr, 60)
         publish(server, channel, 2)

@@ -1,8 +1,6 @@
 """The panel "Break it": the page's own listener fails, and what became of the message is watched, as people see it."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 from playwright.sync_api import expect
@@ -10,8 +8,9 @@ from playwright.sync_api import expect
 from tests.browser.breaker import TOKEN, Breaker
 from tests.browser.conftest import Meet
 from tests.browser.person import Person
+from tests.cli.command import crewel
 from tests.conftest import StartServer
-from tests.server_process import Server
+from tests.server_process import ROOT, Server
 from tests.store_process import until
 
 SETS = (f"admin.token={TOKEN}", "bayeux.max_interval_ms=60000")
@@ -327,15 +326,9 @@ def until_held(server: Server, person: Breaker) -> None:
 
 def type_in_terminal(server: Server, *command: str) -> str:
     """What `crewel` prints, where the server runs."""
-    done = subprocess.run(
-        [sys.executable, "-m", "crewel", *command, "--token", TOKEN, "--url", server.url],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    done = crewel(*command, "--token", TOKEN, "--url", server.url, directory=ROOT)
+    assert done.status == 0, done.err
+    return done.out
 
 
 def until_listed(server: Server, name: str) -> str:

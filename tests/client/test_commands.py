@@ -6,7 +6,6 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.conftest import StartServer
 from tests.functional.bayeux import Client as Speaker
 from tests.functional.wire import figures, until
 from tests.server_process import Server
+from tests.template import Command
 
 pytestmark = pytest.mark.server
 
@@ -135,12 +135,12 @@ def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], wor
 
 def test_nothing_to_publish_on_a_terminal_is_wrong_usage(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "crewel", "pub", "/a"]
-    ended = subprocess.run(command, cwd=tmp_path, stdin=theirs, capture_output=True, text=True, timeout=LIMIT_S)
+    with Command(["pub", "/a"], cwd=tmp_path, stdin=theirs, stderr=subprocess.PIPE, text=True) as process:
+        _, err = process.communicate(timeout=LIMIT_S)
     os.close(ours)
     os.close(theirs)
-    assert ended.returncode == 2
-    assert "DATA is missing" in ended.stderr
+    assert process.returncode == 2
+    assert "DATA is missing" in err
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from crewel.conformance.table import TRANSPORTS, Outcome
 from crewel.errors import SettingsError
 from crewel.testing import Server
 from tests.conformance.conftest import RunChecks
+from tests.template import Command
 
 pytestmark = pytest.mark.server
 ALL = {"bayeux.transports": ",".join(("websocket", "long-polling", "callback-polling"))}
@@ -26,9 +26,11 @@ def ids(report: Report, outcome: Outcome) -> set[str]:
     return {each.check.id for each in report.results if each.outcome is outcome}
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "crewel", "conformance", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, timeout=110)
+def command(*arguments: str) -> tuple[int, str, str]:
+    """The status of the command, and what it wrote."""
+    with Command(["conformance", *arguments], stdout=PIPE, stderr=PIPE, text=True) as process:
+        out, err = process.communicate(timeout=110)
+    return process.returncode, out, err
 
 
 @pytest.mark.crewel(settings=ALL)
@@ -61,22 +63,22 @@ def test_a_silent_session_is_seen_to_end(crewel: Server, run_checks: RunChecks) 
 def test_the_command_reports_as_text_html_and_json(crewel: Server, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     checks = ["--only=callback-polling-offered", "--only=handshake-fields"]
-    ended = command(crewel.url, *checks, f"--html={page}", "--limit=30")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert "callback-polling-offered" in ended.stdout
-    assert "handshake-fields" not in ended.stdout  # it passed
+    status, out, err = command(crewel.url, *checks, f"--html={page}", "--limit=30")
+    assert (status, err) == (0, "")
+    assert "callback-polling-offered" in out
+    assert "handshake-fields" not in out  # it passed
     assert '<tr id="handshake-fields">' in page.read_text("utf-8")
-    ended = command(crewel.url, *checks, "--json", "--strict", "--limit=30")
-    assert ended.returncode == 0  # a transport that is off by default is no failure
-    report = json.loads(ended.stdout)
+    status, out, _ = command(crewel.url, *checks, "--json", "--strict", "--limit=30")
+    assert status == 0  # a transport that is off by default is no failure
+    report = json.loads(out)
     assert report["summary"]["SHOULD"] == {"passed": 0, "failed": 0, "not offered": 1, "untested": 0}
     assert [each["id"] for each in report["checks"]] == ["callback-polling-offered", "handshake-fields"]
 
 
 def test_a_recommendation_that_is_not_followed_fails_a_strict_run_only(crewel: Server) -> None:
     check = (crewel.url, "--only=expiry", "--only=meta-id", "--transport=long-polling", "--expiry=0.01", "--limit=30")
-    assert command(*check).returncode == 0
-    assert command(*check, "--strict").returncode == 1
+    assert command(*check)[0] == 0
+    assert command(*check, "--strict")[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,14 @@
 """That the server and its commands explain themselves: the Bayeux address in a browser, log lines, an empty pipe."""
 
 import asyncio
-import os
-import subprocess
-import sys
+from pathlib import Path
 
 import aiohttp
 import pytest
 
 from crewel.client import Client, PublishRefused
 from crewel.version import VERSION
+from tests.cli.command import crewel
 from tests.conftest import StartServer
 from tests.store_process import shared_store
 
@@ -82,14 +81,7 @@ async def test_what_an_operator_should_know_is_logged(start_server: StartServer)
     assert "crewel sessions activate client/printer/1" in lines
 
 
-def test_publishing_nothing_says_so(start_server: StartServer) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "crewel", "pub", "/orders", "--url", start_server().url],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env=os.environ,
-    )
-    assert (ended.returncode, ended.stdout) == (0, "")
-    assert ended.stderr == "crewel: there was nothing on standard input: nothing is published\n"
+def test_publishing_nothing_says_so(start_server: StartServer, tmp_path: Path) -> None:
+    ended = crewel("pub", "/orders", "--url", start_server().url, directory=tmp_path, given="")
+    assert (ended.status, ended.out) == (0, "")
+    assert ended.err == "crewel: there was nothing on standard input: nothing is published\n"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trustme
 
+from tests.cli.command import crewel
 from tests.functional.bayeux import Client
 from tests.functional.conftest import Serve
 from tests.functional.frames import SocketClient
@@ -109,7 +108,9 @@ def test_plain_http_on_the_port_of_https_disturbs_nobody(secure: Secure) -> None
 @pytest.mark.parametrize(
     "broken", ["missing certificate", "missing key", "swapped", "another key", "one only", "garbage"]
 )
-def test_a_certificate_that_cannot_be_used_is_one_clear_line(files: dict[str, Path], broken: str) -> None:
+def test_a_certificate_that_cannot_be_used_is_one_clear_line(
+    files: dict[str, Path], broken: str, tmp_path: Path
+) -> None:
     certificate, key = str(files["certificate"]), str(files["key"])
     if broken == "missing certificate":
         certificate = "nowhere.pem"
@@ -123,11 +124,9 @@ def test_a_certificate_that_cannot_be_used_is_one_clear_line(files: dict[str, Pa
         Path(certificate).write_text("this is no certificate")
     options = [f"http.tls_cert={certificate}", f"http.tls_key={key}"]
     given = options[:1] if broken == "one only" else options
-    command = [sys.executable, "-m", "crewel", "serve", "--port=0", *(f"--set={option}" for option in given)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=20)
-    assert ended.returncode == 1
-    assert ended.stdout == ""
-    (line,) = ended.stderr.strip().splitlines()
+    ended = crewel("serve", "--port=0", *(f"--set={option}" for option in given), directory=tmp_path)
+    assert (ended.status, ended.out) == (1, "")
+    (line,) = ended.err.strip().splitlines()
     assert "tls_cert" in line
     assert "Traceback" not in line
 

@@ -7,9 +7,13 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.command import crewel
+from tests.template import Command
 
 pytestmark = pytest.mark.server
 
@@ -21,8 +25,9 @@ class Mock:
     """One command."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "crewel", "mock", "salesforce", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = Command(
+            ["mock", "salesforce", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert self.process.stdout is not None
         self.words = dict(self.process.stdout.readline().split() for _ in range(4))
 
@@ -90,11 +95,10 @@ def test_what_cannot_be_done_is_answered_with_the_reason(mock: Mock) -> None:
     assert mock.call("POST", "/reset", now=True) == {"error": "there is no field 'now' here; it takes none"}
 
 
-def test_an_edition_that_there_is_not() -> None:
-    command = [sys.executable, "-m", "crewel", "mock", "salesforce", "--edition", "gold"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("crewel: there is no edition 'gold'; known are unlimited")
+def test_an_edition_that_there_is_not(tmp_path: Path) -> None:
+    ended = crewel("mock", "salesforce", "--edition", "gold", directory=tmp_path)
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("crewel: there is no edition 'gold'; known are unlimited")
 
 
 def test_a_start_imports_only_what_it_needs() -> None:

@@ -1,9 +1,9 @@
 """`crewel serve --ephemeral`: a server for tests in any language, and its control address."""
 
 import json
+import os
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.template import Command
+
 pytestmark = pytest.mark.server
 
 
@@ -19,10 +21,11 @@ class Ephemeral:
     """One `crewel serve --ephemeral`."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "crewel", "serve", "--ephemeral", *arguments],
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
+        self.process = Command(
+            ["serve", "--ephemeral", *arguments],
             cwd=directory,
-            env={"PATH": "", "TMPDIR": str(directory)},
+            env=inherited | {"PATH": "", "TMPDIR": str(directory)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
