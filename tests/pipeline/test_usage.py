@@ -106,12 +106,21 @@ def test_pipeline_doctor_prints_faults_with_advice(tmp_path: Path) -> None:
     assert "spark" not in found, "which is not tried without Java"
 
 
-def test_the_server_imports_nothing_of_the_pipeline() -> None:
-    script = (
-        "import sys, crewel.server, crewel.cli.main\n"
-        "print([name for name in sys.modules if 'pipeline' in name and name.startswith('crewel.pipeline') or"
-        " name in ('pyspark', 'pandas', 'pyarrow')])"
-    )
+def imported(modules: str, condition: str) -> str:
+    """Return which modules a process of its own has after these imports, as it prints them."""
+    script = f"import sys, {modules}\nprint([name for name in sys.modules if {condition}])"
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "app")}
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, timeout=60)
-    assert ended.stdout == "[]\n", ended.stderr
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_the_server_imports_nothing_of_the_pipeline() -> None:
+    others = "name.startswith('crewel.pipeline.') or name in ('pyspark', 'pandas', 'pyarrow')"
+    assert imported("crewel.server, crewel.cli.main", others) == "[]\n"
+
+
+def test_a_process_that_reads_for_spark_imports_neither_settings_nor_the_store_of_a_server() -> None:
+    """Spark starts these processes often: what they import is a second of processor time each."""
+    others = "name in ('pydantic', 'crewel.settings.server', 'crewel.storage.store')"
+    assert imported("crewel.pipeline.source", others) == "[]\n"

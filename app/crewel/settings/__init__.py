@@ -4,6 +4,19 @@
 reads crewel.toml, the environment and `--set`; `table` lists them. Nothing here knows what a setting does.
 """
 
-from crewel.errors import SettingsError as SettingsError
-from crewel.settings.server import Settings as Settings
-from crewel.settings.sources import load as load
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crewel.errors import SettingsError as SettingsError
+    from crewel.settings.server import Settings as Settings
+    from crewel.settings.sources import load as load
+
+_HOMES = {"SettingsError": "crewel.errors", "Settings": "crewel.settings.server", "load": "crewel.settings.sources"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used: who asks for the address of the store alone needs no model of all settings."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from crewel.storage.keys import Keys
 from crewel.storage.steps import Step, nothing
-from crewel.storage.store import Store
+
+if TYPE_CHECKING:  # the pipeline reads what groups hold, without a client of the store
+    from crewel.storage.store import Store
 
 SCHEMA: Final = 1
 """The version of what is said here. Fields may be added without another one."""
