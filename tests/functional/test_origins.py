@@ -238,10 +238,12 @@ def test_a_client_with_the_wrong_address_is_logged_once_with_the_right_one(serve
 # Behind proxies
 
 
-def test_the_public_url_is_the_own_origin(serve: Serve) -> None:
+def test_the_public_url_and_an_address_of_loopback_are_the_own_origin(serve: Serve) -> None:
+    """The proxies of the guide refuse `/admin/`, so operators open its page at the server's own address."""
     server = serve(ALL, "http.public_url=https://chat.example.org/")
     assert statuses(server, {"Origin": "https://chat.example.org"}) == {200}
-    assert statuses(server, {"Origin": own(server)}) == {403}
+    assert statuses(server, {"Origin": own(server)}) == {200}
+    assert statuses(server, {"Origin": "http://127.0.0.1:1"}) == {403}
     assert statuses(server, {"Origin": "http://chat.example.org", "Host": "chat.example.org"}) == {403}
     assert statuses(server, {"Origin": "http://evil.example", "Host": "evil.example"}) == {421}
 

@@ -49,6 +49,29 @@ def test_the_public_url_replaces_the_host(origin: str, is_own: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("origin", "host", "is_own"),
+    [
+        ("http://127.0.0.1:8080", "127.0.0.1:8080", True),
+        ("http://localhost:8080", "LOCALHOST:8080", True),
+        ("http://[::1]:8080", "[::1]:8080", True),
+        ("http://127.0.0.1:8081", "127.0.0.1:8080", False),
+        ("https://127.0.0.1:8080", "127.0.0.1:8080", False),
+        ("http://evil.example:8080", "evil.example:8080", False),
+        ("http://localhost.evil.example", "localhost.evil.example", False),
+        ("http://10.0.0.5:8080", "10.0.0.5:8080", False),
+        ("http://127.0.0.1:8080", "", False),
+    ],
+)
+def test_beside_the_public_url_only_an_address_of_loopback_is_the_servers_own(
+    origin: str, host: str, is_own: bool
+) -> None:
+    """Operators open the server's own address, for example through a tunnel, because the proxy keeps their page to itself."""
+    public = origins(public_url="https://chat.example.org")
+    assert public.is_own(origin, Client("127.0.0.1", "http", host)) is is_own
+    assert public.is_own("https://chat.example.org", Client("127.0.0.1", "http", host))
+
+
+@pytest.mark.parametrize(
     ("site", "allowed"),
     [(None, True), ("none", True), ("same-origin", True), ("same-site", True), ("cross-site", False)],
 )

@@ -63,7 +63,7 @@ class Hosts:
         self.on_loopback: bool | None = None
         """Whether the server listens on loopback. None: it is not known, and each connection says where it comes from."""
         self._all = "*" in http.allowed_hosts or bool(http.trusted_proxies)  # a trusted proxy looks at names itself
-        self._names = {"localhost", *(name.lower() for name in http.allowed_hosts)}
+        self._names = {name.lower() for name in http.allowed_hosts}
         if http.public_url is not None:
             public = urlsplit(http.public_url).hostname or ""
             self._names.add(f"[{public}]" if ":" in public else public)
@@ -73,11 +73,9 @@ class Hosts:
         """Whether a request for this host, from this address, is served. One that names no host comes from no page."""
         if self._all or not host or self.on_loopback is False:
             return True
-        found = _HOST.fullmatch(host)
-        if found is not None:
-            name = found[1].lower()
-            if name in self._names or addresses.is_loopback(name.strip("[]")):
-                return True
+        name = _name(host)
+        if name in self._names or _is_of_loopback(name):
+            return True
         # Mounted in another application, nothing is known of its sockets: only a peer on loopback can be a rebound page.
         return self.on_loopback is None and not addresses.is_loopback(remote or "")
 
@@ -87,6 +85,17 @@ class Hosts:
             host, f"refused a request for the host %s: a server on loopback does not know that name; {_ADVICE}"
         )
         return web.Response(status=421, text=f"this server on loopback is not known as {_shown(host)}; {_ADVICE}")
+
+
+def _name(host: str) -> str:
+    """The name or address in a value of `Host`, without its port; empty if there is none."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else found[1].lower()
+
+
+def _is_of_loopback(name: str) -> bool:
+    """Whether only pages of this machine can have this name as their own: no page can rebind it."""
+    return name == "localhost" or addresses.is_loopback(name.strip("[]"))
 
 
 def is_loopback(host: str) -> bool:
@@ -154,8 +163,16 @@ class Origins:
         return self._own or _normal(f"{client.scheme}://{client.host}")
 
     def is_own(self, origin: str, client: Client) -> bool:
-        """Whether the origin is the server's own: `http.public_url`, or the host that the client asked for."""
-        return _normal(origin) == self._name(client)
+        """Whether the origin is the server's own: `http.public_url`, or the host that the client asked for.
+
+        With `http.public_url`, that host counts only on loopback, where operators use the server's own address, because the
+        proxy refuses their paths. Any other name could be one that a foreign page has rebound.
+        """
+        page = _normal(origin)
+        if page == self._own:
+            return True
+        is_asked = page == _normal(f"{client.scheme}://{client.host}")
+        return is_asked and (self._own is None or _is_of_loopback(_name(client.host)))
 
     def cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers that let a browser hand the answer to the page; the origin is echoed, for credentials are allowed.
