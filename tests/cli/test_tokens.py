@@ -12,9 +12,9 @@ from tests.server_process import STATE, Server
 WITHOUT_TOKEN = [text for text in SETS if not text.startswith("admin.token=")]
 
 
-def ask(server: Server, directory: Path) -> Ended:
-    """Run an operator's command in this directory, without a token."""
-    return crewel("sessions", "list", "--url", server.url, directory=directory, environ={"XDG_STATE_HOME": STATE})
+def ask(server: Server, directory: Path, state: Path | str = STATE) -> Ended:
+    """Run an operator's command in this directory, without a token; `state` lists the servers of its user."""
+    return crewel("sessions", "list", "--url", server.url, directory=directory, environ={"XDG_STATE_HOME": str(state)})
 
 
 def test_a_command_in_another_directory_finds_the_token(start_server: StartServer, tmp_path: Path) -> None:
@@ -22,6 +22,17 @@ def test_a_command_in_another_directory_finds_the_token(start_server: StartServe
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert (ask(server, elsewhere).status, ask(server, elsewhere).err) == (0, "")
+
+
+def test_a_command_of_another_user_needs_the_directory_of_the_server(start_server: StartServer, tmp_path: Path) -> None:
+    """So it is for root, where a service has a user of its own; the error names the remedy."""
+    server = start_server(*WITHOUT_TOKEN)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    refused = ask(server, elsewhere, elsewhere)
+    assert refused.status == 1
+    assert "in the server's working directory, the command finds the admin token" in refused.err
+    assert (ask(server, tmp_path, elsewhere).status, ask(server, tmp_path, elsewhere).err) == (0, "")
 
 
 def test_a_token_is_shown_to_its_own_server_only(start_server: StartServer, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def console(token: bayeux_client.Token = None, url: bayeux_client.Url = bayeux_c
     found = token or bayeux_client.local_token(url)
     if found is None:
         raise CrewelError(
-            f"the admin token of {url} is not found on this machine: give it by --token or CREWEL_TOKEN, or sign in with a"
-            " token on the page"
+            f"the admin token of {url} is not found: run the command in the server's working directory, give the token by"
+            " --token or CREWEL_TOKEN, or sign in with a token on the page"
         )
     if found.count(".") == 2:
         raise typer.BadParameter("--token takes the admin token here; sign in with a JSON Web Token on the page")
