@@ -19,9 +19,7 @@ MAX_PAGE = 1000
 _HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _LIMIT_S = 60.0
 _UNAUTHORIZED = 401
-_TOKEN_HINT = (
-    "; --token or CREWEL_TOKEN sets the token of an operator, and in the server's working directory, the command finds the admin token"
-)
+_TOKEN_HINT = "; --token or CREWEL_TOKEN sets the token of an operator, and in the server's working directory, the command finds the admin token"
 
 Query = Mapping[str, str | int]
 WorkT = TypeVar("WorkT", bound=Callable[..., Coroutine[Any, Any, None]])
