@@ -19,7 +19,10 @@ MAX_PAGE = 1000
 _HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _LIMIT_S = 60.0
 _UNAUTHORIZED = 401
-_TOKEN_HINT = "; --token or CREWEL_TOKEN sets the token of an operator, and in the server's working directory, the command finds the admin token"
+_UNAUTHORIZED_HINT = (
+    "; --token or CREWEL_TOKEN sets the token of an operator, and in the server's working directory, the command finds the"
+    " admin token"
+)
 
 Query = Mapping[str, str | int]
 WorkT = TypeVar("WorkT", bound=Callable[..., Coroutine[Any, Any, None]])
@@ -87,7 +90,7 @@ async def _refusal(response: "ClientResponse") -> str:
         message = str((await response.json())["message"])
     except (ValueError, KeyError, TypeError):
         message = f"the server answered {response.status} {response.reason}"
-    return message + _TOKEN_HINT if response.status == _UNAUTHORIZED else message
+    return message + _UNAUTHORIZED_HINT if response.status == _UNAUTHORIZED else message
 
 
 def command(

@@ -54,7 +54,7 @@ class Http(Group):
     )
     public_url: WebAddress = setting(
         None,
-        "Address of the server behind a proxy, as browsers see it. It is the server's own origin, beside addresses of loopback.",
+        "Address of the server behind a proxy, as browsers see it: its own origin, beside those of loopback.",
         expected="an http or https address such as https://chat.example.org",
     )
     trusted_proxies: Networks = setting((), "Peers whose X-Forwarded-* headers are trusted.")
