@@ -63,7 +63,7 @@ class RealStore:
 
     def read(self, after: LogId, count: int) -> list[Logged]:
         found = self._client.xrange(self.keys.log, f"({after}-0", "+", count)
-        return [Logged(_id(place), fields[b"c"].decode(), fields[b"b"]) for place, fields in found]
+        return [log.logged(_id(place), fields) for place, fields in found]
 
     def trim(self, token: str) -> int:
         return int(self.do(log.trim(self.keys, token)))

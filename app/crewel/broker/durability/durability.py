@@ -122,6 +122,7 @@ class Durability:
         except BaseException:
             await self.lease.end()
             raise
+        self._access.writing.probe()  # for what a server that lived appended before its last session was taken
         self._access.store.watch(self._store_is_back, lambda: None)
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)

@@ -1,7 +1,8 @@
 #!lua
 -- Sends a message to certain receivers past the log: into the inboxes of sessions, and into shared queues. It has one id for
 -- all of them. A subject's message that several sessions get is theirs together: who still has it open is kept. What goes into
--- inboxes of sessions of other nodes lies in the log as well, with `w`, what waits for whom: so their nodes learn of it.
+-- inboxes of sessions of other servers lies in the log as well, with `w`, what waits for whom: so these learn of it. Another
+-- server may just have taken a session that this one believes to have.
 --
 -- Returns {prev, id, 1 if this was done before else 0, outcome, ...}: the newest id before this call; one outcome a delivery,
 -- 'ok', 'gone' if the session is not in the store or its end has begun, 'full' if the receiver has what it may have waiting; or
@@ -80,7 +81,7 @@ local function into_inbox(name, message, source, max_entries, max_bytes, is_else
   call('HSET', base .. 'inbox:' .. name, text, message)
   local waiting = waiting_text('0', #body, channel, priority, expires, source)
   call('HSET', session, 'i:' .. text, waiting)
-  if is_elsewhere then
+  if is_elsewhere or base .. 'node:' .. owner ~= node then
     elsewhere[name] = waiting
   end
   if is_common(source) then
