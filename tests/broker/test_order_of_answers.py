@@ -7,13 +7,15 @@ import pytest
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.delivery.records import EndReason, LogId
 from tests.broker.point_to_point.post import Clerk, come, login, queue
-from tests.broker.stored_world import Receiver, StoredWorld, data, store
+from tests.broker.stored_world import Receiver, StoredWorld, data, failed, store
 from tests.broker.together import Together
 from tests.broker.world import reply_to
 
 pytestmark = pytest.mark.store
 
 ANN = "client/ann"
+WORK = "/jobs/a"
+GROUP = {"subscribe": {"group": "workers"}}
 HISTORY = {"publish": {"history": {"maxEntries": 5}}}
 
 
@@ -60,3 +62,19 @@ def test_a_message_that_is_published_while_the_history_is_cleared_is_the_history
     assert stored.wait(clearing) == 1
     topic = topics.known["/news"]
     assert (topic.history_count, topic.newest) == (1, int(reply_to(publishing, message["id"])["ext"]["publish"]["id"]))
+
+
+def test_a_message_that_is_put_back_while_the_last_member_leaves_is_counted_as_lapsed(stored: StoredWorld) -> None:
+    first, second = login(stored, "joe/1"), login(stored, "joe/2")
+    assert first.say("/meta/subscribe", subscription=WORK, ext=GROUP)["successful"]
+    store(stored, WORK, 1)
+    (message,) = come(first)
+    assert second.say("/meta/subscribe", subscription=WORK, ext=GROUP)["successful"]
+    assert first.say("/meta/unsubscribe", subscription=WORK)["successful"]
+    together = Together(stored)
+    together.send(second, second.message("/meta/unsubscribe", subscription=WORK))
+    together.send(first, first.message("/service/update", data=[failed(message, "user.update.error")]))
+    together.close()
+    assert [reason for _, reason, _ in stored.ended()] == ["lapsed"]
+    ended = stored.broker.metrics.ended
+    assert (ended[EndReason.LAPSED], ended[EndReason.RETURNED]) == (1, 0)

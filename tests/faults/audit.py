@@ -154,9 +154,18 @@ class Audit:
 
     @property
     def is_read(self) -> bool:
-        """Whether the server has taken all that was published, as far as the store was told."""
+        """Whether the server has taken all that was published, and each session all that it was given beside that, as far as
+        the store was told."""
         last = max([*self.published, *(each["id"] for each in self.redriven)], default=0)
-        return all(cursor >= last for cursor in self._cursors.values())
+        living = (account for account in self.accounts if not account.is_closed)
+        return all(cursor >= last for cursor in self._cursors.values()) and all(
+            self._cursor(account.session) >= max(account.given, default=0) for account in living
+        )
+
+    def _cursor(self, session: str) -> int:
+        """Up to where the log is accounted for in this session."""
+        record = self.sessions[session]
+        return int(record["at"]) if "at" in record else self._cursors[record["owner"]]
 
     @property
     def ends(self) -> Counter[str]:
@@ -273,8 +282,7 @@ class Audit:
             assert not (lost := owed - account.ends.keys()), f"{name} has ended, and {lost} were owed to it"
             assert all(until is not None for _, _, until in account.intervals), account
             return
-        record = self.sessions[name]
-        cursor = int(record["at"]) if "at" in record else self._cursors[record["owner"]]
+        record, cursor = self.sessions[name], self._cursor(name)
         opened, boxed = ({int(each[2:]) for each in record if each.startswith(kind)} for kind in ("o:", "i:"))
         waiting = self.waiting[name]
         assert boxed == self.inboxes.get(name, set()), f"the inbox of {name} is not what its record says"

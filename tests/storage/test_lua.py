@@ -141,7 +141,8 @@ async def let_go_of_queues(owner: Owner, ids: list[LogId]) -> None:
     assert await owner.do(histories.expire(keys, token, 2000, 9)) == [("/a", 2, 0), (queue, 2, 2)]
     found = await owner.do(shared_queues.lease(keys, token, queue, [shared_queues.Member(JOE, 9)], 1000))
     assert [each.id for each in found.leased] == ids
-    assert await owner.do(shared_queues.requeue(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False)) == 0
+    requeued = await owner.do(shared_queues.requeue(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False))
+    assert requeued == shared_queues.Requeued(0, len(ids))
     assert await owner.do(shared_queues.discard(keys, token, queue, None, 1000)) == 0
     assert await owner.do(histories.erase(keys, token, "/a", 1000)) == 0
 

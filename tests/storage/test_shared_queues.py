@@ -18,6 +18,7 @@ from crewel.storage.shared_queues import (
     Lease,
     Leased,
     Member,
+    Requeued,
     SendOutcome,
     Sent,
 )
@@ -50,7 +51,7 @@ async def lease(owner: Owner, *members: tuple[str, int], queue: str = GROUP) -> 
     return await owner.do(shared_queues.lease(owner.keys, owner.token, queue, given, FACTS_MAX))  # type: ignore[no-any-return]
 
 
-async def requeue(owner: Owner, name: str, *ids: LogId, attempts: int = 1, failed: bool = False) -> int:
+async def requeue(owner: Owner, name: str, *ids: LogId, attempts: int = 1, failed: bool = False) -> Requeued:
     step = shared_queues.requeue(owner.keys, owner.token, name, dict.fromkeys(ids, attempts), FACTS_MAX, failed=failed)
     return await owner.do(step)  # type: ignore[no-any-return]
 
@@ -273,7 +274,7 @@ async def test_requeued_message_keeps_its_place(store: Store) -> None:
     await owner.do(_join(owner, ANN))
     ids = await share(owner, 3, qos=b'{"forceDestroy":true}', expires=FAR)
     await lease(owner, (JOE, 2))
-    assert await requeue(owner, JOE, *ids[:2], attempts=4) == 2
+    assert await requeue(owner, JOE, *ids[:2], attempts=4) == Requeued(2, 0)
     assert await waiting(owner) == ids
     assert await texts(owner) == {}
     assert await store.reader.exists(store.keys.inbox(JOE)) == 0
@@ -326,7 +327,7 @@ async def test_lease_waits_until_the_copy_of_another_group_is_settled(store: Sto
 async def test_a_message_from_no_queue_stays(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, Delivery(JOE, JOE))
-    assert await requeue(owner, JOE, sent.id, LogId(7)) == 0
+    assert await requeue(owner, JOE, sent.id, LogId(7)) == Requeued(0, 0)
     assert list(await texts(owner)) == [str(sent.id)]
     assert await owner.facts("ended") == []
 
@@ -335,27 +336,27 @@ async def test_a_repeated_put_back_answers_the_same(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, TO_JOE)
     step = shared_queues.requeue(store.keys, owner.token, JOE, {sent.id: 1}, FACTS_MAX, failed=False)
-    assert await store.run([step, step]) == [1, 1]
+    assert await store.run([step, step]) == [Requeued(1, 0)] * 2
     assert len(await owner.facts("returned")) == 1
 
 
 async def test_a_subjects_message_waits_again_when_the_last_one_gives_it_back(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     sent = await send(owner, TO_JOE, Delivery(SUBJECT, JOE_2, source=SUBJECT))
-    assert await requeue(owner, JOE, sent.id) == 0
+    assert await requeue(owner, JOE, sent.id) == Requeued(1, 0)
     assert await waiting(owner, SUBJECT) == []
-    assert await requeue(owner, JOE_2, sent.id) == 1
+    assert await requeue(owner, JOE_2, sent.id) == Requeued(1, 0)
     assert await waiting(owner, SUBJECT) == [sent.id]
     assert await store.reader.exists(store.keys.receivers(sent.id, SUBJECT)) == 0
     await lease(owner, (JOE, 9), queue=SUBJECT)
-    assert await requeue(owner, JOE, sent.id) == 1
+    assert await requeue(owner, JOE, sent.id) == Requeued(1, 0)
 
 
 async def test_message_requeued_to_a_group_without_members_lapses(store: Store) -> None:
     owner = await owner_of(store, JOE)
     (log_id,) = await share(owner)
     await lease(owner, (JOE, 9))
-    assert await requeue(owner, JOE, log_id) == 0
+    assert await requeue(owner, JOE, log_id) == Requeued(0, 1)
     assert await waiting(owner) == []
     assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "lapsed", "ids": [log_id]}]}]
 
@@ -478,3 +479,15 @@ async def test_what_lies_in_an_inbox_of_another_node_lies_in_the_log_for_that(st
     assert (found.id, found.channel, found.body, found.sender, found.to) == (sent.id, "/a/b", b"{}", ANN, JOE)
     waiting_there = PendingMessage(0, 2, "/a/b", source=SUBJECT)
     assert shared_queues.addressed(found) == {JOE_2: waiting_there, ANN: waiting_there}
+
+
+async def test_the_log_has_what_lies_in_the_inbox_of_a_session_that_was_just_taken_over(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    heir = await started(store, "heir")
+    (taken,) = await heir.adopt(1)
+    sent = await send(owner, TO_JOE, Delivery(SUBJECT, JOE_2, source=SUBJECT))
+    assert sent.outcomes == [OK, OK]
+    (found,) = await log.read(store, LogId(0), 10)
+    assert shared_queues.addressed(found) == {taken.name: PendingMessage(0, 2, "/a/b", source=SUBJECT)}
+    (left,) = await heir.adopt()
+    assert set(left.inbox) == {sent.id}

@@ -121,6 +121,15 @@ class Lease(NamedTuple):
     """How many have gone because their life had ended."""
 
 
+class Requeued(NamedTuple):
+    """How many messages have left the inbox of a session that gave them back."""
+
+    returned: int
+    """They lie in their queues again, or other sessions of their subject have them, or had."""
+    lapsed: int
+    """The group that they waited for has no members any more."""
+
+
 class StoredQueue(NamedTuple):
     """A shared queue that is not empty."""
 
@@ -203,17 +212,20 @@ def _one_leased(fields: dict[str, Any]) -> Leased:
 
 def requeue(
     k: Keys, token: str, name: str, attempts: Mapping[LogId, int], facts_max: int, *, failed: bool
-) -> Step[int]:
+) -> Step[Requeued]:
     """Requeue messages of a session's inbox, into the queues that they came from; `attempts` says for each how often it may
-    have been sent. `failed`: they are not leased to this session again, unless there is no other. Returns how many lie in
-    a queue again.
+    have been sent. `failed`: they are not leased to this session again, unless there is no other.
 
     All of them that came from a queue leave the inbox; the facts say `returned`, or `lapsed` if the group has no members
     any more: a subject's message that other sessions of it still have open, or that one of them has settled, goes nowhere.
     """
     arguments = [text for log_id, times in attempts.items() for text in (log_id, times)]
     keys = (k.session(name), k.inbox(name), k.facts, k.once(f"put back {secrets.token_hex(12)}"))
-    return Step("requeue", keys, (k.base, token, name, facts_max, _REMEMBERED_MS, int(failed), *arguments), int)
+    return Step("requeue", keys, (k.base, token, name, facts_max, _REMEMBERED_MS, int(failed), *arguments), _requeued)
+
+
+def _requeued(answer: Any) -> Requeued:
+    return Requeued(*answer)
 
 
 def discard(

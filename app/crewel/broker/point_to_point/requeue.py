@@ -23,6 +23,7 @@ from crewel.errors import StoreError
 from crewel.errors.codes import is_below
 from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, one_queue
 from crewel.storage import shared_queues
+from crewel.storage.shared_queues import Requeued
 
 if TYPE_CHECKING:
     from crewel.broker.point_to_point.shared_queues import SharedQueues
@@ -103,9 +104,11 @@ class Requeue:
             durable.requeue(place)
         access.node.mark_dirty(durable)
 
-        def answered(count: int | StoreError) -> None:
-            if not isinstance(count, StoreError):
-                self._runtime.metrics.ended[EndReason.RETURNED] += len(places)
+        def answered(answer: Requeued | StoreError) -> None:
+            if not isinstance(answer, StoreError):
+                ended = self._runtime.metrics.ended
+                ended[EndReason.RETURNED] += answer.returned
+                ended[EndReason.LAPSED] += answer.lapsed
             # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
             for name in sources:
                 self._shared_queues.returned(name)

@@ -3,7 +3,8 @@
 -- another receiver. A subject's message that other sessions still have open, or have settled, only leaves the inbox. What
 -- came from no shared queue stays. A repeated call answers the same again.
 --
--- Returns how many lie in a queue again; or 'fenced' if another server owns the session, or none has it.
+-- Returns {returned, lapsed}, how many have left the inbox: to a queue, or because others have them; and because their group has
+-- no member any more. Or 'fenced' if another server owns the session, or none has it.
 --
 -- KEYS[1]     s:<session>
 -- KEYS[2]     inbox:<session>
@@ -36,10 +37,11 @@ if call('HGET', session, 'owner') ~= token then
 end
 local before = call('GET', once)
 if before then
-  return tonumber(before)
+  local returned, lapsed = string.match(before, '^(%d+) (%d+)$')
+  return {tonumber(returned), tonumber(lapsed)}
 end
 
-local count, queued, reasons = 0, {}, {returned = {}, lapsed = {}}
+local queued, reasons = {}, {returned = {}, lapsed = {}}
 for at = 7, #ARGV, 2 do
   local id = ARGV[at]
   local outcome, queue = give_back(id, ARGV[at + 1], has_failed)
@@ -49,7 +51,6 @@ for at = 7, #ARGV, 2 do
     table.insert(reasons[outcome == 'lapsed' and 'lapsed' or 'returned'], id)
   end
   if outcome == 'queued' then
-    count = count + 1
     queued[queue] = queued[queue] or {}
     table.insert(queued[queue], id)
   end
@@ -67,5 +68,5 @@ if #ended > 0 then
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
 end
 tell_returned(queued, facts, facts_max)
-call('SET', once, count, 'PX', once_ms)
-return count
+call('SET', once, #reasons.returned .. ' ' .. #reasons.lapsed, 'PX', once_ms)
+return {#reasons.returned, #reasons.lapsed}
