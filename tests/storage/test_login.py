@@ -2,11 +2,14 @@
 
 import pytest
 
+from crewel.delivery.records import PendingMessage, SessionRecord
 from crewel.errors import Fenced, StoreUnavailable
+from crewel.storage import sessions, shared_queues
 from crewel.storage.sessions import LoggedIn
+from crewel.storage.shared_queues import Addressed, Delivery
 from crewel.storage.steps import TooManySessions
 from crewel.storage.store import Store
-from tests.storage.owner import ANN, JOE, Owner, started
+from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, started
 
 
 async def members(owner: Owner, key: str) -> set[str]:
@@ -115,3 +118,16 @@ async def test_a_fact_tells_of_a_new_session_only(store: Store) -> None:
     await owner.login(JOE)
     await owner.login("client/anonymous/")
     assert await owner.facts("opened-session") == [{"session": JOE}, {"session": "client/anonymous/-1"}]
+
+
+async def test_a_session_is_recalled_as_the_store_has_it_by_its_owner_only(store: Store) -> None:
+    owner, other = await started(store, "a"), await started(store, "b")
+    answer = await owner.login(JOE, ack=True)
+    message = Addressed("/a", b"{}")
+    sent = await owner.do(shared_queues.send(owner.keys, owner.token, message, [Delivery(JOE, JOE)], FACTS_MAX))
+    record = await owner.do(sessions.recall(owner.keys, owner.token, JOE, answer.batch))
+    waiting = {sent.id: PendingMessage(0, 2, "/a")}
+    assert record == SessionRecord(JOE, {"ack": True}, None, answer.batch, inbox=waiting)
+    for token, name in ((other.token, JOE), (owner.token, ANN)):
+        with pytest.raises(Fenced):
+            await owner.do(sessions.recall(owner.keys, token, name, 0))

@@ -191,8 +191,8 @@ class Logins:
             if not answer.is_new:
                 if self._access.is_shared:
                     yield from self._until_arrived(answer.name)
-                durability.attach(session, answer)
-            elif session.durable is None:
+                yield durability.recall(session, answer)
+            if session.durable is None:
                 raise StoreUnavailable(f"{answer.name}: the store is read again, with this session")
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
         self._names.add(session, *digests)

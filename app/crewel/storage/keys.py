@@ -257,7 +257,7 @@ KEYS: tuple[Key, ...] = (
         "until the session has ended",
         "login, subscribe, unsubscribe, open, commit, spill, adopt, inherit, close, hold, redrive, send, lease, requeue,"
         " end",
-        "each start",
+        "each start; recall",
         "A reliable session.",
     ),
     Key(

@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import BATCH_BLOCK, Disposition, LogId, PendingDeadLetter, SessionName
+from crewel.delivery.records import BATCH_BLOCK, Disposition, LogId, PendingDeadLetter, SessionName, SessionRecord
 from crewel.storage.dead_letters import described
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
+from crewel.storage.leases import filled
 from crewel.storage.steps import Step, nothing
 
 _UNCOUNTED: Final = "client/anonymous/"
@@ -66,6 +67,15 @@ def login(
 def _logged_in(answer: Any) -> LoggedIn:
     name, is_new, batch, last = answer
     return LoggedIn(SessionName(name.decode()), is_new == b"1", batch, last)
+
+
+def recall(k: Keys, token: str, name: SessionName, batch: int) -> Step[SessionRecord]:
+    """Return a session of this server as the store has it; `batch` is the number that its login reserved. Raises Fenced."""
+
+    def parse(answer: Any) -> SessionRecord:
+        return filled(SessionRecord(name, {}, None, batch), answer)
+
+    return Step("recall", (k.session(name),), (token,), parse)
 
 
 def subscribe(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,14 +21,14 @@ pytestmark = pytest.mark.store
 
 NAMES = ("joe/1", "joe/2")
 BODY = b'{"channel":"/news","data":"meanwhile"}'
-TakeOver = Callable[[StoredWorld, Callable[[Keys, str], Step[object]]], StoredWorld]
+TakeOver = Callable[[StoredWorld, Callable[[Keys, str], Step[Any]]], StoredWorld]
 
 
 @pytest.fixture
 def take_over(make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch) -> TakeOver:
     """Make a server that takes the sessions of this one singly. When it has the first, the old one asks for this step."""
 
-    def make(former: StoredWorld, step: Callable[[Keys, str], Step[object]]) -> StoredWorld:
+    def make(former: StoredWorld, step: Callable[[Keys, str], Step[Any]]) -> StoredWorld:
         next_records, token, asked = Durability._next_records, former.access.token, list[object]()
 
         async def and_meanwhile(self: Durability) -> list[SessionRecord]:
@@ -57,7 +58,7 @@ def test_what_the_old_server_sends_by_name_reaches_sessions_that_have_been_taken
 ) -> None:
     receivers = [Receiver(stored).started(name=name) for name in NAMES]
 
-    def send(keys: Keys, token: str) -> Step[object]:
+    def send(keys: Keys, token: str) -> Step[Any]:
         to_each = [Delivery("client/joe", SessionName(f"client/{name}"), source="client/joe") for name in NAMES]
         return shared_queues.send(keys, token, Addressed("/news", BODY), to_each, FACTS_MAX)
 
@@ -70,7 +71,7 @@ def test_what_the_old_server_publishes_reaches_all_sessions_without_a_further_me
 ) -> None:
     receivers = [Receiver(stored).started("/news", name=name) for name in NAMES]
 
-    def publish(keys: Keys, token: str) -> Step[object]:
+    def publish(keys: Keys, token: str) -> Step[Any]:
         return log.append(keys, token, [Submission("/news", BODY)], FACTS_MAX)
 
     heir = take_over(stored, publish)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import StoredQueue
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 from tests.broker.point_to_point.post import Clerk, come, ends, ids, letters, login, one, queue, settled
-from tests.broker.stored_world import Receiver, StoredWorld, failed, origin
+from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin, store
 from tests.broker.world import reply_to
 
 
@@ -221,3 +222,23 @@ class TestReadingLate:
         told.set_result(None)
         world.wait(reading)
         assert ids(come(login(world, "ann/1"))) == [message_id]
+
+
+class TestALogin:
+    def test_whose_session_got_a_letter_meanwhile_finds_it_there(self, world: StoredWorld) -> None:
+        """The store has the session, and memory lacks it until its client comes again."""
+        joe = login(world, "joe/1", "/news")
+        store(world, "/news", 1)
+        joe.say("/meta/disconnect")
+        (letter,) = world.letters()
+        line = Line(world, "login", is_done=True)
+        asked = {"name": "joe/1", "update": True, "settle": "message"}
+        assert not Receiver(world).handshake(ext={"ack": True, "session": asked})["successful"]
+        assert line.left == 0
+        redriven = world.wait(world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        assert redriven.done == 1
+        again = login(world, "joe/1")
+        messages = come(again)
+        assert data(messages) == [1]
+        settled(again, *messages)
+        assert world.inbox(again.session) == []

@@ -284,13 +284,25 @@ class Durability:
         answer: LoggedIn = await self._access.writing.ask(step, then=answered)
         return answer
 
-    def attach(self, session: Session, answer: LoggedIn) -> DurableSession:
-        """Give the session that the store has just made its durable half."""
-        durable = DurableSession(answer.name)
+    async def recall(self, session: Session, answer: LoggedIn) -> None:
+        """Attach the session to one that the store has since a login whose answer was lost: by now letters may have been sent
+        again to it, of which memory knows nothing. Raises StoreError."""
+        access = self._access
+
+        def answered(record: SessionRecord | StoreError) -> SessionRecord | StoreError:
+            if isinstance(record, SessionRecord) and answer.name not in access.node.sessions:
+                self.attach(session, answer, DurableSession.adopted(record))
+            return record
+
+        step = stored_sessions.recall(access.keys, access.token, answer.name, answer.batch + BATCH_BLOCK)
+        await access.writing.ask(step, then=answered)
+
+    def attach(self, session: Session, answer: LoggedIn, durable: DurableSession | None = None) -> None:
+        """Give the session its durable half; a new one, if the store has just made it."""
+        durable = durable or DurableSession(answer.name)
         durable.reserved(answer.batch + BATCH_BLOCK)
         self._access.node.add(durable)
         self.hand_to(session, durable)
-        return durable
 
     def renew(self, session: Session, answer: LoggedIn) -> None:
         """The store has given a session that it had a new login: the batches of the client before it count no more."""
