@@ -19,6 +19,8 @@ _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _COOKIE = re.compile(rb"(?i)\r\nset-cookie: *([^;\r]+)")
 _ACK = re.compile(rb'"ack":(\d+)')
 _LIMIT_S = 30.0
+FORMER = "earlier"
+"""The token of the server whose sessions `store_sessions` makes."""
 
 
 class Connection(asyncio.Protocol):
@@ -196,14 +198,14 @@ async def store_sessions(storage: Storage, count: int, membership: Membership = 
     await store.open()
     keys, facts_max = store.keys, 1000
     process = leases.this_process("bench", has_directory=False)
-    await store.run([leases.claim(keys, "earlier", "bench", process, lease_ms, (), membership)])
+    await store.run([leases.claim(keys, FORMER, "bench", process, lease_ms, (), membership)])
     for start in range(0, count, 250):
         numbers = range(start, min(start + 250, count))
         login = [{"id": f"client{number:032}", "browser": f"browser{number:032}", "ack": True} for number in numbers]
-        logins = [sessions.login(keys, "earlier", "client/anonymous/", each, -1, facts_max) for each in login]
+        logins = [sessions.login(keys, FORMER, "client/anonymous/", each, -1, facts_max) for each in login]
         names = [answer.name for answer in await store.run(logins)]
         subscribes = [
-            sessions.subscribe(keys, "earlier", name, [f"/bench/{number % 1000}"], facts_max)
+            sessions.subscribe(keys, FORMER, name, [f"/bench/{number % 1000}"], facts_max)
             for number, name in zip(numbers, names, strict=True)
         ]
         await store.run(subscribes)
@@ -215,5 +217,5 @@ async def end_lease(storage: Storage) -> None:
     store = Store(Settings(storage=storage))
     await store.open()
     process = leases.this_process("bench", has_directory=False)
-    await store.run([leases.renew(store.keys, "earlier", process, 0)])
+    await store.run([leases.renew(store.keys, FORMER, process, 0)])
     await store.close()

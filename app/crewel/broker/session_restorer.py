@@ -45,9 +45,9 @@ class SessionRestorer:
         session = Session(self._host, facts["id"])
         grants = restored_grants(facts.get("grants"), asks_for_tokens=self._guard.asks_for_tokens)
         session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
-        name = {"name": durable.name} if durable.is_named else {}
+        asked = facts.get("asked", {}) | ({"name": durable.name} if durable.is_named else {})
         try:
-            qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER, MAX_NUMBER)
+            qos = read_connect_qos(asked, MAX_NUMBER, MAX_NUMBER) if asked else NOTHING_ASKED
         except IllegalArgument as error:  # it was granted by a server of another version
             log.warning("a session is restored without an option of its login: %s", error.message)
             qos = NOTHING_ASKED

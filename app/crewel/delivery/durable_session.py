@@ -90,24 +90,28 @@ class DurableSession(DeliveryOrder):
         durable.since, durable.closing = dict(record.subscriptions), list(record.closed)
         durable.ending, durable.death = record.ending, record.death
         durable.batch = durable._stored_batch = record.batch
-        sent = {} if sent is None else sent
-        durable._stored, durable._stored_inbox = record.pending, set(record.inbox)
-        durable.applied = {each: _sent(record.pending[each], sent) for each in sorted(record.pending)}
-        durable.applied_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
-        messages = {**record.pending, **record.inbox}
-        durable._stored_notices, durable.failed = dict(record.notices), dict(record.failed)
-        durable.notices = {place: PendingMessage(1, channel=channel) for channel, place in record.notices.items()}
-        durable.evicted = sorted(
-            rank_of(each, pending.priority) for each, pending in (*messages.items(), *durable.notices.items())
-        )
-        durable.place_notices()
-        durable.applied_size = sum(pending.size for pending in messages.values())
-        durable.expiry = _first_expiry(messages.values())
         if record.own_cursor is not None:
             durable.own_cursor, durable.has_own_cursor = record.own_cursor, True
-        durable.adopted_to = max(messages, default=LogId(0))
+        if record.pending or record.inbox or record.notices:  # most have none
+            durable._adopt_messages(record, {} if sent is None else sent)
+        durable.failed = dict(record.failed)
         durable._newest = max(durable.own_cursor, durable.adopted_to)
         return durable
+
+    def _adopt_messages(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> None:
+        self._stored, self._stored_inbox = record.pending, set(record.inbox)
+        self.applied = {each: _sent(record.pending[each], sent) for each in sorted(record.pending)}
+        self.applied_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
+        messages = {**record.pending, **record.inbox}
+        self._stored_notices = dict(record.notices)
+        self.notices = {place: PendingMessage(1, channel=channel) for channel, place in record.notices.items()}
+        self.evicted = sorted(
+            rank_of(each, pending.priority) for each, pending in (*messages.items(), *self.notices.items())
+        )
+        self.place_notices()
+        self.applied_size = sum(pending.size for pending in messages.values())
+        self.expiry = _first_expiry(messages.values())
+        self.adopted_to = max(messages, default=LogId(0))
 
     def __len__(self) -> int:
         """How many messages are pending."""

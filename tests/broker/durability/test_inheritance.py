@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
-from crewel.broker.durability.inheritance import Gap
+from crewel.broker.durability.inheritance import IN_ONE_TURN, Gap
 from crewel.delivery.records import Logged, LogId, SessionName
 from crewel.errors import StoreError
 from crewel.nodes.node_registry import NodeRegistry
@@ -74,6 +76,39 @@ def test_sessions_that_come_while_a_message_is_handed_over_get_it_too(make_store
     assert heir.wait(both()) == 1
     heir.settle()
     assert data(heir, receiver) == ["before", "meanwhile"]
+
+
+def test_others_have_a_turn_between_the_portions_of_a_slice(make_stored: Callable[..., StoredWorld]) -> None:
+    """A message that is published there is for those who have come, and for those who come after it."""
+    dead, heir = pair(make_stored)
+    receivers = [Receiver(dead).started("/news") for _ in range(2 * IN_ONE_TURN + 1)]
+    publisher = Receiver(heir).started()
+    dead.commit()
+    token = dead.access.token
+    dead.crash()
+    inheritance = heir.durability.inheritance
+    between = [publisher.message("/news", data="between", ext=STORED)]
+
+    def publish() -> None:
+        if between:
+            heir.broker.inbound.receive(Request(publisher.browser), [between.pop()])
+
+    inheritance.on_arrival = publish
+
+    async def adopt() -> list[int]:
+        """How many sessions were there in each turn."""
+        adopting = heir.loop.create_task(inheritance.take_over_dead([token]))
+        counts = []
+        while not adopting.done():
+            counts.append(len(heir.broker.sessions))
+            await asyncio.sleep(0)
+        return [*counts, len(heir.broker.sessions)]
+
+    counts = heir.wait(adopt())
+    assert counts[-1] - counts[0] == len(receivers)
+    assert max(after - before for before, after in pairwise(counts)) == IN_ONE_TURN
+    heir.settle()
+    assert [data(heir, each) for each in receivers] == [["between"]] * len(receivers)
 
 
 def test_what_a_dead_node_has_appended_last_reaches_the_clients_of_the_only_one_left(

@@ -1,8 +1,8 @@
 """How a node takes over the sessions of a dead one while it serves others (decision 0260).
 
-The store moves them a slice at a time. A slice joins the engine in one turn, and only when all has been read that lies between
-the cursors of its sessions and the cursor of this node: so each entry of the log is open for a session, or has ended, before
-the session is anything that a client can reach.
+The store moves them a slice at a time. A slice joins the engine in portions, each in one turn, and only when all has been
+read that lies between the cursors of its sessions and the cursor of this node: so each entry of the log is open for a session,
+or has ended, before the session is anything that a client can reach.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from crewel.storage.nodes import Slice
 log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 100
-"""Sessions of a slice: some milliseconds of the event loop, and less of the store's."""
+"""Sessions of a slice: some milliseconds of the store."""
+IN_ONE_TURN: Final = 20
+"""Sessions of a portion: some milliseconds of the event loop. A publish waits for two of them and for a slice."""
 _READ_AT_ONCE: Final = 1000
 
 
@@ -85,7 +87,7 @@ class Inheritance:
     on_addressed: Callable[[DurableSession, Logged, PendingMessage], None] = field(init=False)
     """Called with a session, and a message in its inbox that it may not know."""
     on_changed: Callable[[list[DurableSession], Logged], None] = field(init=False)
-    """Called with the sessions of a slice, and a change of a topic that the node before may not have applied."""
+    """Called with the sessions of a portion, and a change of a topic that the node before may not have applied."""
     finished: list[str] = field(default_factory=list, init=False)
     """Dead nodes of which no session is left, whose records still keep the log."""
 
@@ -105,16 +107,13 @@ class Inheritance:
         come. Raises StoreError."""
         gap, count = Gap(LogId(0), LogId(0)), 0
         while not self._access.is_reloading:  # else they would come to a node that is none any more
-            node, records = self._access.node, list[SessionRecord]()
+            records = list[SessionRecord]()
             try:
                 records = await self.next_slice(_AT_ONCE, dead)
                 if not records:
                     break
-                self.arriving = frozenset(record.name for record in records)
-                await self._read(gap, min(record.own_cursor or LogId(0) for record in records))
-                if self._access.node is not node:
+                if not await self._bring_all_in(gap, records):
                     return count  # begun from the store meanwhile, with these sessions too
-                self._bring_in(gap, records)
             except StoreError as error:
                 if records or isinstance(error, StoreUncertain):
                     # The store has sessions of this node that memory lacks: it begins with what the store has, under
@@ -123,11 +122,25 @@ class Inheritance:
                 raise
             finally:
                 self.arriving = frozenset()
-            self.on_arrival()
             count += len(records)
         if self.finished:
             await self.release()
         return count
+
+    async def _bring_all_in(self, gap: Gap, records: list[SessionRecord]) -> bool:
+        """Let the sessions of a slice be this node's, a portion in each turn; False if they are by another way. Raises
+        StoreError."""
+        node = self._access.node
+        for start in range(0, len(records), IN_ONE_TURN):
+            portion = records[start : start + IN_ONE_TURN]
+            self.arriving = frozenset(record.name for record in records[start:])
+            await asyncio.sleep(0)
+            await self._read(gap, min(record.own_cursor or LogId(0) for record in portion))
+            if self._access.node is not node:
+                return False
+            self._bring_in(gap, portion)
+            self.on_arrival()
+        return True
 
     async def release(self) -> None:
         """Let the log go that the dead nodes' records have kept: their sessions are in a commit of this node by now."""
@@ -158,7 +171,7 @@ class Inheritance:
             gap.until = max(target if is_all else gap.until, taken[-1].id if taken else gap.until)
 
     def _bring_in(self, gap: Gap, records: list[SessionRecord]) -> None:
-        """Let the sessions of a slice be this node's, in one turn."""
+        """Let the sessions of a portion be this node's, in one turn."""
         same: dict[Any, Any] = {}
         durables = [self._restore(record, same) for record in records]
         by_pattern: dict[str, list[DurableSession]] = {}

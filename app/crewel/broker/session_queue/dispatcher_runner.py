@@ -81,25 +81,28 @@ class DispatcherRunner:
 
     def configure(self, session: Session, qos: ConnectQos) -> None:
         """Give the session the dispatcher that its login asks for. One that it has stays, with its holdback."""
-        rules = self._rules(session, qos)
+        tells = self._tells(session, qos)
         if qos.ping_interval_ms:
             # A held connect that is released empty is the ping, and the next connect the answer.
             session.timeout_ms = min(qos.ping_interval_ms, self._runtime.settings.bayeux.timeout_ms)
         if session.dispatcher is not NO_DISPATCHER:
             was_rejecting = session.dispatcher.rejection is not None
-            session.dispatcher.revive(rules)
+            session.dispatcher.revive(self._rules(session, qos))
             if was_rejecting:
                 self._store(session)
-        elif rules.tells or qos.dispatcher is not None:
-            session.dispatcher = Dispatcher(rules)
+        elif tells or qos.dispatcher is not None:
+            session.dispatcher = Dispatcher(self._rules(session, qos))
         is_oneway = qos.update and self.is_offered and not session.is_reliable
         if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
             session.add_part(OnewayUpdates(self.updated, self.open_messages, self._expiry, self._node))
-        if rules.tells or is_oneway:
+        if tells or is_oneway:
             self.updated.add(session)
         else:
             self.updated.discard(session)
         self._apply_state(session)
+
+    def _tells(self, session: Session, qos: ConnectQos) -> bool:
+        return qos.update and self.is_offered and session.is_reliable
 
     def _rules(self, session: Session, qos: ConnectQos) -> Rules:
         delivery, asked = self._runtime.settings.delivery, qos.dispatcher or Retries()
@@ -107,7 +110,7 @@ class DispatcherRunner:
         delay = (delivery.delay_ms if asked.delay_ms is None else asked.delay_ms) / 1000
         wait_ms = delivery.ack_wait_ms if qos.ack_wait_ms is None else qos.ack_wait_ms
         rules = Rules(
-            tells=qos.update and self.is_offered and session.is_reliable,
+            tells=self._tells(session, qos),
             settle=qos.settle,
             ack_wait=wait_ms / 1000 if wait_ms > 0 else inf,
             retries=retries,
