@@ -30,6 +30,7 @@ from tests.texts import texts
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts(),
     lambda inner: st.lists(inner) | st.dictionaries(texts(), inner),
+    max_leaves=5,
 )
 CHECKS: list[Check] = [
     flag,
