@@ -20,7 +20,7 @@ from tests.server_process import Server
 
 IS_FULL = os.environ.get("FAULTS") == "full"
 WAVES = 10 if IS_FULL else 5
-WAVE = 1000 if IS_FULL else 200
+WAVE = 1000 if IS_FULL else 100
 GROWTH = 2**21 if IS_FULL else 2**20
 """Bytes that memory may grow after the third wave: far less than a wave's clients have while they are there."""
 HELD_MS = 8000 if IS_FULL else 2500
