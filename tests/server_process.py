@@ -26,7 +26,7 @@ from tests.template import ROOT, Command
 
 __all__ = ["LIMIT_S", "ROOT", "Server", "start"]
 STATE = str(Path(tempfile.gettempdir()) / "crewel-tests-state")
-LIMIT_S = 40.0  # generous: several suites may share two cores
+LIMIT_S = 60.0  # generous: several suites may share two cores
 
 
 class Server:

@@ -22,7 +22,7 @@ from redis.retry import Retry
 from crewel.settings.storage import Storage
 from crewel.storage.embedded import server_binary
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 _BINARY = server_binary(Storage())
 _PR_SET_PDEATHSIG = 1
 

@@ -191,7 +191,7 @@ def test_who_comes_while_the_store_is_away_is_told_and_let_in_later(
 
 def is_ready(server: Server) -> bool:
     try:
-        with urlopen(f"{server.base}/health/ready", timeout=5) as response:
+        with urlopen(f"{server.base}/health/ready", timeout=30) as response:
             return bool(response.status == 200)
     except URLError:
         return False

@@ -17,7 +17,7 @@ from tests.functional.wire import until
 from tests.server_process import Server
 from tests.template import Command
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class Post:

@@ -105,7 +105,7 @@ def test_an_interrupted_redrive_is_continued_by_the_server(post: Post, joe: Rece
     process = post.start("dead-letters", "redrive", "--all", "--rate", "30")
     until(lambda: post.desk.get("/dead-letters/count")["count"] < 55)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     [job] = post.lines("jobs", "list", "--state", "running")
     assert f"crewel jobs follow {job['id']}" in said

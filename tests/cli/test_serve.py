@@ -88,7 +88,7 @@ def test_the_admin_token_is_printed_on_a_terminal(tmp_path: Path, on_terminal: b
     assert process.stdout.readline().startswith(b"ready ")
     token = (tmp_path / "data" / "admin.token").read_bytes().strip()
     process.terminate()
-    _, written = process.communicate(timeout=20)
+    _, written = process.communicate(timeout=60)
     told = os.read(ours, 10000) if on_terminal else written
     os.close(ours)
     assert (b"the admin token is " + token in told) is on_terminal

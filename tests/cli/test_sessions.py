@@ -75,7 +75,7 @@ def test_sessions_are_pinged_and_killed(post: Post, joe: Receiver) -> None:
     process = post.start("sessions", "ping", "joe/1", "--json")
     connection.response()
     joe.take()
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert 0 < json.loads(out)["pingMs"] < 700, err
     assert_refused(post.run("sessions", "ping", "joe/1"), "did not connect again")
     post.receiver("ann/1", "/c")

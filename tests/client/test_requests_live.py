@@ -54,7 +54,7 @@ MODES = [{"ack": False}, {"ack": True}, {"update": True}, {"update": True, "sett
 async def test_a_request_is_answered(server: Server, transport: str, options: Any, channel: str) -> None:
     async with two(server, transport, **options) as (joe, ann):
         await ann.reply(channel, lambda message: {"got": message.data})
-        answer = await joe.request(channel, {"n": [1]}, timeout=5)
+        answer = await joe.request(channel, {"n": [1]}, timeout=30)
         assert answer.data == {"got": {"n": [1]}}
         assert re.fullmatch(rf"/ret/{joe.login['replyId']}/3\d{{6}}", answer.channel)
         if joe.settles:
@@ -110,7 +110,7 @@ async def test_what_is_asked_is_not_changed(server: Server, transport: str, chan
     ext: Any = {"mine": {"x": 1}}
     async with two(server, transport) as (joe, ann):
         requests = await ann.subscribe(channel)
-        asking = asyncio.create_task(joe.request(channel, data, ext=ext, timeout=5))
+        asking = asyncio.create_task(joe.request(channel, data, ext=ext, timeout=30))
         data["n"].append("not yet asked")  # the task has not begun
         request = await requests.receive(LIMIT_S)
         data["n"].append("asked")
@@ -126,7 +126,7 @@ async def test_a_client_that_knows_nothing_of_us_answers_by_a_publish(
 ) -> None:
     async with two(server, transport, ack=False) as (joe, stock):
         requests = await stock.subscribe(channel)
-        asking = asyncio.create_task(joe.request(channel, 1, timeout=5))
+        asking = asyncio.create_task(joe.request(channel, 1, timeout=30))
         request = await requests.receive(LIMIT_S)
         await stock.publish(request.fields["ext"]["replyTo"], "an answer")
         assert (await asking).data == "an answer"
@@ -191,7 +191,7 @@ async def test_a_request_that_is_redelivered_is_answered_twice_and_heard_once(
 ) -> None:
     async with two(server, transport, update=True, retries=1, delay=0) as (joe, ann):
         requests = await ann.subscribe(channel)
-        asking = asyncio.create_task(joe.request(channel, 1, timeout=5, persistent=True))
+        asking = asyncio.create_task(joe.request(channel, 1, timeout=30, persistent=True))
         first = await requests.receive(LIMIT_S)
         await ann.publish(*create_response(first, "once"))
         first.reject("communication.timeout")

@@ -22,7 +22,7 @@ from tests.server_process import Server, processes
 SETS = ("cluster.workers=2", "bayeux.timeout_ms=1000")
 GOES_ON_S = 20.0
 STARTS_S = 60.0
-KILLS = 100 if IS_FULL else 3
+KILLS = 100 if IS_FULL else 2
 HERD = 195 if IS_FULL else 20
 REPLACEMENTS = 10 if IS_FULL else 2
 

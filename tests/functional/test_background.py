@@ -25,7 +25,7 @@ from tests.functional.wire import until
 from tests.server_process import processes
 
 SERVICE = "tests.functional.background_service"
-START_S = 30.0
+START_S = 60.0
 """How long a worker may take to start."""
 
 

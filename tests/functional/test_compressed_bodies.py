@@ -92,7 +92,7 @@ async def test_an_attached_server_inflates_nothing(tmp_path: Path) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/events"
-    async with asyncio.timeout(20), ClientSession() as http:
+    async with asyncio.timeout(60), ClientSession() as http:
         started = time.process_time()
         headers = {"Content-Encoding": "gzip"}
         async with http.post(url, data=gzip.compress(HANDSHAKE), headers=headers) as response:

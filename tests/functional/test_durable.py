@@ -150,7 +150,7 @@ def test_the_server_is_ready_while_its_store_is(serve: Serve) -> None:
 
 
 def read(server: Server, path: str) -> str:
-    with urlopen(server.base + path, timeout=5) as response:
+    with urlopen(server.base + path, timeout=30) as response:
         text: str = response.read().decode()
         return text
 

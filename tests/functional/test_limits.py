@@ -136,7 +136,7 @@ def test_connections_beyond_a_cap_are_answered_and_closed(serve: Serve, limit: s
     server = serve(f"limits.{limit}=3")
     opened = open_sockets(server, 3)
     with socket.create_connection(("127.0.0.1", server.port)) as refused:
-        refused.settimeout(5)
+        refused.settimeout(30)
         if request_first:
             refused.sendall(b"POST /cometd HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n[]")
         answer = b"".join(iter(lambda: refused.recv(65536), b""))

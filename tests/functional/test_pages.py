@@ -57,7 +57,7 @@ async def test_a_server_that_goes_down_is_alive_and_not_ready(tmp_path: Path) ->
     try:
         broker.drain()
         base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with asyncio.timeout(10), ClientSession() as session:
+        async with asyncio.timeout(30), ClientSession() as session:
             async with session.get(f"{base}/health/ready") as ready:
                 assert ready.status == 503
             async with session.get(f"{base}/health/live") as live:

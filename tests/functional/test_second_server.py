@@ -155,7 +155,7 @@ async def test_attach_serves_nothing_any_more_and_the_application_goes_on(tmp_pa
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/cometd"
     handshake = [{"channel": "/meta/handshake", "id": "1"}]
-    async with asyncio.timeout(20), ClientSession() as http:
+    async with asyncio.timeout(60), ClientSession() as http:
         async with http.post(url, json=handshake) as answer:
             assert answer.status == 200
         taken_at = time.monotonic()

@@ -127,7 +127,7 @@ class TestSyncPublish:
 
     async def test_a_request_is_answered(self, client: Client, respond: Respond, channel: str) -> None:
         responder = respond()
-        answer = await client.request(channel, {"value": 1}, timeout=10)
+        answer = await client.request(channel, {"value": 1}, timeout=30)
         assert answer.data == {"value": 1}
         assert responder.heard[0]["data"] == {"value": 1}
 
@@ -148,7 +148,7 @@ class TestSyncPublish:
         error = {"errorCode": "user.illegalArgument", "message": "too many"}
         respond(lambda other, request: echo(other, request, [], error=error))
         with pytest.raises(ErrorAnswer) as raised:
-            await client.request(channel, 1, timeout=10)
+            await client.request(channel, 1, timeout=30)
         assert raised.value.error_code == "user.illegalArgument"
 
     async def test_many_requests_at_once_get_their_own_answers(
@@ -164,7 +164,7 @@ class TestSyncPublish:
                     echo(responder, each)
 
         respond(answer_backwards)
-        answers = await asyncio.gather(*(client.request(channel, number, timeout=20) for number in range(50)))
+        answers = await asyncio.gather(*(client.request(channel, number, timeout=60) for number in range(50)))
         assert [answer.data for answer in answers] == list(range(50))
 
     async def test_the_message_of_the_caller_stays_as_it_is(
@@ -180,7 +180,7 @@ class TestSyncPublish:
     ) -> None:
         async with Client(server.url, transports=["websocket"]) as other:
             await other.reply(channel, lambda message: message.data + 1)
-            assert (await client.request(channel, 1, timeout=10)).data == 2
+            assert (await client.request(channel, 1, timeout=30)).data == 2
 
 
 class TestReceivingResponses:
@@ -192,7 +192,7 @@ class TestReceivingResponses:
         """The page: "L is the language (3 for Python), DDDDDD is a 6-digit serial number, different for each message"."""
         responder = respond()
         for number in range(3):
-            await client.request(channel, number, timeout=10)
+            await client.request(channel, number, timeout=30)
         parts = [REPLY_CHANNEL.fullmatch(each) for each in responder.reply_channels]
         assert {part["language"] for part in parts if part} == {"3"}
         assert {part["id"] for part in parts if part} == {client.login["replyId"]}
@@ -204,7 +204,7 @@ class TestReceivingResponses:
         responder = respond()
         client.requests._serials = Serials(999_999)
         for number in range(2):
-            await client.request(channel, number, timeout=10)
+            await client.request(channel, number, timeout=30)
         assert [each[-7:] for each in responder.reply_channels] == ["3999999", "3000000"]
 
     def test_the_id_is_the_sessions_own(self, server: Server) -> None:
@@ -236,8 +236,8 @@ class TestReceivingResponses:
         respond()
         sent = Sent()
         async with Client(server.url, transports=["long-polling"], extensions=[sent]) as client:
-            await asyncio.gather(*(client.request(channel, number, timeout=10) for number in range(5)))
-            await client.request(channel, 5, timeout=10)
+            await asyncio.gather(*(client.request(channel, number, timeout=30) for number in range(5)))
+            await client.request(channel, 5, timeout=30)
             reply_id = client.login["replyId"]
         subscribed = ("/meta/subscribe", f"/ret/{reply_id}/*")
         assert [each for each in sent.messages if each[0] in ("/meta/subscribe", channel)] == [
@@ -256,8 +256,8 @@ class TestReceivingResponses:
         echo(*late[0])
         echo(*late[0])
         responder.answer = twice
-        assert (await client.request(channel, 2, timeout=10)).data == 2
-        async with asyncio.timeout(10):
+        assert (await client.request(channel, 2, timeout=30)).data == 2
+        async with asyncio.timeout(30):
             while (client.requests.late, client.requests.duplicates) != (2, 1):
                 await asyncio.sleep(0.01)
         assert client.requests.pending == 0
@@ -274,8 +274,8 @@ class TestPublishingResponses:
         async with Client(server.url, update=True) as other:
             heard = await other.subscribe(channel)
             await client.publish(channel, "no request")
-            await client.request(channel, "a request", timeout=10)
-            plain, request = await heard.receive(timeout=10), await heard.receive(timeout=10)
+            await client.request(channel, "a request", timeout=30)
+            plain, request = await heard.receive(timeout=30), await heard.receive(timeout=30)
         until(lambda: len(responder.heard) == 2)
         assert plain.reply_to is None
         assert "replyTo" not in responder.heard[0].get("ext", {})
@@ -289,7 +289,7 @@ class TestPublishingResponses:
                 await other.publish(message.reply_to, {"power": message.data})
 
             await other.subscribe(channel, answer)
-            assert (await client.request(channel, 5, timeout=10)).data == {"power": 5}
+            assert (await client.request(channel, 5, timeout=30)).data == {"power": 5}
 
     async def test_an_answer_on_another_channel_is_not_received(
         self, client: Client, respond: Respond, channel: str
@@ -304,8 +304,8 @@ class TestPublishingResponses:
         async with Client(server.url) as other:
             heard = await other.subscribe(channel)
             for data, given in (({"same": 1}, ()), ({"same": 1}, ([2],))):
-                asking = asyncio.create_task(client.request(channel, data, timeout=10))
-                message = await heard.receive(timeout=10)
+                asking = asyncio.create_task(client.request(channel, data, timeout=30))
+                message = await heard.receive(timeout=30)
                 await other.publish(*create_response(message, *given))
                 assert (await asking).data == (given[0] if given else data)
 

@@ -159,7 +159,7 @@ async def mounted(tmp_path: Path) -> AsyncIterator[Mounted]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     yield Mounted(f"http://127.0.0.1:{runner.addresses[0][1]}", broker)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await runner.cleanup()
     assert broker.outbound.held == 0
 
@@ -191,7 +191,7 @@ class Caller:
 
 
 async def test_attach_serves_bayeux_beside_the_applications_own_pages(mounted: Mounted) -> None:
-    async with asyncio.timeout(20), ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
+    async with asyncio.timeout(60), ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
         async with http.get(mounted.base + "/") as page:
             assert await page.text() == "the application's own page"
         caller = await Caller(http, mounted.base).start()
@@ -208,7 +208,7 @@ async def test_attach_serves_bayeux_beside_the_applications_own_pages(mounted: M
 
 
 async def test_attach_serves_websocket(mounted: Mounted) -> None:
-    async with asyncio.timeout(20), ClientSession() as http, http.ws_connect(mounted.base + "/events/bayeux") as socket:
+    async with asyncio.timeout(60), ClientSession() as http, http.ws_connect(mounted.base + "/events/bayeux") as socket:
         await socket.send_str('[{"channel":"/meta/handshake","id":"1"}]')
         reply = json.loads((await socket.receive()).data)[0]
         assert reply["successful"] is True
@@ -225,7 +225,7 @@ async def test_attach_serves_websocket(mounted: Mounted) -> None:
 
 async def test_attach_notices_a_peer_that_goes(mounted: Mounted) -> None:
     """aiohttp tells a handler nothing of that by itself."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
             caller = await Caller(http, mounted.base).start()
             held = asyncio.create_task(caller.send(channel="/meta/connect"))
@@ -243,7 +243,7 @@ async def test_attach_answers_what_is_held_when_the_application_ends(tmp_path: P
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with asyncio.timeout(20), ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
+    async with asyncio.timeout(60), ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
         caller = Caller(http, f"http://127.0.0.1:{runner.addresses[0][1]}")
         caller.url = caller.url.replace("/events/bayeux", "/cometd")
         await caller.start()

@@ -114,7 +114,7 @@ def test_an_idle_socket_that_is_not_read_is_closed_all_the_same(serve: Serve) ->
     client = SocketClient(server).start()
     batch = json.dumps([client.message("/flood/" + "x" * 900, data=1) for _ in range(30)])
     assert stuck(client, lambda: client.socket.text(batch))
-    until(lambda: figures(server)["crewel_sockets"] == 0, 10)
+    until(lambda: figures(server)["crewel_sockets"] == 0)
 
 
 @one_lane

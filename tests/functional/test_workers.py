@@ -193,12 +193,12 @@ def test_a_worker_that_dies_is_replaced_and_its_sessions_live_on(start_server: S
     while not messages:
         messages = person.take()
     assert data(messages) == [1]
-    until(lambda: len(processes(server)) == 2, 30)
+    until(lambda: len(processes(server)) == 2, 60)
     assert victim not in processes(server)
     os.kill(server.pid, signal.SIGKILL)
     pids = processes(server)
     server.kill()
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 30)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 60)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ async def knows_session(server: Server, client_id: str) -> bool:
     message = {"id": "1", "channel": "/service/nothing", "clientId": client_id, "data": {}}
     async with aiohttp.ClientSession() as http, http.ws_connect(server.ws_url) as socket:
         await socket.send_json([message])
-        while "id" not in (reply := (await socket.receive_json(timeout=5))[-1]):
+        while "id" not in (reply := (await socket.receive_json(timeout=30))[-1]):
             pass  # a message for the session
     return bool(reply["successful"])
 

@@ -159,7 +159,7 @@ class StreamingClient(threading.Thread):
             encode = urllib.parse.quote if self.habit == "jetstream-cookies" else str
             headers["Cookie"] = "; ".join(f"{name}={encode(value)}" for name, value in self.cookies.items())
         request = urllib.request.Request(self.url, json.dumps([message]).encode(), headers)
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             for cookie in response.headers.get_all("Set-Cookie") or []:
                 name, _, value = cookie.partition(";")[0].partition("=")
                 self.cookies[name] = value
@@ -170,7 +170,7 @@ class StreamingClient(threading.Thread):
     def _log_in(self) -> None:
         form = urllib.parse.urlencode({"grant_type": "password", "username": "user@example.com", "password": "p"})
         url = f"{self.org.login_url}/services/oauth2/token"
-        with urllib.request.urlopen(url, form.encode(), timeout=20) as response:
+        with urllib.request.urlopen(url, form.encode(), timeout=60) as response:
             answer = json.load(response)
         self.token = answer["access_token"]
         if self.habit != "dns-change":

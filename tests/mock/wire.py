@@ -28,7 +28,7 @@ class Wire:
     def send(self, body: bytes, path: str = "", method: str = "POST", **headers: str) -> bytes:
         address = urlsplit(self.org.url)
         assert address.hostname is not None
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
         cookies = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
         try:
             return self._exchange(connection, method, path, body, {**self.headers, **cookies, **headers})

@@ -16,7 +16,7 @@ from tests.store_process import StoreProcess, own_prefix, shared_store
 
 StartStore = Callable[..., StoreProcess]
 OpenStore = Callable[..., Awaitable[Store]]
-LIMIT_S = 15
+LIMIT_S = 30
 
 
 def settings_for(*sets: str) -> Settings:

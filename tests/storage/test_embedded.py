@@ -19,7 +19,7 @@ from crewel.storage.store import Store
 from tests.storage.conftest import opened, settings_for, until
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 15
+LIMIT_S = 30
 
 
 async def pid_of(store: Store) -> int:

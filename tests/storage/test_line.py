@@ -15,7 +15,7 @@ from crewel.errors import StoreUncertain
 from crewel.storage.connection import Connection, pool_of
 from tests.store_process import StoreProcess
 
-LIMIT_S = 15
+LIMIT_S = 30
 PING = b"*1\r\n$4\r\nPING\r\n"
 UNKNOWN = b"*1\r\n$7\r\nUNHEARD\r\n"
 

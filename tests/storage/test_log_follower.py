@@ -13,7 +13,7 @@ from crewel.storage.log_follower import LogFollower, Unread
 from crewel.storage.store import Store
 from tests.storage.owner import started
 
-LIMIT_S = 15
+LIMIT_S = 30
 
 
 async def test_what_is_appended_comes_in_its_order(store: Store) -> None:

@@ -21,7 +21,7 @@ from tests.storage.conftest import OpenStore, StartStore, settings_for, until
 from tests.storage.steps import count, fill, known
 from tests.store_process import StoreProcess
 
-LIMIT_S = 15
+LIMIT_S = 30
 
 
 @pytest.fixture(autouse=True)

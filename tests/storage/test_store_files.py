@@ -23,7 +23,7 @@ from crewel.storage.store_files import Damaged, cut_off, examine
 from tests.storage.conftest import opened, settings_for, until
 from tests.storage.owner import started
 
-LIMIT_S = 15
+LIMIT_S = 30
 
 
 async def filled(directory: Path, count: int = 5) -> list[int]:

@@ -17,7 +17,7 @@ from tests.store_process import own_prefix, shared_store
 
 pytestmark = pytest.mark.store
 TOKEN = "0123456789abcdef"
-LIMIT_S = 15
+LIMIT_S = 30
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.store_process import own_prefix, shared_store
 
 pytestmark = pytest.mark.store
 
-LIMIT_S = 15
+LIMIT_S = 30
 TOKEN = "token"  # of a server, not a secret
 
 
