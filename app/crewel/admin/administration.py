@@ -52,7 +52,6 @@ class Administration:
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
-        self.redriving = broker.redrive
         self.sign_ins = SignIns(broker.admin)
         self.metrics_history = MetricsHistory(broker)
         self.session_counter = SessionCounter(self)

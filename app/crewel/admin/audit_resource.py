@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from aiohttp import web
 
 from crewel.admin.audit import Outcome
-from crewel.admin.operation import MAX_PAGE, PAGE, number_text, text_field
+from crewel.admin.fields import MAX_PAGE, PAGE, number_text, place, text_field
 from crewel.admin.route import Ask, Route, send_lines
 from crewel.admin.timestamps import EXPECTED, since
 from crewel.bayeux.codec import encode
@@ -18,15 +17,6 @@ from crewel.storage import audit
 from crewel.storage.audit import AuditFilter, Page
 
 _EXPORTED: Final = 500
-_PLACE: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
-
-
-def _place(value: object) -> str:
-    if not isinstance(value, str) or not _PLACE.fullmatch(value):
-        raise ValueError("the `next` of the previous page")
-    return value
-
-
 _FILTERS: Final = (
     text_field("who", "Only actions of this operator: a subject, or admin for the admin token."),
     text_field("what", "Only actions that begin with this text: hold session, redrive."),
@@ -83,7 +73,7 @@ AUDIT_ROUTES: Final = (
         f" empty; `kept`: how many entries there are; `max`: how many there may be. An entry has {_ENTRY}.",
         query=(
             *_FILTERS,
-            text_field("after", "`next` of the previous page.", _place),
+            text_field("after", "`next` of the previous page.", place),
             number_text("count", "At most this many entries.", 1, MAX_PAGE, PAGE),
         ),
     ),

@@ -9,11 +9,11 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.audit import Action
-from crewel.admin.operation import MAX_PAGE, PAGE, About, Field, flag_field, flag_text, number_text, text_field
+from crewel.admin.fields import MAX_PAGE, PAGE, Field, flag_field, flag_text, number_text, pattern, text_field
+from crewel.admin.operation import About
 from crewel.admin.route import Ask, NotThere, Route, send_lines
 from crewel.admin.scopes import refused
 from crewel.admin.timestamps import EXPECTED, since
-from crewel.bayeux.channel import parse as parse_channel
 from crewel.bayeux.codec import encode
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
@@ -49,13 +49,6 @@ def _receiver(value: object) -> str:
     return name.relative
 
 
-def _channel(value: object) -> str:
-    channel = parse_channel(value) if isinstance(value, str) else None
-    if channel is None:
-        raise ValueError("a channel or a pattern such as /chat/**")
-    return channel.name
-
-
 def _code(value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= 128 or not value.replace(".", "").isalnum():
         raise ValueError("an error code, or its beginning: user.update")
@@ -77,7 +70,7 @@ def _all(value: object) -> bool:
 _FILTERS: Final = (
     text_field("code", "Only dead letters with this error code, or one below it.", _code),
     text_field("receiver", "Only those of this session (client/joe/1) or of this subject (client/joe).", _receiver),
-    text_field("channel", "Only those of this channel or pattern.", _channel),
+    text_field("channel", "Only those of this channel or pattern.", pattern),
     text_field("since", f"Only those from this time on: {EXPECTED}.", since),
     text_field("until", "Only those up to this id.", _dead_id),
     text_field("contains", "Only those with this text in data, options, reason, sender or message id."),
@@ -105,10 +98,7 @@ CHOICE: Final = (
 
 
 REDRIVE_FIELDS: Final = (
-    flag_field(
-        "toChannel",
-        "Publish them to their channels instead, addressed ones to their destinations.",
-    ),
+    flag_field("toChannel", "Publish them to their channels instead, addressed ones to their destinations."),
     Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Maximum number of dead letters per second."),
 )
 """What a redrive takes more."""
@@ -238,7 +228,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     to_channel = fields.get("toChannel", False)
     limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
     with _action(ask, "redrive dead letters", chosen, toChannel=to_channel) as action:
-        report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
+        report = await ask.admin.broker.redrive.redrive(chosen, limits, to_channel=to_channel)
         _count_action(action, report)
     ask.admin.likeness.drop()
     return {"redriven": report.done} | _outcome(report, chosen)
@@ -250,7 +240,7 @@ async def _discard(ask: Ask) -> dict[str, Any]:
         return await _counted(ask, chosen)
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
     with _action(ask, "discard dead letters", chosen) as action:
-        report = await ask.admin.redriving.discard(chosen, limits, ask.who)
+        report = await ask.admin.broker.redrive.discard(chosen, limits, ask.who)
         _count_action(action, report)
     ask.admin.likeness.drop()
     return {"discarded": report.done} | _outcome(report, chosen)
@@ -277,7 +267,7 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
 
 
 async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
-    return {"count": await ask.admin.redriving.count(chosen), "until": chosen.wanted.until, "dryRun": True}
+    return {"count": await ask.admin.broker.redrive.count(chosen), "until": chosen.wanted.until, "dryRun": True}
 
 
 def _action(ask: Ask, what: str, chosen: Chosen, **more: Any) -> AbstractContextManager[Action]:
@@ -390,10 +380,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Redrive dead letters, each to its receiver.",
         _redrive,
         f"`redriven`: how many were sent. {_WORK}",
-        body=(
-            *CHOICE,
-            *REDRIVE_FIELDS,
-        ),
+        body=(*CHOICE, *REDRIVE_FIELDS),
         role=Role.OPERATE,
         about=About.MANY,
     ),

@@ -43,13 +43,11 @@ class Feed:
         self._letters_timer: asyncio.TimerHandle | None = None
         self._waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
         self._posting: asyncio.Task[None] | None = None
-        settings, timeout = (
-            broker.settings.admin,
-            lambda: broker.settings.delivery.dead_letter_webhook_timeout_ms / 1000,
-        )
-        address = settings.notice_webhook
-        token = settings.notice_webhook_token
-        self._webhook = Webhook(address, token, timeout, broker.metrics) if address else None
+        address, token = broker.settings.admin.notice_webhook, broker.settings.admin.notice_webhook_token
+        self._webhook = Webhook(address, token, self._timeout_s, broker.metrics) if address else None
+
+    def _timeout_s(self) -> float:
+        return self._broker.settings.delivery.dead_letter_webhook_timeout_ms / 1000
 
     def start(self) -> None:
         """Follow what happens from now on."""

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, REDRIVE_FIELDS, chosen_of
+from crewel.admin.fields import MAX_PAGE, PAGE, Field, number_text, page_fields, place, text_field
 from crewel.admin.jobs import Work, choice_of
 from crewel.admin.message_history import outcome_word
-from crewel.admin.operation import MAX_PAGE, PAGE, About, Field, number_text, page_fields, text_field
+from crewel.admin.operation import About
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.admin.scopes import covers_sessions, refused
 from crewel.broker.session import Session
@@ -101,7 +102,7 @@ async def _letters(ask: Ask, needed: Role) -> tuple[dict[str, Any], int]:
         if name in ask.fields:
             raise IllegalArgument(name, "goes with the drain of receivers")
     chosen = await chosen_of(ask, needed)
-    return choice_of(chosen), await ask.admin.redriving.count(chosen)
+    return choice_of(chosen), await ask.admin.broker.redrive.count(chosen)
 
 
 async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
@@ -160,12 +161,6 @@ async def _found(ask: Ask) -> Job:
 
 async def _show(ask: Ask) -> dict[str, Any]:
     return job_view(await _found(ask))
-
-
-def _place(value: object) -> str:
-    if not isinstance(value, str) or not is_dead_id(value):
-        raise ValueError("the `next` of the previous page")
-    return value
 
 
 async def _letters_of(ask: Ask) -> dict[str, Any]:
@@ -291,7 +286,7 @@ JOB_ROUTES: Final = (
         " 100,000 messages of a job. `next`, the cursor of the next page, empty if this is the last: earlier pages"
         " may be short or empty, and it may have more than asked for.",
         query=(
-            text_field("after", "`next` of the previous page.", _place),
+            text_field("after", "`next` of the previous page.", place),
             number_text("count", "Approximate number of dead letters.", 1, MAX_PAGE, PAGE),
         ),
         refusals=_UNKNOWN,

@@ -100,7 +100,7 @@ class Jobs:
 
     async def begin(self, work: Work, who: str, role: Role, choice: Mapping[str, Any], total: int, **more: Any) -> Job:
         """Enter a job and begin it; `choice` is what `Chosen.as_choice` or the names of sessions say. Raises StoreError."""
-        access, now = self._admin.redriving.access, int(time() * 1000)
+        access, now = self._broker.access, int(time() * 1000)
         job = Job(
             f"{now}-{secrets.randbelow(10**6)}",
             what=work.value,
@@ -140,7 +140,7 @@ class Jobs:
 
     async def steer(self, job_id: str, verb: str, who: str) -> bool | None:
         """Pause, resume or stop a job. False if its state does not allow it, None if there is none. Raises StoreError."""
-        access = self._admin.redriving.access
+        access = self._broker.access
         step = jobs.steer(access.keys, job_id, STEERINGS[verb], who, int(time() * 1000))
         steered: bool | None = await access.writing.ask(step)
         if steered:
@@ -240,12 +240,12 @@ class Jobs:
 
     async def _redrive(self, job: Job, place: _Place) -> None:
         limits = Limits(_SLICE, _SLICE_S, job.rate, self._is_ending, job.id)
-        report = await self._admin.redriving.redrive(chosen(job, place.after), limits, to_channel=job.to_channel)
+        report = await self._broker.redrive.redrive(chosen(job, place.after), limits, to_channel=job.to_channel)
         _advance(place, report)
 
     async def _discard(self, job: Job, place: _Place) -> None:
         limits = Limits(_SLICE, _SLICE_S, None, self._is_ending, job.id)
-        _advance(place, await self._admin.redriving.discard(chosen(job, place.after), limits, job.who))
+        _advance(place, await self._broker.redrive.discard(chosen(job, place.after), limits, job.who))
 
     async def _drain(self, job: Job, place: _Place) -> None:
         names = job.choice["sessions"]

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
+from crewel.admin.fields import MAX_PAGE, number_text, text_field
 from crewel.admin.message_history import (
     ACKNOWLEDGED,
     DEAD,
@@ -24,7 +25,7 @@ from crewel.admin.message_history import (
     message_history,
     removal,
 )
-from crewel.admin.operation import MAX_PAGE, About, number_text, text_field
+from crewel.admin.operation import About
 from crewel.admin.paging import first
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
@@ -159,9 +160,7 @@ async def _content(
     if letter is not None:
         shown = DeadLetter.read(letter, admin.node).masked(admin.masks)
         return {"data": shown.data, "ext": shown.ext, "qos": shown.qos, "sender": shown.sender, "to": shown.to}
-    if body is not None:
-        return _view(admin, body)
-    return _view(admin, None)
+    return _view(admin, body)
 
 
 def _view(admin: Administration, body: Logged | None) -> dict[str, Any]:

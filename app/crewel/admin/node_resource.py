@@ -13,7 +13,8 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.command import FLAG, Access, Call, Command, union, union_count, union_line
-from crewel.admin.operation import Field, Level
+from crewel.admin.fields import Field
+from crewel.admin.operation import Level
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_resource import session_view
 from crewel.admin.timestamps import format_timestamp

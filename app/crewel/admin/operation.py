@@ -9,19 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from crewel.qos.fields import Check, flag, text, whole
+from crewel.admin.fields import Field, flag_text, text_field
 from crewel.security.grants import Role
 
 if TYPE_CHECKING:
     from crewel.admin.command import Call
-
-MAX_PAGE: Final = 1000
-"""Most entries in a page of a list."""
-PAGE: Final = 100
-"""Entries in a page whose size the request does not say."""
-_MAX_TEXT: Final = 1024
 
 
 class About(Enum):
@@ -76,56 +70,6 @@ _RESOURCES: Final = {
     Level.SESSION: "/sessions/{subject}/{number}",
     Level.TOPIC: "/topics/{channel}",
 }
-
-
-class Field(NamedTuple):
-    """One field of a query or of a body: its name, its check, its JSON schema, and its meaning."""
-
-    name: str
-    check: Check
-    schema: Mapping[str, Any]
-    meaning: str
-
-
-def text_field(name: str, meaning: str, check: Check | None = None) -> Field:
-    """A text, in a query or a body."""
-    return Field(name, check or text(_MAX_TEXT), {"type": "string"}, meaning)
-
-
-def flag_field(name: str, meaning: str) -> Field:
-    """A boolean in a body."""
-    return Field(name, flag, {"type": "boolean", "default": False}, meaning)
-
-
-def flag_text(name: str, meaning: str) -> Field:
-    """A boolean in a query."""
-
-    def check(value: object) -> bool:
-        if value not in ("true", "false"):
-            raise ValueError("true or false")
-        return value == "true"
-
-    return Field(name, check, {"type": "boolean"}, meaning)
-
-
-def number_text(name: str, meaning: str, low: int, high: int, default: int) -> Field:
-    """A whole number in a query."""
-    in_bounds = whole(low, high)
-
-    def check(value: object) -> int:
-        is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len(str(high))
-        number: int = in_bounds(int(str(value)) if is_number else None)
-        return number
-
-    return Field(name, check, {"type": "integer", "minimum": low, "maximum": high, "default": default}, meaning)
-
-
-def page_fields(things: str) -> tuple[Field, Field]:
-    """The fields of a query for a page of a list."""
-    return (
-        text_field("after", "`next` of the previous page."),
-        number_text("count", f"At most this many {things}.", 1, MAX_PAGE, PAGE),
-    )
 
 
 _REASON: Final = text_field("reason", "Reason, for the audit.")

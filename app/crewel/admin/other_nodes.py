@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from heapq import nsmallest
 from itertools import chain
 from typing import Any, Final
@@ -17,13 +18,12 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.command import Command, Order, demand, read_order, without_node
 from crewel.admin.commands import failure_json, row_of, run
+from crewel.admin.fields import PAGE
 from crewel.admin.joined_overview import joined
-from crewel.admin.operation import PAGE, Level
+from crewel.admin.operation import Level
 from crewel.admin.overview_resource import overview
-from crewel.admin.paging import cursor
-from crewel.admin.receiver_resource import order_of_receiver
-from crewel.admin.route import Ask, NotThere, Route, read
-from crewel.admin.scopes import answered
+from crewel.admin.paging import Place, cursor, place_in_order
+from crewel.admin.route import Ask, NotThere, Route, answered, read
 from crewel.bayeux.codec import encode
 from crewel.broker.point_to_point.consumer_groups import GroupState, joined_groups
 from crewel.delivery.states import DispatcherState
@@ -96,7 +96,7 @@ class OtherNodes:
     def _session(self, route: Route, ask: Ask) -> str:
         """The name of the session that the request is about; empty if it is about none."""
         if route.path.startswith(Level.SESSION.resource):
-            name = parse_name(f"client/{ask.path['subject']}/{ask.path['number']}")
+            name = parse_name(ask.session_name)
             return name.relative if name is not None and name.number else ""
         return ""
 
@@ -110,14 +110,7 @@ class OtherNodes:
     async def _hand_over(self, token: str, route: Route, ask: Ask, sent: Sent) -> Any:
         """Let another node do it, and return its answer. Raises RefusedElsewhere, and StoreUnavailable."""
         query, body = sent
-        question = {
-            "who": ask.who,
-            "role": _role_of(ask.scope),
-            "expires": ask.expires,
-            "path": dict(ask.path),
-            "query": dict(query),
-            "body": body.decode(),
-        }
+        question = _question(ask.who, ask.scope, ask.expires, dict(ask.path), dict(query), body.decode())
         return await self._ask(token, (route.method, route.path), question)
 
     async def _ask(self, token: str, route: tuple[str, str], question: dict[str, Any]) -> Any:
@@ -173,15 +166,7 @@ class OtherNodes:
 
     async def _command_at(self, token: str, text: object, who: str, scope: Scope) -> dict[str, Any]:
         body = encode({"command": text}).decode()
-        question: dict[str, Any] = {
-            "who": who,
-            "role": _role_of(scope),
-            "expires": None,
-            "path": {},
-            "query": {},
-            "body": body,
-        }
-        answer: dict[str, Any] = await self._ask(token, _COMMANDS, question)
+        answer: dict[str, Any] = await self._ask(token, _COMMANDS, _question(who, scope, body=body))
         return answer
 
     async def _command_everywhere(
@@ -205,14 +190,7 @@ class OtherNodes:
         return await self._with_others(after_ms, overview(self._admin, after_ms))
 
     async def _with_others(self, after_ms: float, own: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-        question = {
-            "who": "another node",
-            "role": int(Role.VIEW),
-            "expires": None,
-            "path": {},
-            "query": {"after": str(max(int(after_ms) - _BEATS_MS, 0))},
-            "body": "",
-        }
+        question = _question("another node", Scope(Role.VIEW), query={"after": str(max(int(after_ms) - _BEATS_MS, 0))})
         tokens = [each.token for each in self._membership.registry.others()]
         asked = (self._ask_briefly(token, ("GET", _OVERVIEW), question) for token in tokens)
         mine, *others = await asyncio.gather(own, *asked, return_exceptions=True)
@@ -283,13 +261,22 @@ _PATIENCE_S: Final = 2.0
 _BEATS_MS: Final = 10_000
 """How much earlier than this node's the samples of others may be that belong to the same moment."""
 _ILLEGAL: Final = "user.illegalArgument"
+_NOTHING: Final[Mapping[str, str]] = {}
 _NODE: Final = Client(None, "", "")
 """The client of a request that another node has handed over."""
 
 
-def _role_of(scope: Scope) -> int | str | list[str]:
-    """The roles as another node is asked with them: a number, as in earlier versions, unless they are of some channels."""
-    return scope.as_claim() if scope.parts else int(scope.highest or 0)
+def _question(
+    who: str,
+    scope: Scope,
+    expires: float | None = None,
+    path: Mapping[str, str] = _NOTHING,
+    query: Mapping[str, str] = _NOTHING,
+    body: str = "",
+) -> dict[str, Any]:
+    """What another node is asked with. The role is a number, as in earlier versions, unless it is of some channels."""
+    role = scope.as_claim() if scope.parts else int(scope.highest or 0)
+    return {"who": who, "role": role, "expires": expires, "path": path, "query": query, "body": body}
 
 
 def _may_be_handed(route: Route) -> bool:
@@ -315,10 +302,6 @@ def _answers(answers: Iterable[Any]) -> list[Any]:
     if not found:
         raise missing[0]
     return found
-
-
-def _place_of_session(row: Row, sort: str) -> tuple[int, str]:
-    return (0 if sort == "name" else -row[sort]), row["name"]
 
 
 def _as_one(views: list[Row]) -> Row:
@@ -356,18 +339,12 @@ def _message_as_one(views: list[Row]) -> Row:
     return one
 
 
-def _subjects_as_one(rows: Iterable[Row]) -> list[Row]:
+def _by(key: str, merge: Callable[[list[Row]], Row], rows: Iterable[Row]) -> list[Row]:
+    """One row for all those with the same value of this field."""
     found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["subject"], []).append(row)
-    return [_as_one(views) for views in found.values()]
-
-
-def _topics_as_one(rows: Iterable[Row]) -> list[Row]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row["channel"], []).append(row)
-    return [_topic_as_one(views) for views in found.values()]
+        found.setdefault(row[key], []).append(row)
+    return [merge(views) for views in found.values()]
 
 
 def _topic_as_one(views: list[Row]) -> Row:
@@ -384,8 +361,8 @@ def _topic_as_one(views: list[Row]) -> Row:
     }
 
 
-def _place_of_receiver(row: Row, sort: str) -> tuple[int, str]:
-    return 0 if sort == "name" else order_of_receiver(sort, row[sort]), row["name"]
+def _place_in_order(row: Row, sort: str) -> Place:
+    return place_in_order(sort, row[sort], row["name"])
 
 
 def _receivers_as_one(rows: Iterable[Row]) -> Iterable[Row]:
@@ -411,10 +388,10 @@ def _takes_messages(row: Row) -> tuple[bool, bool]:
 _LISTS: Final[
     Mapping[str, tuple[str, Callable[[Row, str], tuple[int, str]], Callable[[Iterable[Row]], Iterable[Row]]]]
 ] = {
-    "/sessions": ("sessions", _place_of_session, lambda rows: rows),
-    "/topics": ("topics", lambda row, _: (0, row["channel"]), _topics_as_one),
-    "/receivers": ("receivers", _place_of_receiver, _receivers_as_one),
-    "/subjects": ("subjects", lambda row, _: (0, row["subject"]), _subjects_as_one),
+    "/sessions": ("sessions", _place_in_order, lambda rows: rows),
+    "/topics": ("topics", lambda row, _: (0, row["channel"]), partial(_by, "channel", _topic_as_one)),
+    "/receivers": ("receivers", _place_in_order, _receivers_as_one),
+    "/subjects": ("subjects", lambda row, _: (0, row["subject"]), partial(_by, "subject", _as_one)),
 }
 """The lists that are joined: the field that has the rows, the place of a row in the list, and what makes one row of several."""
 _JOINED_STATE: Final = frozenset({"/topics"})

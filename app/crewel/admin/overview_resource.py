@@ -6,9 +6,9 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
+from crewel.admin.fields import number_text
 from crewel.admin.findings import EmptyGroup, Figures, findings
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
-from crewel.admin.operation import number_text
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_counts import SessionCounts
 from crewel.errors import StoreError

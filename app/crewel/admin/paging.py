@@ -14,6 +14,8 @@ T = TypeVar("T")
 Place = tuple[int, str]
 """A number to sort by, and the name."""
 _AT_ONCE: Final = 500
+_NEVER_MS: Final = 10**14
+"""Later than any message."""
 
 
 class First(Generic[T]):
@@ -46,6 +48,14 @@ async def first(items: AsyncIterator[tuple[Place, T]], count: int) -> tuple[list
     async for item in items:
         found.add(item)
     return found.items(), found.added > count
+
+
+def place_in_order(sort: str, value: Any, name: str) -> Place:
+    """The place of a row with this value of what the list is sorted by: the largest first, of times the oldest; rows that are
+    equal in that, by name."""
+    if sort == "name":
+        return 0, name
+    return ((value or _NEVER_MS) - _NEVER_MS if sort == "oldest" else -(value or 0)), name
 
 
 def cursor(place: Place, sort: str) -> str:

@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
-from crewel.admin.operation import PAGE, About, flag_text, page_fields, text_field
-from crewel.admin.paging import cursor, first, place_of
+from crewel.admin.fields import PAGE, flag_text, page_fields, text_field
+from crewel.admin.operation import About
+from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_counts import oldest_of
 from crewel.broker.session import Session
@@ -45,20 +46,13 @@ class _Receiver(NamedTuple):
     members: int
 
 
-_NEVER_MS: Final = 10**14
-"""Later than any message."""
 _ORDERS: Final[Mapping[str, Callable[[_Receiver], int | None]]] = {
-    "name": lambda receiver: 0,
+    "name": lambda receiver: None,
     "waiting": lambda receiver: receiver.waiting,
     "waitingBytes": lambda receiver: receiver.waiting_bytes,
     "oldest": lambda receiver: None if receiver.session is None else oldest_of(receiver.session),
 }
-"""By what the list is sorted, the largest first, of times the oldest; what is equal in that, by name."""
-
-
-def order_of_receiver(sort: str, value: int | None) -> int:
-    """The place in the list of a receiver with this value of what the list is sorted by."""
-    return (value or _NEVER_MS) - _NEVER_MS if sort == "oldest" else -(value or 0)
+"""By what the list is sorted."""
 
 
 async def _list(ask: Ask) -> dict[str, Any]:
@@ -67,9 +61,9 @@ async def _list(ask: Ask) -> dict[str, Any]:
     after = place_of(fields.get("after"), sort)
     order = _ORDERS[sort]
 
-    async def wanted() -> AsyncIterator[tuple[tuple[int, str], _Receiver]]:
+    async def wanted() -> AsyncIterator[tuple[Place, _Receiver]]:
         async for receiver in _all(admin, fields.get("kind")):
-            place = (order_of_receiver(sort, order(receiver)), receiver.name)
+            place = place_in_order(sort, order(receiver), receiver.name)
             if _is_wanted(receiver, fields) and _is_covered(ask, receiver) and (after is None or place > after):
                 yield place, receiver
 
@@ -110,10 +104,8 @@ def _groups(admin: Administration) -> Iterator[_Receiver]:
     """The groups with members, and those that have messages only."""
     states, queues = admin.broker.groups.states(), admin.broker.shared_queues
     for group in states:
-        name, members = (
-            f"{group.pattern} {group.name}",
-            admin.broker.groups.members(group_queue(group.pattern, group.name)),
-        )
+        name = f"{group.pattern} {group.name}"
+        members = admin.broker.groups.members(group_queue(group.pattern, group.name))
         state = DispatcherState.ALIVE if any(map(admin.takes, members)) else DispatcherState.POLLING
         yield _Receiver("group", name, state.value, False, group.waiting, None, None, len(members))
     with_members = {(group.pattern, group.name) for group in states}
@@ -190,7 +182,7 @@ def _cause(admin: Administration, receiver: _Receiver) -> str:
         return _NO_TAKERS.get(receiver.state, "")
     held = admin.dispatchers.holdback(session)
     if held is not None:
-        return ": ".join(filter(None, (held.code, held.reason))) or f"held by {held.who}"
+        return held.cause
     if receiver.state == DispatcherState.ALIVE.value:
         return ""
     failure = session.dispatcher.last_failure

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from crewel.admin.operation import MAX_PAGE, PAGE, About, number_text, text_field
+from crewel.admin.fields import MAX_PAGE, PAGE, number_text, text_field
+from crewel.admin.operation import About
 from crewel.admin.route import Ask, Route
 from crewel.event_loop import in_turns
 

@@ -21,16 +21,17 @@ from crewel.admin.audit_resource import AUDIT_ROUTES
 from crewel.admin.command import demand
 from crewel.admin.commands import COMMANDS, failure_json, run
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
+from crewel.admin.fields import Field
 from crewel.admin.job_resource import JOB_ROUTES
 from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
-from crewel.admin.operation import About, Field
+from crewel.admin.operation import About
 from crewel.admin.other_nodes import OtherNodes, RefusedElsewhere
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.request_resource import REQUEST_ROUTES
-from crewel.admin.route import API, Ask, NotThere, Route, document, read
-from crewel.admin.scopes import answered, require
+from crewel.admin.route import API, Ask, NotThere, Route, answered, document, json_response, read
+from crewel.admin.scopes import require
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
 from crewel.admin.subject_resource import SUBJECT_ROUTES
@@ -188,8 +189,7 @@ class Rest:
             if route.about is About.SERVER:
                 require(scope, route.needs, route.about, is_covered=False)
         except Refused as error:
-            what = route.action or f"{route.method} {route.path}"
-            self._admin.audit.refused(who, scope.highest, what, error.code, **request.match_info)
+            self._admin.audit.refused(who, scope.highest, route.audited_as, error.code, **request.match_info)
             raise
         body = await read_body(request, self._admin.broker.settings)
         query = dict(request.query)
@@ -205,7 +205,7 @@ class Rest:
                 answer = await self._other_nodes.answer(route, ask, (query, body))
         except ValueError as error:  # an id that is no place in the list
             raise IllegalArgument("request", str(error)) from None
-        return answer if isinstance(answer, web.StreamResponse) else _json(await encoded_in_turns(answer))
+        return answer if isinstance(answer, web.StreamResponse) else json_response(await encoded_in_turns(answer))
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
         self._client(request)
@@ -214,7 +214,9 @@ class Rest:
         if not methods:
             raise NotThere(f"there is no {API}{path}; {API}/ shows what there is")
         text = f"{path} takes {' and '.join(methods)}, not {request.method}"
-        return _json(encode({"errorCode": "user.illegalArgument", "message": text}), 405, Allow=", ".join(methods))
+        return json_response(
+            encode({"errorCode": "user.illegalArgument", "message": text}), 405, Allow=", ".join(methods)
+        )
 
     def _file(self, name: str) -> Handler:
         async def send(_: web.Request) -> web.StreamResponse:
@@ -232,15 +234,6 @@ async def _to_page(_: web.Request) -> web.Response:
     raise web.HTTPMovedPermanently(f"{API}/")
 
 
-def _json(body: bytes, status: int = 200, **headers: str) -> web.Response:
-    return web.Response(
-        status=status,
-        body=body,
-        content_type="application/json",
-        headers={"Cache-Control": "no-store", **headers},
-    )
-
-
 def _refused(error: CrewelError) -> web.Response:
     """What a failure is answered with: its status, its code, and its words."""
     answer = failure_json(error)
@@ -252,7 +245,7 @@ def _refused(error: CrewelError) -> web.Response:
         headers["Retry-After"] = str(ceil(error.wait_ms / 1000))
     elif status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = "5"
-    response = _json(encode(answer), status, **headers)
+    response = json_response(encode(answer), status, **headers)
     if status != HTTPStatus.BAD_REQUEST or isinstance(error, PayloadError):
         response.force_close()  # what is left of the body, if anything, is not worth reading
     return response

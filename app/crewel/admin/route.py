@@ -20,8 +20,9 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
 from crewel.admin.command import Call
-from crewel.admin.operation import OPERATIONS, About, Field, Level, Operation
-from crewel.admin.scopes import covers_channel, covers_session
+from crewel.admin.fields import Field
+from crewel.admin.operation import OPERATIONS, About, Level, Operation
+from crewel.admin.scopes import covers_channel, covers_session, covers_sessions, refused
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused, StoreError
 from crewel.qos.fields import read_fields
@@ -88,6 +89,11 @@ class Ask:
         """Whether the operator sees all there is."""
         return self.scope.allows(Role.VIEW)
 
+    @property
+    def session_name(self) -> str:
+        """The name of the session that the path is about, as the operator wrote it."""
+        return f"client/{self.path['subject']}/{self.path['number']}"
+
     def covers(self, name: str, needed: Role = Role.VIEW) -> bool:
         """Whether the role that is needed holds for this channel or pattern."""
         return self.scope.allows(needed) or covers_channel(self.scope, needed, name)
@@ -143,11 +149,45 @@ class Route:
     """What the audit calls it, `hold session`; empty: it changes nothing, or has several names."""
 
     @property
+    def audited_as(self) -> str:
+        """What the audit calls a refusal of it."""
+        return self.action or f"{self.method} {self.path}"
+
+    @property
     def needs(self) -> Role:
         """The role that it needs."""
         if self.role is not None:
             return self.role
         return Role.VIEW if self.method == "GET" else Role.DESTROY
+
+
+async def answered(route: Route, ask: Ask) -> Any:
+    """What the handler of the route answers. Raises Refused if the operator's roles do not cover what it is about."""
+    if not _covers(route, ask):
+        error = refused(route.needs, route.about)
+        ask.admin.audit.refused(ask.who, ask.role, route.audited_as, error.code, **ask.path)
+        raise error
+    return await route.handler(ask)
+
+
+def _covers(route: Route, ask: Ask) -> bool:
+    scope, needed = ask.scope, route.needs
+    if scope.allows(needed):
+        return True
+    match route.about:
+        case About.CHANNEL:
+            return covers_channel(scope, needed, "/" + ask.path["channel"])
+        case About.SESSION:
+            session = ask.admin.find(ask.session_name)
+            return session is not None and covers_session(scope, needed, session)
+        case About.SUBJECT:
+            sessions = ask.admin.broker.names.of_subject(ask.path["subject"])
+            if not sessions:
+                raise NotThere(f"there is no session of {ask.path['subject']} here")  # another node may have one
+            return covers_sessions(scope, needed, sessions)
+        case About.SERVER:
+            return False
+    return True
 
 
 def read(route: Route, query: Mapping[str, str], body: bytes) -> dict[str, Any]:
@@ -170,6 +210,16 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise IllegalArgument("body", "must be a JSON object")
     return value
+
+
+def json_response(body: bytes, status: int = 200, **headers: str) -> web.Response:
+    """The response with this JSON; no proxy and no browser keeps it."""
+    return web.Response(
+        status=status,
+        body=body,
+        content_type="application/json",
+        headers={"Cache-Control": "no-store", **headers},
+    )
 
 
 async def send_lines(ask: Ask, portions: AsyncGenerator[bytes, None]) -> web.StreamResponse:

@@ -7,7 +7,6 @@ whole needs a role on all channels.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 from crewel.admin.command import demand
 from crewel.admin.operation import About
@@ -16,41 +15,6 @@ from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.session import Session
 from crewel.errors import Refused
 from crewel.security.grants import Role, Scope
-
-if TYPE_CHECKING:
-    from crewel.admin.route import Ask, Route
-
-
-async def answered(route: Route, ask: Ask) -> Any:
-    """What the handler of the route answers. Raises Refused if the operator's roles do not cover what it is about."""
-    if not _covers(route, ask):
-        error = refused(route.needs, route.about)
-        what = route.action or f"{route.method} {route.path}"
-        ask.admin.audit.refused(ask.who, ask.role, what, error.code, **ask.path)
-        raise error
-    return await route.handler(ask)
-
-
-def _covers(route: Route, ask: Ask) -> bool:
-    scope, needed = ask.scope, route.needs
-    if scope.allows(needed):
-        return True
-    match route.about:
-        case About.CHANNEL:
-            return covers_channel(scope, needed, "/" + ask.path["channel"])
-        case About.SESSION:
-            session = ask.admin.find(f"client/{ask.path['subject']}/{ask.path['number']}")
-            return session is not None and covers_session(scope, needed, session)
-        case About.SUBJECT:
-            sessions = ask.admin.broker.names.of_subject(ask.path["subject"])
-            if not sessions:
-                from crewel.admin.route import NotThere
-
-                raise NotThere(f"there is no session of {ask.path['subject']} here")  # another node may have one
-            return covers_sessions(scope, needed, sessions)
-        case About.SERVER:
-            return False
-    return True
 
 
 def covers_channel(scope: Scope, needed: Role, name: str) -> bool:

@@ -66,7 +66,7 @@ class SessionCounts:
 
 
 class SessionCounter:
-    """The censuses of one server."""
+    """Counts the sessions of one server."""
 
     def __init__(self, admin: Administration) -> None:
         self._admin = admin
@@ -94,8 +94,7 @@ class SessionCounter:
             counted.waiting += waiting
             holdback = dispatchers.holdback(session)
             if holdback is not None:
-                cause = ": ".join(filter(None, (holdback.code, holdback.reason))) or f"by {holdback.who}"
-                held.add((holdback.since_ms, session.name, cause))
+                held.add((holdback.since_ms, session.name, holdback.cause))
             elif waiting and state is not DispatcherState.ALIVE:
                 away.add((waiting, session.name))
                 counted.away_waiting += waiting

@@ -13,8 +13,9 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
-from crewel.admin.operation import MAX_PAGE, PAGE, About, Level, flag_text, number_text, page_fields, text_field
-from crewel.admin.paging import cursor, first, place_of
+from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, text_field
+from crewel.admin.operation import About, Level
+from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_counts import oldest_of
@@ -316,10 +317,10 @@ _MOST_TRACE_S: Final = 3600
 
 _ORDERS: Final[Mapping[str, Callable[[DispatcherRunner, Session], int]]] = {
     "name": lambda dispatchers, session: 0,
-    "waiting": lambda dispatchers, session: -dispatchers.waiting(session),
-    "waitingBytes": lambda dispatchers, session: -dispatchers.waiting_bytes(session),
+    "waiting": DispatcherRunner.waiting,
+    "waitingBytes": DispatcherRunner.waiting_bytes,
 }
-"""By what a list is sorted, the largest first; sessions that are equal in that, by name."""
+"""By what a list is sorted."""
 
 
 async def _list(ask: Ask) -> dict[str, Any]:
@@ -329,14 +330,14 @@ async def _list(ask: Ask) -> dict[str, Any]:
     order, after = _ORDERS[sort], place_of(fields.get("after"), sort)
     unnamed = 0
 
-    async def wanted() -> AsyncIterator[tuple[tuple[int, str], Session]]:
+    async def wanted() -> AsyncIterator[tuple[Place, Session]]:
         nonlocal unnamed
         async for session in in_turns(ask.admin.broker.sessions.values()):
             unnamed += not session.name
             if not session.name:
                 continue
             if _is_wanted(dispatchers, session, fields) and ask.covers_session(session):
-                place = (order(dispatchers, session), session.name)
+                place = place_in_order(sort, order(dispatchers, session), session.name)
                 if after is None or place > after:
                     yield place, session
 
@@ -361,11 +362,10 @@ def _is_wanted(dispatchers: DispatcherRunner, session: Session, fields: dict[str
 
 def _found(ask: Ask) -> Session:
     """The session that the path names."""
-    wanted = f"client/{ask.path['subject']}/{ask.path['number']}"
-    name = parse_name(wanted)
+    name = parse_name(ask.session_name)
     session = ask.admin.find(name.relative) if name is not None and name.number else None
     if session is None:
-        raise NotThere(f"there is no session {wanted} here")
+        raise NotThere(f"there is no session {ask.session_name} here")
     return session
 
 
@@ -397,7 +397,7 @@ async def _messages(ask: Ask) -> dict[str, Any]:
 
 async def _timeline(ask: Ask) -> dict[str, Any]:
     """What happened to the session, also to one that has ended lately."""
-    name = f"client/{ask.path['subject']}/{ask.path['number']}"
+    name = ask.session_name
     told, session = ask.admin.timelines.of(name), ask.admin.find(name)
     if told is None and session is None:
         raise NotThere(f"nothing is known of a session {name} here")

@@ -13,8 +13,9 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.feed import NOTICES, OVERVIEW
-from crewel.admin.operation import About, text_field
-from crewel.admin.route import Ask, Route
+from crewel.admin.fields import text_field
+from crewel.admin.operation import About
+from crewel.admin.route import Ask, Route, json_response
 from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.errors import IllegalArgument, Refused
@@ -58,7 +59,7 @@ async def _sign_in(ask: Ask) -> web.Response:
         raise
     value, expires = ask.admin.sign_ins.seal(grants)
     ask.admin.audit.done(who, scope.highest, "sign in", address=address)
-    response = _answer(_view(ask.admin, who, scope, expires))
+    response = json_response(encode(_view(ask.admin, who, scope, expires)))
     response.set_cookie(
         cookie_name(ask.client),
         value,
@@ -89,7 +90,7 @@ async def _sign_out(ask: Ask) -> web.Response:
     if value is not None:
         ask.admin.sign_ins.leave(value)
         ask.admin.audit.done(ask.who, ask.role, "sign out")
-    response = _answer({"who": ask.who})
+    response = json_response(encode({"who": ask.who}))
     response.del_cookie(name, path=_PATH, httponly=True, samesite="Strict", secure=ask.client.is_secure)
     return response
 
@@ -121,10 +122,6 @@ def _view(admin: Administration, who: str, scope: Scope, expires: float | None) 
         "node": admin.node,
         "masked": sorted(admin.masks),
     }
-
-
-def _answer(body: dict[str, Any]) -> web.Response:
-    return web.Response(body=encode(body), content_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 _ME: Final = (

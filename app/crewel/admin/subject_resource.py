@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
-from crewel.admin.operation import MAX_PAGE, PAGE, About, Level, number_text, page_fields
+from crewel.admin.fields import MAX_PAGE, PAGE, number_text, page_fields
+from crewel.admin.operation import About, Level
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.scopes import covers_sessions
 from crewel.admin.session_resource import login_date, uptime

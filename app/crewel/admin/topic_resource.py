@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands, union
-from crewel.admin.operation import MAX_PAGE, PAGE, About, Level, flag_text, number_text, page_fields, text_field
+from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, pattern, text_field
+from crewel.admin.operation import About, Level
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.session import Session
@@ -211,13 +212,6 @@ _VIEW: Final = (
 _STATES: Final = [state.value for state in State if state is not State.DEAD]
 
 
-def _pattern(value: object) -> str:
-    channel = parse(value) if isinstance(value, str) else None
-    if channel is None:
-        raise ValueError("a channel or a pattern such as /chat/**")
-    return channel.name
-
-
 async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the topics in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     broker, fields = ask.admin.broker, ask.fields
@@ -256,12 +250,12 @@ async def _prefixes(ask: Ask) -> dict[str, Any]:
 
 
 def _is_wanted(view: TopicView, fields: dict[str, Any]) -> bool:
-    pattern, state, after = (fields.get(name) for name in ("pattern", "state", "after"))
+    within, state, after = (fields.get(name) for name in ("pattern", "state", "after"))
     channel = parse(view.name)
     return (
         (after is None or view.name > after)
         and (state is None or view.state.value == state)
-        and (pattern is None or (channel is not None and pattern in channel.patterns))
+        and (within is None or (channel is not None and within in channel.patterns))
     )
 
 
@@ -312,7 +306,7 @@ TOPIC_ROUTES: Final = (
         "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled` of all nodes,"
         " and `unreached` is how many did not answer; a page with `state` may then be shorter.",
         query=(
-            text_field("pattern", "Only those of this channel or pattern.", _pattern),
+            text_field("pattern", "Only those of this channel or pattern.", pattern),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
             *page_fields("topics"),
         ),

@@ -67,6 +67,11 @@ class Holdback(NamedTuple):
     """The message that was on hold; empty if an operator did it."""
     reason: str = ""
 
+    @property
+    def cause(self) -> str:
+        """Its code and reason, or who put it on hold if they gave neither."""
+        return ": ".join(filter(None, (self.code, self.reason))) or f"held by {self.who}"
+
     def as_json(self) -> dict[str, Any]:
         """The object that is stored, and that operators are shown."""
         return {
