@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import typer
@@ -26,6 +26,11 @@ _UNAUTHORIZED_HINT = (
 
 Query = Mapping[str, str | int]
 WorkT = TypeVar("WorkT", bound=Callable[..., Coroutine[Any, Any, None]])
+
+LISTED = 100
+"""Entries of a list that a terminal is shown, unless the command line says how many."""
+Count = Annotated[int | None, typer.Option(min=1, help=f"At most this many: {LISTED} on a terminal, otherwise all.")]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason, for the audit.")]
 
 
 class Admin:
@@ -91,6 +96,11 @@ async def _refusal(response: "ClientResponse") -> str:
     except (ValueError, KeyError, TypeError):
         message = f"the server answered {response.status} {response.reason}"
     return message + _UNAUTHORIZED_HINT if response.status == _UNAUTHORIZED else message
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that the command line has."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def command(

@@ -6,10 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from crewel.cli import output
-from crewel.cli.admin_client import Admin
+from crewel.cli.admin_client import LISTED, Admin, Count, given
 from crewel.cli.bayeux_client import AsJson
-
-_LISTED = 100
 
 
 async def audit_log(
@@ -32,16 +30,13 @@ async def audit_log(
         ),
     ] = None,
     contains: Annotated[str | None, typer.Option(metavar="TEXT", help="Only entries with this text anywhere.")] = None,
-    count: Annotated[
-        int | None, typer.Option(min=1, help=f"At most this many: {_LISTED} on a terminal, otherwise all.")
-    ] = None,
+    count: Count = None,
     as_json: AsJson = None,
 ) -> None:
     """Print the actions of operators, including refused ones, newest first: who, what, on what, how many, why."""
-    asked = {"who": who, "what": what, "about": about, "outcome": outcome, "since": since, "contains": contains}
-    query = {name: value for name, value in asked.items() if value is not None}
+    query = given(who=who, what=what, about=about, outcome=outcome, since=since, contains=contains)
     if count is None and not output.wants_json(as_json):
-        count = _LISTED
+        count = LISTED
     headings = ("when", "who", "what", "on", "count", "outcome", "reason")
     await output.print_entries(admin.pages("/audit", "entries", query, count), headings, _row, as_json)
 

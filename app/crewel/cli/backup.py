@@ -6,15 +6,13 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from crewel.cli.bayeux_client import Config, Overrides
-from crewel.cli.output import progress
+from crewel.cli.output import file_errors, progress
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ def backup(file: File, overrides: Overrides = None, config: Config = None) -> No
     from crewel.settings import load
 
     settings = load(config, overrides or ())
-    with _clearly(file):
+    with file_errors(file):
         contents = asyncio.run(_backup(settings, file))
         print(f"{file}: {contents}; {file.stat().st_size:,} bytes, from {_place(settings)}")
 
@@ -49,7 +47,7 @@ def restore(
     from crewel.settings import load
 
     settings = load(config, overrides or ())
-    with _clearly(file):
+    with file_errors(file):
         contents = asyncio.run(_restore(settings.storage, file, force))
         print(f"{file}: {contents}; into {_place(settings)}")
 
@@ -183,12 +181,3 @@ async def _apply(storage: "Storage", file: Path, commands: int, force: bool) -> 
             await backups.clear(connection.reader, connection.keys)
         with progress("restoring", "commands", commands) as show:
             await backups.apply(file, connection.reader, connection.keys, show)
-
-
-@contextmanager
-def _clearly(file: Path) -> Iterator[None]:
-    """Turn what the machine refuses into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise CrewelError(f"{error.filename or file}: {error.strerror or error}") from None

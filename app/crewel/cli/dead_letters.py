@@ -11,14 +11,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from crewel.cli import bayeux_client, output
-from crewel.cli.admin_client import MAX_PAGE, Admin, command, operate
+from crewel.cli.admin_client import LISTED, MAX_PAGE, Admin, Count, Reason, command, given, operate
 from crewel.cli.bayeux_client import AsJson
 from crewel.cli.jobs import followed
 from crewel.cli.output import progress
 from crewel.errors import CrewelError
 
 _SHOWN = ("id", "channel", "receiver", "errorCode", "reason", "attempts", "data")
-_LISTED = 100
 _PAGE = 500
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9@.-]+", re.ASCII)
@@ -29,7 +28,6 @@ _NS = 1_000_000_000
 
 _Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of dead letters.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Count them only.")]
-_Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason, for the audit.")]
 _Detach = Annotated[
     bool, typer.Option("--detach", help="Start the job and exit; crewel jobs shows its progress. Not with ids.")
 ]
@@ -146,9 +144,7 @@ app = typer.Typer(name="dead-letters", help="List, redrive and discard dead lett
 @command(app, "list", options=_FILTERS)
 async def _list(
     admin: Admin,
-    count: Annotated[
-        int | None, typer.Option(min=1, help=f"At most this many: {_LISTED} on a terminal, otherwise all.")
-    ] = None,
+    count: Count = None,
     newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
     as_json: AsJson = None,
     **asked: Any,
@@ -156,7 +152,7 @@ async def _list(
     """Print dead letters, the oldest first."""
     query = _filters(asked) | ({"newestFirst": "true"} if newest else {})
     if count is None and not output.wants_json(as_json) and not asked["everything"]:
-        count = _LISTED
+        count = LISTED
     letters = (
         {name: letter[name] for name in _SHOWN}
         async for letter in admin.pages("/dead-letters", "letters", query, count, _PAGE)
@@ -208,7 +204,7 @@ async def redrive(
             help="Send to their channels instead of the receiver; point-to-point messages go to their destination.",
         ),
     ] = False,
-    reason: _Reason = None,
+    reason: Reason = None,
     detach: _Detach = False,
     as_json: AsJson = None,
     **asked: Any,
@@ -216,7 +212,7 @@ async def redrive(
     """Redrive dead letters, each to its receiver. A dead letter that cannot be sent stays where it is. Those that filters
     choose are a job of the server, which an interrupt does not end."""
     choice = _choose(ids, asked)
-    options: dict[str, Any] = {"toChannel": to_channel} | _given(rate=rate, reason=reason)
+    options: dict[str, Any] = {"toChannel": to_channel} | given(rate=rate, reason=reason)
     if dry_run:
         await _count(admin, choice, "would be redriven", as_json)
     else:
@@ -231,7 +227,7 @@ def discard(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
-    reason: _Reason = None,
+    reason: Reason = None,
     detach: _Detach = False,
     as_json: AsJson = None,
     **asked: Any,
@@ -247,7 +243,7 @@ def discard(
         if dry_run:
             await _count(admin, choice, "would be discarded", as_json)
         else:
-            await _work_through(admin, "discard", choice, _given(reason=reason), as_json, detach=detach)
+            await _work_through(admin, "discard", choice, given(reason=reason), as_json, detach=detach)
 
     operate(url, token, work)
 
@@ -258,29 +254,26 @@ def _confirm(choice: _Choice, url: str, token: str | None) -> None:
 
     async def work(admin: Admin) -> None:
         nonlocal count
-        count = (await _dry(admin, choice))["count"]
+        count = await _dry(admin, choice)
 
     operate(url, token, work)
     typer.confirm(f"Discard {_counted(count)}?", abort=True, err=True)
 
 
-async def _dry(admin: Admin, choice: _Choice) -> dict[str, Any]:
-    count, until = 0, ""
+async def _dry(admin: Admin, choice: _Choice) -> int:
+    """How many there are."""
+    count = 0
     for ids in choice.portions():
         answer = await admin.call("POST", "/dead-letters/redrive", body=choice.body(ids) | {"dryRun": True})
-        count, until = count + answer["count"], answer["until"]
-    return {"count": count, "until": until}
+        count += answer["count"]
+    return count
 
 
 async def _count(admin: Admin, choice: _Choice, what: str, as_json: bool | None) -> None:
-    counted = await _dry(admin, choice)
-    if not counted["count"]:
+    count = await _dry(admin, choice)
+    if not count:
         print(f"crewel: no dead letter matches; none {what}", file=sys.stderr)
-    output.print_answer({"count": counted["count"], "dryRun": True}, f"{_counted(counted['count'])} {what}", as_json)
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
+    output.print_answer({"count": count, "dryRun": True}, f"{_counted(count)} {what}", as_json)
 
 
 async def _work_through(
@@ -387,15 +380,14 @@ def write_file(letter: dict[str, Any], directory: Path) -> bool:
     import orjson
 
     file = directory / _directory(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Exclusive: a second run skips what the first has written.
-        with file.open("xb") as made:
-            made.write(orjson.dumps(letter | {"publish": _publish(letter)}, option=orjson.OPT_INDENT_2) + b"\n")
-    except FileExistsError:
-        return False
-    except OSError as error:
-        raise CrewelError(f"{error.filename or file}: {error.strerror or error}") from None
+    with output.file_errors(file):
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Exclusive: a second run skips what the first has written.
+            with file.open("xb") as made:
+                made.write(orjson.dumps(letter | {"publish": _publish(letter)}, option=orjson.OPT_INDENT_2) + b"\n")
+        except FileExistsError:
+            return False
     return True
 
 

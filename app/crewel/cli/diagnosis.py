@@ -20,6 +20,7 @@ import typer
 
 from crewel.check_result import CheckResult, State
 from crewel.cli.host_checks import keys_of, of_access, of_memory
+from crewel.cli.output import file_errors
 from crewel.errors import CrewelError, StoreError
 from crewel.security.tokens import token_file
 from crewel.settings import Settings
@@ -31,7 +32,7 @@ from crewel.storage.checks import FREE_DISK, StoreInfo, check_format, check_serv
 from crewel.storage.embedded import holds_store, where_else, without_store
 from crewel.storage.losses import losses_of
 from crewel.storage.primary import ask_sentinels, newest_primary
-from crewel.storage.store_files import Damaged, StoreFiles, Tail, cut_off, moment
+from crewel.storage.store_files import Damaged, StoreFiles, cut_off, moment
 from crewel.storage.store_files import examine as examine_tail
 
 _FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
@@ -291,18 +292,11 @@ def repair_files(storage: Storage, *, is_sure: bool) -> None:
     if storage.url is not None or not holds_store(directory):
         raise CrewelError(f"{directory}: there is no store of a server to repair")
     files = StoreFiles(directory)
-    try:
-        with without_store(directory):
-            if _write_missing_manifest(files, is_sure) | _cut_tails(files, is_sure):
-                print("repaired: start the server, or look with `crewel doctor`")
-            else:
-                print("nothing to repair: all files can be read to their ends")
-    except OSError as error:
-        raise CrewelError(f"{error.filename or directory}: {error.strerror or error}") from None
-
-
-def _tails(files: StoreFiles) -> list[Tail]:
-    return [examine_tail(file) for file in files.log_files if ".incr." in file.name]
+    with file_errors(directory), without_store(directory):
+        if _write_missing_manifest(files, is_sure) | _cut_tails(files, is_sure):
+            print("repaired: start the server, or look with `crewel doctor`")
+        else:
+            print("nothing to repair: all files can be read to their ends")
 
 
 def _write_missing_manifest(files: StoreFiles, is_sure: bool) -> bool:
@@ -323,7 +317,7 @@ def _write_missing_manifest(files: StoreFiles, is_sure: bool) -> bool:
 
 
 def _cut_tails(files: StoreFiles, is_sure: bool) -> bool:
-    tails = _tails(files)
+    tails = [examine_tail(file) for file in files.log_files if ".incr." in file.name]
     damaged = [tail for tail in tails if tail.size]
     if not damaged:
         return False

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from crewel.cli import output
-from crewel.cli.admin_client import Admin, command
+from crewel.cli.admin_client import Admin, Reason, command, given
 from crewel.cli.bayeux_client import AsJson
 from crewel.cli.output import progress
 
@@ -23,7 +23,6 @@ _LONGEST_PAUSE_S: Final = 1.0
 app = typer.Typer(name="jobs", help="List, pause, resume and stop the jobs of operators.", no_args_is_help=True)
 
 _Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of jobs.")]
-_Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason, for the audit.")]
 
 
 @command(app, "list")
@@ -37,9 +36,8 @@ async def _list(
     as_json: AsJson = None,
 ) -> None:
     """Print the jobs, the newest first."""
-    query = {} if state is None else {"state": state}
     headings = ("id", "what", "state", "done", "stayed", "of", "by", "began", "reason")
-    await output.print_entries(admin.pages("/jobs", "jobs", query, count), headings, _row, as_json)
+    await output.print_entries(admin.pages("/jobs", "jobs", given(state=state), count), headings, _row, as_json)
 
 
 def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -73,10 +71,9 @@ async def _outcomes(admin: Admin, job_id: str) -> dict[str, Any]:
 
 def _add(verb: str, past: str, meaning: str) -> None:
     @command(app, verb, meaning)
-    async def _(admin: Admin, ids: _Ids, reason: _Reason = None, as_json: AsJson = None) -> None:
+    async def _(admin: Admin, ids: _Ids, reason: Reason = None, as_json: AsJson = None) -> None:
         for job_id in ids:
-            body = {} if reason is None else {"reason": reason}
-            job = await admin.call("POST", f"/jobs/{job_id}/{verb}", body=body)
+            job = await admin.call("POST", f"/jobs/{job_id}/{verb}", body=given(reason=reason))
             output.print_answer(job, f"{job_id}: {past}, {job['done']:,} of {job['total']:,} done", as_json)
 
 

@@ -1,6 +1,6 @@
 """`crewel message`: what happened to a message."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -32,12 +32,12 @@ async def message(
     if (message_id is None) is (key is None):
         raise typer.BadParameter("give the id of a message, or --key with its idempotency key")
     if key is not None:
-        found = [each async for each in _with_key(admin, key)]
+        found = [each async for each in admin.pages("/messages", "messages", {"key": key})]
         if not found:
             raise CrewelError(f"no message with the key {key} is recorded, or no longer")
         if len(found) > 1:
             headings = ("message", "published", "channel")
-            await output.print_entries(_each_of(found), headings, _found_row, as_json)
+            await output.print_entries(found, headings, _found_row, as_json)
             return
         message_id = found[0]["message"]
     assert message_id is not None
@@ -57,32 +57,14 @@ async def message(
         print("there are more facts than one request reads: later ones may be missing")
 
 
-async def _each_of(rows: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
-    for row in rows:
-        yield row
-
-
-async def _with_key(admin: Admin, key: str) -> AsyncIterator[dict[str, Any]]:
-    """All of them, page by page: the newest first."""
-    query = {"key": key}
-    while True:
-        found = await admin.call("GET", "/messages", query)
-        for each in found["messages"]:
-            yield each
-        if not found["next"]:
-            return
-        query["after"] = found["next"]
-
-
 def _found_row(each: Mapping[str, Any]) -> tuple[Any, ...]:
     from crewel.admin.timestamps import format_timestamp
 
     return each["message"], format_timestamp(each["publishedAt"]), each["channel"]
 
 
-async def _each(told: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    for each in told["receivers"]:
-        yield each
+def _each(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from told["receivers"]
     for each in told["notFor"]:
         yield {"receiver": each["receiver"], "state": f"not for it: {each['why']}", "at": None}
 

@@ -11,12 +11,7 @@ from crewel.cli.bayeux_client import AsJson
 async def nodes(admin: Admin, as_json: AsJson = None) -> None:
     """List the servers that share the store: state, sessions in the store, start, process."""
     found = (await admin.call("GET", "/nodes"))["nodes"]
-    await output.print_entries(_each(found), ("node", "state", "sessions", "since", "process"), _row, as_json)
-
-
-async def _each(found: list[Mapping[str, Any]]) -> Any:
-    for node in found:
-        yield node
+    await output.print_entries(found, ("node", "state", "sessions", "since", "process"), _row, as_json)
 
 
 def _row(node: Mapping[str, Any]) -> tuple[Any, ...]:

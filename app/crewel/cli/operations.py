@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 import typer
 
-from crewel.admin.operation import OPERATIONS, Field, Level, Operation
+from crewel.admin.fields import Field
+from crewel.admin.operation import OPERATIONS, Level, Operation
 from crewel.cli import output, qos_options
-from crewel.cli.admin_client import Admin, command
+from crewel.cli.admin_client import Admin, command, given
 from crewel.cli.bayeux_client import AsJson
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Sessions: joe/1, or client/joe/1.")]
@@ -29,7 +30,8 @@ topics = typer.Typer(name="topics", help="Inspect topics and their histories, an
 # Names, as the variables of paths. What is no name ends the command with 2, before anything is done.
 
 
-def _sessions(names: Iterable[str]) -> list[Variables]:
+def session_variables(names: Iterable[str]) -> list[Variables]:
+    """The variables of the paths of these sessions."""
     from crewel.qos.names import parse_name
 
     found: list[Variables] = []
@@ -58,7 +60,7 @@ def _channels(names: Iterable[str]) -> list[Variables]:
 
 
 _LEVELS: Final[Mapping[Level, tuple[typer.Typer, Any, Callable[[Iterable[str]], list[Variables]], str]]] = {
-    Level.SESSION: (sessions, Names, _sessions, "name"),
+    Level.SESSION: (sessions, Names, session_variables, "name"),
     Level.SUBJECT: (subjects, Subjects, _subjects, "name"),
     Level.TOPIC: (topics, Channels, _channels, "channel"),
 }
@@ -97,14 +99,14 @@ def _add(operation: Operation) -> None:
     async def _(admin: Admin, as_json: AsJson = None, **asked: Any) -> None:
         names = asked.pop("names")
         asked.pop("yes", None)
-        given = {name: value for name, value in asked.items() if value not in (None, False)}
+        fields = {name: value for name, value in asked.items() if value not in (None, False)}
         for variables in read(names):
             path = operation.route.format_map(variables)
             if operation.method == "DELETE":
-                query = {name: "true" if value is True else value for name, value in given.items()}
+                query = {name: "true" if value is True else value for name, value in fields.items()}
                 answer = await admin.call(operation.method, path, query)
             else:
-                answer = await admin.call(operation.method, path, body=given or None)
+                answer = await admin.call(operation.method, path, body=fields or None)
             output.print_answer(answer, f"{answer[about]}: {operation.printed(answer)}", as_json)
 
 
@@ -137,8 +139,7 @@ async def _list_sessions(
     as_json: AsJson = None,
 ) -> None:
     """Print the sessions that have a name."""
-    asked = {"subject": subject, "state": state, "active": "false" if held else None}
-    query = {name: value for name, value in asked.items() if value is not None}
+    query = given(subject=subject, state=state, active="false" if held else None)
     everything = admin.pages("/sessions", "sessions", query)
     if output.wants_json(as_json):
         await output.print_entries(everything, (), _session_row, as_json)
@@ -217,8 +218,7 @@ async def _list_topics(
     as_json: AsJson = None,
 ) -> None:
     """Print the topics."""
-    query = {name: value for name, value in (("pattern", pattern), ("state", state)) if value is not None}
-    found = admin.pages("/topics", "topics", query)
+    found = admin.pages("/topics", "topics", given(pattern=pattern, state=state))
     await output.print_entries(found, ("channel", "state", "history", "queued", "subscribers"), _topic_row, as_json)
 
 

@@ -1,9 +1,12 @@
 """How commands print: JSON lines for programs, tables and a progress bar for people."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from crewel.errors import CrewelError
 
 Show = Callable[[int], None]
 _PIPED_COLUMNS = 200  # wide enough for each row to stay on one line
@@ -40,14 +43,14 @@ def print_fields(answer: Mapping[str, Any], name: str, as_json: bool | None) -> 
 
 
 async def print_entries(
-    entries: AsyncIterator[Mapping[str, Any]],
+    entries: AsyncIterator[Mapping[str, Any]] | Iterable[Mapping[str, Any]],
     headings: Sequence[str],
     row: Callable[[Mapping[str, Any]], Sequence[Any]],
     as_json: bool | None,
 ) -> int:
     """Print the entries of a list as they come, for people as a table of their rows. Returns how many rows it has."""
     rows = []
-    async for entry in entries:
+    async for entry in _in_turn(entries):
         if wants_json(as_json):
             print_json(entry)
         else:
@@ -55,6 +58,17 @@ async def print_entries(
     if not wants_json(as_json):
         print_table(headings, rows)
     return len(rows)
+
+
+async def _in_turn(
+    entries: AsyncIterator[Mapping[str, Any]] | Iterable[Mapping[str, Any]],
+) -> AsyncIterator[Mapping[str, Any]]:
+    if isinstance(entries, Iterable):
+        for entry in entries:
+            yield entry
+    else:
+        async for entry in entries:
+            yield entry
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -81,6 +95,15 @@ def readable(value: Any) -> str:
     if isinstance(value, str) and (value.isprintable() or not value):
         return value
     return json.dumps(value, ensure_ascii=False)
+
+
+@contextmanager
+def file_errors(file: Path) -> Iterator[None]:
+    """Turn what the machine refuses to do with this file into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise CrewelError(f"{error.filename or file}: {error.strerror or error}") from None
 
 
 @contextmanager

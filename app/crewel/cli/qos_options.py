@@ -147,15 +147,15 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
 }
 """What `publish_options` reads."""
 
-_READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
-    "priority": ("priority", _priority),
-    "to": ("to", addresses),
-    "life_time": ("life_time", duration),
-    "destroy_delay": ("destroy_delay", duration),
-    "reply_to": ("reply_to", channel_name),
-    "properties": ("properties", lambda texts: dict(map(_property, texts))),
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "priority": _priority,
+    "to": addresses,
+    "life_time": duration,
+    "destroy_delay": duration,
+    "reply_to": channel_name,
+    "properties": lambda texts: dict(map(_property, texts)),
 }
-"""Options that are not passed on as they are: what the client calls them, and how they are read."""
+"""How options are read that the client does not take as they are."""
 
 
 def publish_options(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,11 +163,7 @@ def publish_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: option for name, option in asked.items() if option is not None and option != []}
     if "to" not in given and not given.keys().isdisjoint(("force_queuing", "distribute", "subscribable")):
         raise typer.BadParameter("--force-queuing, --distribute and --subscribable need --to")
-    options = {}
-    for name, option in given.items():
-        called, read = _READ.get(name, (name, None))
-        options[called] = option if read is None else read(option)
-    return options
+    return {name: _READ[name](option) if name in _READ else option for name, option in given.items()}
 
 
 def _property(text: str) -> tuple[str, Any]:

@@ -4,9 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
+from crewel.admin.operation import Level
 from crewel.cli import output
 from crewel.cli.admin_client import Admin
 from crewel.cli.bayeux_client import AsJson
+from crewel.cli.operations import session_variables
 
 
 async def trace(
@@ -19,13 +21,10 @@ async def trace(
     be in use, and the command changes nothing."""
     import json
 
-    from crewel.qos.names import parse_name
-
-    parsed = parse_name(name)
-    if parsed is None or not parsed.number:
-        raise typer.BadParameter(f"{name} is not the name of a session, such as joe/1 or client/joe/1")
+    [variables] = session_variables([name])
+    path = Level.SESSION.resource.format_map(variables) + "/trace"
     rest = b""
-    async for chunk in admin.chunks(f"/sessions/{parsed.subject}/{parsed.number}/trace", {"seconds": seconds}):
+    async for chunk in admin.chunks(path, {"seconds": seconds}):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in filter(None, lines):
             record = json.loads(line)
