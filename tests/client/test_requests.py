@@ -79,7 +79,7 @@ class TestAnswers:
     async def test_a_session_that_is_lost_fails_those_that_cannot_be_answered_any_more(self) -> None:
         answers = Answers()
         with answers.wait_for([REPLY]) as (ours,), answers.wait_for(["/ret/b2/3000001"]) as (theirs,):
-            answers.fail(TransportError("lost"), kept=PREFIX)
+            answers.fail(TransportError("lost"), except_prefix=PREFIX)
             assert (ours.done(), theirs.done()) == (False, True)
             answers.fail(TransportError("over"))
             with pytest.raises(TransportError, match="over"):

@@ -54,6 +54,18 @@ def check_whole(name: str, value: object) -> None:
     check_kind(name, value, "a whole number", int)
 
 
+def check_count(name: str, value: int) -> None:
+    """Raises ValueError, which names the argument, for anything but a whole number from 1."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} is a whole number from 1, not {value!r}")
+
+
+def check_seconds(name: str, value: float) -> None:
+    """Raises ValueError, which names the argument, for anything but a number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise ValueError(f"{name} is a number of seconds from 0, not {value!r}")
+
+
 def check_fields(name: str, value: object) -> None:
     """Raises TypeError for anything but a dict."""
     check_kind(name, value, "a dict", Mapping)

@@ -333,10 +333,10 @@ class Awaited(dict[str, "asyncio.Future[Fields]"]):
         future.set_result(fields)
         return True
 
-    def fail(self, error: Exception, *, kept: str = "") -> None:
-        """None of these will come any more, but on channels that begin with `kept`."""
+    def fail(self, error: Exception, *, except_prefix: str = "") -> None:
+        """None of these will come any more, but on channels that begin with `except_prefix`."""
         for name, future in self.items():
-            if not (kept and name.startswith(kept)) and not future.done():
+            if not (except_prefix and name.startswith(except_prefix)) and not future.done():
                 future.set_exception(error)
 
 

@@ -17,7 +17,7 @@ from random import random
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from crewel.client.arguments import check_text
+from crewel.client.arguments import check_count, check_seconds, check_text
 from crewel.client.errors import INTERNAL_ERROR, failure_of
 from crewel.client.message import Handling, Message
 from crewel.client.retry import BackoffRule, check_backoff
@@ -362,18 +362,6 @@ def check_worker(name: str, prefetch: int, attempts: int, backoff: BackoffRule) 
         raise ValueError(f"name must be a subject and a number, such as worker/1, not {name!r}")
     check_count("prefetch", prefetch)
     check_count("attempts", attempts)
-
-
-def check_count(name: str, value: int) -> None:
-    """Raises ValueError, which names the argument, for anything but a whole number from 1."""
-    if type(value) is not int or value < 1:
-        raise ValueError(f"{name} is a whole number from 1, not {value!r}")
-
-
-def check_seconds(name: str, value: float) -> None:
-    """Raises ValueError, which names the argument, for anything but a number of seconds."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise ValueError(f"{name} is a number of seconds from 0, not {value!r}")
 
 
 async def _handle(handler: Handler, message: Delivery) -> None:

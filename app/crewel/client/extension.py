@@ -101,20 +101,20 @@ class LoginExtension(Extension):
 
     def __init__(self, asked: Fields) -> None:
         self._asked = asked
-        self.kept: str | None = None
-        """The secret that an earlier process has kept in a file, until a login has shown whether it is still good."""
+        self.stored_secret: str | None = None
+        """The secret that an earlier process has stored, until a login has shown whether it is still good."""
         self.reply: Fields = {}
         """What the server answered to the last handshake that it granted."""
 
     @property
     def resume(self) -> str | None:
         """What takes this session over, from here or from elsewhere; it is a secret."""
-        return _text(self.reply.get("resume")) or _text(self._asked.get("resume")) or self.kept
+        return _text(self.reply.get("resume")) or _text(self._asked.get("resume")) or self.stored_secret
 
-    def forget_kept(self) -> bool:
+    def forget_stored_secret(self) -> bool:
         """Show the secret of the earlier process no more; whether it was shown."""
-        was_shown = self.kept is not None and self.kept == self.resume
-        self.kept = None
+        was_shown = self.stored_secret is not None and self.stored_secret == self.resume
+        self.stored_secret = None
         return was_shown
 
     @property
@@ -127,7 +127,7 @@ class LoginExtension(Extension):
         """Adds the field to handshakes."""
         if message.get("channel") == HANDSHAKE:
             # A client without a login of its own wants no session back either.
-            asks = bool(self._asked or self.kept)
+            asks = bool(self._asked or self.stored_secret)
             asked = self._asked | ({"resume": self.resume} if asks and self.resume else {})
             if asks:  # for each attempt, so that only copies of this very request have the same
                 asked["nonce"] = secrets.token_hex(16)
@@ -138,7 +138,7 @@ class LoginExtension(Extension):
         """Keeps the answer."""
         if message.get("channel") == HANDSHAKE and is_successful(message) and isinstance(message.get("ext"), dict):
             self.reply = ext_part(message, "session")
-            self.kept = None
+            self.stored_secret = None
         return message
 
 
@@ -195,7 +195,7 @@ class AckExtension(Extension):
 
 
 class BatchGate:
-    """Keeps deliveries back until the connect reply that closes their batch is there.
+    """Buffers deliveries until the connect reply that closes their batch is there.
 
     `has_room` is asked with the deliveries of a batch before they are handed
     over. If it says no, the whole batch waits here, and the reply loses its
@@ -217,7 +217,7 @@ class BatchGate:
         self._ack = ack
         self._has_room = has_room
         self._is_awaited = is_awaited
-        self._kept: list[Fields] = []
+        self._buffered: list[Fields] = []
         self._waiting: list[Fields] | None = None
         self._number: int | None = None  # of the batch that waits
         self._opening = 0
@@ -247,7 +247,7 @@ class BatchGate:
 
     def reset(self) -> None:
         """The connection or the session is gone: what is neither handed over nor acknowledged will be sent again."""
-        self._kept.clear()
+        self._buffered.clear()
         self._waiting = None
         if self._opening:
             self._opening, self._ack.batch = 0, 0
@@ -264,26 +264,26 @@ class BatchGate:
             elif not is_queued(fields) or self._is_awaited(fields):
                 out.append(fields)
             else:
-                out += self._keep(fields)
+                out += self._buffer(fields)
         return out
 
-    def _keep(self, fields: Fields) -> list[Fields]:
-        self._kept.append(fields)
-        if not self._opening or len(self._kept) < self._opening:
+    def _buffer(self, fields: Fields) -> list[Fields]:
+        self._buffered.append(fields)
+        if not self._opening or len(self._buffered) < self._opening:
             return []
         self._opening = 0
-        batch, self._kept = self._kept, []
+        batch, self._buffered = self._buffered, []
         return batch
 
     def _close(self, reply: Fields) -> list[Fields]:
         number = _batch_of(reply)
         if self._waiting is not None and is_successful(reply):
-            if number is None and not self._kept:
+            if number is None and not self._buffered:
                 return [reply]  # to a connect that said that the client is busy
             if number is not None and _brings_new(reply):
-                self._waiting, self._kept, self._number = [*self._waiting, *self._kept], [], number
+                self._waiting, self._buffered, self._number = [*self._waiting, *self._buffered], [], number
                 return [_without_batch(reply)]
-        batch, self._kept, self._waiting = self._kept, [], None
+        batch, self._buffered, self._waiting = self._buffered, [], None
         # All or nothing: the batch is acknowledged as a whole, when the application has read.
         if self._has_room(batch):
             return [*batch, reply]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -27,6 +27,8 @@ CONTENT_TYPE: Final = "contentType"
 """The property that says what the data is."""
 KEY_PROPERTY: Final = "idempotencyKey"
 """The client property in which receivers find the key of an outbox."""
+SendPayload = Callable[[list[Fields]], Awaitable[list[Fields]]]
+"""Sends messages in one payload; their replies. Raises ClientError."""
 Failure = tuple[str, str]
 """A dotted code, and words for people."""
 

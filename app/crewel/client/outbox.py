@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ import orjson
 
 from crewel.bayeux.codec import encoded
 from crewel.bayeux.message import Fields
-from crewel.client.arguments import check_function, check_path
+from crewel.client.arguments import check_count, check_function, check_path
 from crewel.client.errors import (
     ClientError,
     MessageTooLargeError,
@@ -35,14 +35,11 @@ from crewel.client.errors import (
     TransportError,
     publish_refused,
 )
-from crewel.client.message import is_successful
+from crewel.client.message import SendPayload, is_successful
 from crewel.client.publish import PAUSES, may_be_repeated
 from crewel.client.retry import Backoff
 
 log = logging.getLogger("crewel.client.outbox")
-
-Request = Callable[[list[Fields]], Awaitable[list[Fields]]]
-"""Sends messages in one payload; their replies. Raises ClientError."""
 
 MAX_MESSAGES: Final = 10_000
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -96,8 +93,7 @@ class Outbox:
         on_refused: Callable[[RefusedPublish], None] | None = None,
     ) -> None:
         for name, value in (("max_messages", max_messages), ("max_bytes", max_bytes)):
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name} is a whole number from 1, not {value!r}")
+            check_count(name, value)
         if path is not None:
             check_path("path", path)
         if on_refused is not None:
@@ -178,7 +174,7 @@ class Outbox:
         if self.waiting:
             log.info("%s: %d publishes are left to send", self._name(), self.waiting)
 
-    def start(self, request: Request) -> None:
+    def start(self, request: SendPayload) -> None:
         """Send what waits and what is added, until `close`."""
         self._task = asyncio.create_task(self._send_all(request), name="crewel-client-outbox")
 
@@ -218,7 +214,7 @@ class Outbox:
         else:
             self._is_empty.set()
 
-    async def _send_all(self, request: Request) -> None:
+    async def _send_all(self, request: SendPayload) -> None:
         pauses, together = Backoff(PAUSES, random), _TOGETHER
         table = self._opened()
         try:
@@ -240,7 +236,7 @@ class Outbox:
             self.failure = error
             self._is_empty.set()
 
-    async def _send(self, table: _Table, rows: list[_Row], request: Request) -> bool:
+    async def _send(self, table: _Table, rows: list[_Row], request: SendPayload) -> bool:
         """Send these in one payload; whether all of them have left the outbox. Raises ClientError if none ever will."""
         try:
             replies = await request([orjson.loads(row.message) for row in rows])

@@ -24,7 +24,7 @@ from crewel.client.errors import (
     TransportError,
     publish_refused,
 )
-from crewel.client.message import CONTENT_TYPE, Reply, channel_name, is_successful
+from crewel.client.message import CONTENT_TYPE, Reply, SendPayload, channel_name, is_successful
 from crewel.client.retry import Backoff, BackoffRule
 from crewel.client.times import in_milliseconds
 from crewel.qos.fields import Options
@@ -33,7 +33,6 @@ from crewel.qos.publish import DESTINATION, PUBLISH
 Distribute = Literal["all", "one"]
 _PLAIN: Final = Options(*(row for row in PUBLISH.rows if row.name not in ("destinations", "history_max")))
 """The options that the client passes on as they are."""
-_Request = Callable[[list[Fields]], Awaitable[list[Fields]]]
 MAX_RETRY_S: Final = 100.0
 """How long a publish may be tried again: servers keep a key for 120 s, and the last attempt may take a while."""
 PAUSES: Final = BackoffRule(initial=0.1, factor=2.0, maximum=2.0)
@@ -160,7 +159,7 @@ class Batch:
     `replies` has the reply to each.
     """
 
-    def __init__(self, request: _Request) -> None:
+    def __init__(self, request: SendPayload) -> None:
         self._request = request
         self._messages: list[Fields] = []
         self.replies: list[Reply] = []

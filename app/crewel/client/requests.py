@@ -170,7 +170,7 @@ class Requests:
         if step.new in ENDING:
             self._answers.fail(DisconnectedError("the session has ended"))
         elif step.event is Event.HANDSHAKEN:
-            self._answers.fail(TransportError("the session was lost"), kept=f"{REPLIES}{self.reply_id}/")
+            self._answers.fail(TransportError("the session was lost"), except_prefix=f"{REPLIES}{self.reply_id}/")
 
 
 def _name(message: Fields, reply_to: str, *, is_known: bool) -> None:

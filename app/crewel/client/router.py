@@ -23,8 +23,8 @@ from crewel.client.subscription import Overflow, Progress, Subscription
 log = logging.getLogger("crewel.client")
 
 DEAD_MESSAGE: Final = "user.update.deadMessage"
-_MOST_KEPT: Final = {True: 10_000, False: 1000}
-"""How many are kept: of those that are open at the server as many as it leaves open, and of others fewer."""
+_MOST_MESSAGES: Final = {True: 10_000, False: 1000}
+"""The bounds of unclaimed messages: of those that are open at the server as many as it leaves open, and of others fewer."""
 
 
 @dataclass(slots=True)
@@ -297,8 +297,8 @@ def _end(subscriptions: list[Subscription], error: Exception | None) -> None:
         subscription.end(error)
 
 
-class Kept(NamedTuple):
-    """One message."""
+class UnclaimedMessage(NamedTuple):
+    """A message that no listener takes."""
 
     fields: Fields
     handling: Handling | None
@@ -312,12 +312,12 @@ class Unclaimed:
 
     def __init__(self, limit_s: float | None = None) -> None:
         self._limit_s = limit_s
-        self._kept: dict[object, Kept] = {}
+        self._messages: dict[object, UnclaimedMessage] = {}
         self._channels: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._messages)
 
     def keep(self, fields: Fields, handling: Handling | None, since: float | None = None) -> None:
         """Keep a message that no listener takes; `since` is when its first copy came, if another did before."""
@@ -329,28 +329,30 @@ class Unclaimed:
         if not self._channels[channel]:
             what = "they are kept in memory" if handling is None else "they stay open at the server"
             log.warning("no listener takes the messages of %s: %s until one does", channel, what)
-        self._kept[_kept_key(fields, handling)] = Kept(fields, handling, loop.time() if since is None else since)
+        self._messages[_key(fields, handling)] = UnclaimedMessage(
+            fields, handling, loop.time() if since is None else since
+        )
         self._channels[channel] += 1
         if handling is not None:
             handling.unclaimed()
-        if len(self._kept) > _MOST_KEPT[handling is not None]:
-            dropped = self._take_out(next(iter(self._kept)))
+        if len(self._messages) > _MOST_MESSAGES[handling is not None]:
+            dropped = self._take_out(next(iter(self._messages)))
             log.error("too many messages without a listener: the oldest, of %s, is dropped", dropped.fields["channel"])
         self._set_timer(loop)
 
     def drop(self, fields: Fields) -> float | None:
         """Forget the message of which this is a copy; since when it was here."""
         key = update_of(fields).get("id")
-        return self._take_out(key).since if isinstance(key, str) and key in self._kept else None
+        return self._take_out(key).since if isinstance(key, str) and key in self._messages else None
 
-    def take(self, pattern: str) -> list[Kept]:
+    def take(self, pattern: str) -> list[UnclaimedMessage]:
         """Those that a listener of this channel or wildcard receives, in their order; they are not here any more."""
-        found = [key for key, kept in self._kept.items() if _matches(pattern, kept.fields["channel"])]
+        found = [key for key, each in self._messages.items() if _matches(pattern, each.fields["channel"])]
         return [self._take_out(key) for key in found]
 
     def clear(self) -> None:
         """Forget all: their session has ended."""
-        self._kept.clear()
+        self._messages.clear()
         self._channels.clear()
         self.stop()
 
@@ -360,30 +362,30 @@ class Unclaimed:
             self._timer.cancel()
             self._timer = None
 
-    def _take_out(self, key: object) -> Kept:
-        kept = self._kept.pop(key)
-        channel = kept.fields["channel"]
+    def _take_out(self, key: object) -> UnclaimedMessage:
+        message = self._messages.pop(key)
+        channel = message.fields["channel"]
         self._channels[channel] -= 1
         if not self._channels[channel]:
             del self._channels[channel]
-        return kept
+        return message
 
     # Time
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._limit_s is not None and self._timer is None and self._kept:
-            due = next(iter(self._kept.values())).since + self._limit_s
+        if self._limit_s is not None and self._timer is None and self._messages:
+            due = next(iter(self._messages.values())).since + self._limit_s
             self._timer = loop.call_at(due, self._expire)
 
     def _expire(self) -> None:
         assert self._limit_s is not None
         self._timer, loop = None, asyncio.get_running_loop()
-        for key, kept in list(self._kept.items()):
-            if kept.since + self._limit_s > loop.time():
+        for key, each in list(self._messages.items()):
+            if each.since + self._limit_s > loop.time():
                 break
-            if kept.handling is not None:
+            if each.handling is not None:
                 self._take_out(key)
-                self._reject(kept.handling)
+                self._reject(each.handling)
         self._set_timer(loop)
 
     def _reject(self, handling: Handling) -> None:
@@ -391,7 +393,7 @@ class Unclaimed:
         handling.end()
 
 
-def _kept_key(fields: Fields, handling: Handling | None) -> object:
+def _key(fields: Fields, handling: Handling | None) -> object:
     return update_of(fields)["id"] if handling is not None else object()
 
 

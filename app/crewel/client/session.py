@@ -77,7 +77,7 @@ class Session:
             HandshakeRefused, NegotiationError: the server does not want this client.
         """
         if self._secrets is not None:
-            self.connection.login.kept = await self._secrets.load()
+            self.connection.login.stored_secret = await self._secrets.load()
         self.life.move(Event.OPENED)
         self.connection.start()
         patience = self._config.open_timeout if is_awaited else math.inf
@@ -172,7 +172,7 @@ class Session:
                 return await self._begin(await self._try_transports())
             except NameTaken as error:
                 self.life.failure = error
-                if self.connection.login.forget_kept():
+                if self.connection.login.forget_stored_secret():
                     log.warning("%s: the stored secret is no longer valid: trying without it", error)
                     continue
                 delay = names.delay(error, asyncio.get_running_loop().time())

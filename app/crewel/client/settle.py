@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import orjson
@@ -22,6 +22,7 @@ from crewel.client.message import (
     HANDSHAKE,
     Failure,
     Handling,
+    SendPayload,
     ext_part,
     is_queued,
     is_successful,
@@ -40,8 +41,6 @@ _COLLECT_S: Final = 0.01
 """A moment in which statuses gather."""
 _RETRY_S: Final = 1.0
 _LONGEST_RETRY_S: Final = 8.0
-Exchange = Callable[[list[Fields]], Awaitable[list[Fields]]]
-"""Sends messages in one payload; their replies. Raises ClientError."""
 
 
 class Statuses:
@@ -296,7 +295,7 @@ class UpdateExtension(Extension):
 
     # Reporting to the server
 
-    async def publish_statuses(self, exchange: Exchange) -> None:
+    async def publish_statuses(self, exchange: SendPayload) -> None:
         """Publish what waits whenever a connect is held; until cancelled."""
         while True:
             await self._has_unsent.wait()
@@ -306,7 +305,7 @@ class UpdateExtension(Extension):
             if self.is_granted and self._connect is not None:
                 await self._publish_once(exchange)
 
-    async def _publish_once(self, exchange: Exchange) -> None:
+    async def _publish_once(self, exchange: SendPayload) -> None:
         ledger, request = self._ledger, object()
         taken = ledger.statuses.take(request, _ROOM)
         if not taken:
