@@ -75,8 +75,8 @@ def convert(files: Files, root: str, tables: Iterable[Table]) -> int:
     for path in files.matching(f"{root}/checkpoints/live/v*/commits/*"):
         *_, version, _, number = path.split("/")
         if number.isdecimal():
-            kept = int(version.removeprefix("v"))
-            done[kept] = max(done.get(kept, -1), int(number))
+            job_version = int(version.removeprefix("v"))
+            done[job_version] = max(done.get(job_version, -1), int(number))
     for table in waiting:
         path = f"{root}/{table.path}"
         folders = _newest(files, path) if table.is_derived else _parts(files, path, unfinished, done)

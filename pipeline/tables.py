@@ -192,7 +192,7 @@ class Tables:
         return gone
 
     @property
-    def kept_from(self) -> date | None:
+    def retained_from(self) -> date | None:
         """The first day that was not removed on purpose; None if none ever was."""
         ordinal = self.noted(RAW, _KEPT_FROM)
         return None if ordinal is None else date.fromordinal(ordinal)
@@ -200,7 +200,7 @@ class Tables:
     @property
     def start(self) -> str | None:
         """Where the entries of the first day begin that was not removed, as the source wants it; None for the oldest entry."""
-        day = self.kept_from
+        day = self.retained_from
         return None if day is None else day.isoformat()
 
     @property

@@ -131,7 +131,7 @@ def _look(address: Address, *streams: str) -> Mapping[str, Extent]:
 
 def _kept_since(tables: Tables) -> int:
     """Return the first log id whose facts were not removed on purpose. A log id may be a little ahead of the clock."""
-    day = tables.kept_from
+    day = tables.retained_from
     if day is None:
         return 0
     return round(datetime(day.year, day.month, day.day, 0, 1, tzinfo=UTC).timestamp()) * 1_000_000

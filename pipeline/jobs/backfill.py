@@ -78,7 +78,7 @@ def _fill(
         spark.read.format(NAME)
         .option("prefix", options.address.prefix)
         .option("partitions", options.partitions)
-        .option("start", _start(options.since, tables.kept_from))
+        .option("start", _start(options.since, tables.retained_from))
         .option("end", _moment(options.until, "latest"))
         .load()
     )
@@ -92,11 +92,11 @@ def _fill(
     return has, batches.write(tables, raw, has, batch, progress).corrupt
 
 
-def _start(since: datetime | None, kept_from: date | None) -> str:
+def _start(since: datetime | None, retained_from: date | None) -> str:
     """Return where reading begins. Days that were removed on purpose do not come back."""
-    if kept_from is None or (since is not None and _utc(since).date() >= kept_from):
+    if retained_from is None or (since is not None and _utc(since).date() >= retained_from):
         return _moment(since, "earliest")
-    return kept_from.isoformat()
+    return retained_from.isoformat()
 
 
 def _moment(moment: datetime | None, otherwise: str) -> str:

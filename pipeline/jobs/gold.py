@@ -141,12 +141,12 @@ class _Gold:
         # Where no messages were known, all days are made.
         if since.pop("fact_published") is None or not self.changed("intervals", _BACKLOG):
             return None
-        begun, ended = (self._sources.added(name, version) for name, version in since.items())
-        begun = begun.where("begins")
+        subscribed, unsubscribed = (self._sources.added(name, version) for name, version in since.items())
+        subscribed = subscribed.where("begins")
         # One whose begin no fact tells holds messages from its first one on.
         known = self._sources.read("fact_subscribed").where("begins")
-        unknown = ended.join(known, ["session", "pattern", "from_id"], "left_anti")
-        touched = begun.select("from_id").union(ended.select("until_id")).union(unknown.select("from_id"))
+        unknown = unsubscribed.join(known, ["session", "pattern", "from_id"], "left_anti")
+        touched = subscribed.select("from_id").union(unsubscribed.select("until_id")).union(unknown.select("from_id"))
         least = touched.agg(f.min("from_id")).collect()[0][0]
         return None if least is None else datetime.fromtimestamp(least / 1_000_000, UTC).date()
 

@@ -97,21 +97,21 @@ def _unknown(
     store has. If they do not, a backfill of some time only has left a hole, and all is read and compared.
     """
     if known is None:
-        return _kept(load(spark, address, *until, start=start, end=until))
+        return _cached(load(spark, address, *until, start=start, end=until))
     there = {row["key"]: row for row in known.groupBy("key").agg(*_overlap(until)).collect()}
     newer = [
         load(spark, address, key, start=there[key]["newest"] if key in there else start, end=until) for key in until
     ]
-    fresh, has = _kept(reduce(DataFrame.unionByName, newer))
+    fresh, has = _cached(reduce(DataFrame.unionByName, newer))
     if all(
         extent.length - has.of(key) == (there[key]["number"] if key in there else 0) for key, extent in until.items()
     ):
         return fresh, has
     fresh.unpersist()
-    return _kept(bronze.missing(load(spark, address, *until, start=start, end=until), known))
+    return _cached(bronze.missing(load(spark, address, *until, start=start, end=until), known))
 
 
-def _kept(fresh: DataFrame) -> tuple[DataFrame, batches.Found]:
+def _cached(fresh: DataFrame) -> tuple[DataFrame, batches.Found]:
     fresh = fresh.persist(StorageLevel.MEMORY_AND_DISK)
     return fresh, batches.found(fresh)
 

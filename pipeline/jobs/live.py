@@ -219,13 +219,13 @@ class _Job:
     def _begin(self) -> str:
         """Return where a query without a checkpoint begins: with the last millisecond that bronze has anything of. It stays so:
         Spark asks again when the first batch is repeated."""
-        begun = self._tables.begin_of("live", VERSION)
-        if begun is None:
+        begin = self._tables.begin_of("live", VERSION)
+        if begin is None:
             days = self._tables.days(RAW)
             newest = self._tables.read(RAW, since=days[-1]).agg(f.max("ms")).collect()[0][0] if days else None
-            begun = self._tables.start or "earliest" if newest is None else str(newest)
-            self._tables.note_begin("live", VERSION, begun)
-        return begun
+            begin = self._tables.start or "earliest" if newest is None else str(newest)
+            self._tables.note_begin("live", VERSION, begin)
+        return begin
 
     def _take(self, frame: DataFrame, number: int) -> None:
         """Write one batch. Spark may ask for the same one again."""

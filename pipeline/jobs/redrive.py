@@ -31,8 +31,8 @@ _PORTION: Final = 500
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _GONE: Final = "user.illegalArgument"
 """What the server says of an id that there is no letter of."""
-_KEPT: Final = "letter STRING, condition STRING"
-"""What is kept of a job: its letters and its condition, which a row without a letter has if there are none."""
+_CHOICE: Final = "letter STRING, condition STRING"
+"""What is stored of a job: its letters and its condition, which a row without a letter has if there are none."""
 
 ALIASES: Final = {"letter": "place", "error_code": "code", "first_seen": "at", "died": "at"}
 """More names of columns, for conditions."""
@@ -95,7 +95,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = lambda words
         counts = _safely(lambda: found.groupBy("code").count().orderBy(F.desc("count"), "code").collect())
         by_code = tuple((row["code"], row["count"]) for row in counts)
         return Result(options.job, sum(count for _, count in by_code), 0, 0, by_code=by_code)
-    number, ids = _kept(spark, options, found)
+    number, ids = _choice(spark, options, found)
     progress(f"job {options.job}: {number:,} dead letters selected")
     return _send(number, ids, options, progress)
 
@@ -131,13 +131,13 @@ def _stored(spark: SparkSession) -> DataFrame:
     return letters(spark.read.format("crewel-events").option("streams", "dead").load())
 
 
-def _kept(spark: SparkSession, options: Options, found: DataFrame) -> tuple[int, Iterator[str]]:
+def _choice(spark: SparkSession, options: Options, found: DataFrame) -> tuple[int, Iterator[str]]:
     """How many letters this job is about, and their ids, the oldest first: those that it has chosen before, or these, which are
-    kept first. They come from the files of the job, a part at a time."""
+    stored first. They come from the files of the job, a part at a time."""
     path = f"{str(options.directory).rstrip('/')}/redrives/{options.job}"
     if not Files(spark).matching(f"{path}/_SUCCESS"):  # which Spark writes last
-        _keep(found, options.where, path)
-    rows = spark.read.schema(_KEPT).parquet(path)
+        _store_choice(found, options.where, path)
+    rows = spark.read.schema(_CHOICE).parquet(path)
     where = rows.select("condition").head()
     if where is not None and where[0] != options.where:
         raise SettingsError(
@@ -149,7 +149,7 @@ def _kept(spark: SparkSession, options: Options, found: DataFrame) -> tuple[int,
     return ids.count(), (row[0] for row in ordered.toLocalIterator())
 
 
-def _keep(found: DataFrame, where: str, path: str) -> None:
+def _store_choice(found: DataFrame, where: str, path: str) -> None:
     ids = found.select(F.col("place").alias("letter")).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         _safely(ids.count)

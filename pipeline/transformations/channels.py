@@ -28,12 +28,12 @@ def failing_channels(caused: DataFrame, silver: Mapping[str, DataFrame]) -> Data
             *evidence(),
         )
     )
-    begun = f.broadcast(found.select(*_ONE, "first_id"))
+    first_ids = f.broadcast(found.select(*_ONE, "first_id"))
     is_earlier = f.col("log_id") < f.col("first_id")
     before = (
         silver["fact_published"]
         .select("channel", "log_id")
-        .join(begun, "channel")
+        .join(first_ids, "channel")
         .where(is_earlier)
         .groupBy(*_ONE)
         .agg(f.count("*").alias("earlier"))
@@ -41,7 +41,7 @@ def failing_channels(caused: DataFrame, silver: Mapping[str, DataFrame]) -> Data
     # Of what was taken no one has kept the data; but receivers may have rejected some of it for other reasons.
     shapes = (
         caused.select("channel", f.col("shape").alias("other"), "log_id")
-        .join(begun, "channel")
+        .join(first_ids, "channel")
         .where(is_earlier & (f.col("other") != "") & (f.col("other") != f.col("shape")))
         .groupBy(*_ONE)
         .agg(f.mode("other").alias("earlier_shape"))

@@ -26,12 +26,12 @@ _STATE: Final = "held"
 
 def steps(held: DataFrame, released: DataFrame, sessions: DataFrame) -> DataFrame:
     """Return what begins holdbacks and, without `since_ms`, ends them: (session, ms, seq, since_ms, code, who, reason)."""
-    begun = held.select("session", "ms", "seq", f.unix_millis("since").alias("since_ms"), "code", "who", "reason")
+    found = held.select("session", "ms", "seq", f.unix_millis("since").alias("since_ms"), "code", "who", "reason")
     nothing = [f.lit(None).cast(kind).alias(name) for name, kind in (part.split() for part in HELD.split(", "))]
     over = (released, sessions.where(f.col("what") == "closed"))
     for each in over:
-        begun = begun.unionByName(each.select("session", "ms", "seq", *nothing))
-    return begun.select("session", "ms", "seq", "since_ms", "code", "who", "reason")
+        found = found.unionByName(each.select("session", "ms", "seq", *nothing))
+    return found.select("session", "ms", "seq", "since_ms", "code", "who", "reason")
 
 
 def watch(found: DataFrame, limit_ms: int) -> DataFrame:

@@ -15,7 +15,7 @@ _ONE: Final = ["session", "pattern", "from_id"]
 
 def intervals(subscribed: DataFrame, unsubscribed: DataFrame) -> DataFrame:
     """Return the table `intervals`. `options` is all that was asked for at any time of the interval."""
-    begun = (
+    starts = (
         subscribed.where("begins")
         .groupBy(*_ONE)
         .agg(
@@ -23,7 +23,7 @@ def intervals(subscribed: DataFrame, unsubscribed: DataFrame) -> DataFrame:
             f.count("*").alias("begins"),
         )
     )
-    ended = unsubscribed.groupBy(*_ONE).agg(
+    ends = unsubscribed.groupBy(*_ONE).agg(
         f.max_by(f.struct("until_id", "groups", f.col("place").alias("unsubscribed")), f.struct("ms", "seq")).alias(
             "end"
         ),
@@ -31,7 +31,7 @@ def intervals(subscribed: DataFrame, unsubscribed: DataFrame) -> DataFrame:
     )
     # Who comes and goes and comes again while nothing is published does so at the same log id: the last time counts.
     is_over = f.col("ends") >= f.coalesce("begins", f.lit(0))
-    known = begun.join(ended, _ONE, "full").select(
+    known = starts.join(ends, _ONE, "full").select(
         *_ONE,
         f.when(is_over, f.col("end.until_id")).alias("until_id"),
         f.coalesce("begin.groups", "end.groups").alias("groups"),

@@ -148,12 +148,12 @@ def strange(raw: DataFrame) -> DataFrame:
     """Return the facts of no type that is known."""
     is_strange = f.col("t").isNull() | ~f.col("t").isin(*sorted(FACT_TYPES))
     found = raw.where((f.col("key") == "facts") & is_strange)
-    return _kept(found.select("*", f.coalesce(_damage(), f.lit("unknown type")).alias("why")))
+    return _corrupt(found.select("*", f.coalesce(_damage(), f.lit("unknown type")).alias("why")))
 
 
 def corrupt_of(parsed: DataFrame) -> DataFrame:
     """Return the entries that could not be understood, from parsed facts or groups."""
-    return _kept(parsed.where(f.col("why").isNotNull()))
+    return _corrupt(parsed.where(f.col("why").isNotNull()))
 
 
 def _why(is_known: Column, is_sound: Column) -> Column:
@@ -203,5 +203,5 @@ def _exploded(frame: DataFrame, table: Table) -> DataFrame:
     )
 
 
-def _kept(frame: DataFrame) -> DataFrame:
+def _corrupt(frame: DataFrame) -> DataFrame:
     return frame.select("key", *_place(), "why", "t", "bytes", "payload").select(*_CORRUPT.names)

@@ -47,7 +47,7 @@ def test_what_is_removed_on_purpose_stays_away_and_is_not_called_lost(
     gold = tables.read(TABLES["backlog"]).count()
     result = compact.tidy(tables, today=FIRST + timedelta(days=2), keep_days=2)
     assert result.forgotten == 2 + 1  # two entries, and a row of silver beside the subscription
-    assert (tables.kept_from, tables.forgotten) == (FIRST + timedelta(days=1), 2)
+    assert (tables.retained_from, tables.forgotten) == (FIRST + timedelta(days=1), 2)
     assert tables.read(TABLES["backlog"]).count() == gold == 3
     assert backfill.run(spark, options).entries == 0
 
