@@ -185,7 +185,7 @@ def known_codes() -> str:
 def reported(code: str) -> str:
     """Return what happens to a message whose receiver reports this code, in two words."""
     counts_as = reported_code(code)
-    outcome = outcome_of(counts_as).value.replace("letter", "dead letter")
+    outcome = outcome_of(counts_as).value
     return outcome if counts_as == code else f"{outcome}, as `{counts_as}`"
 
 

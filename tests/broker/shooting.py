@@ -271,7 +271,7 @@ class Round:
 
     def _settle_all(self) -> None:
         self._sets = ()
-        self._restart()  # which ends what is a sink, with its next handshake
+        self._restart()  # which ends what rejects everything, with its next handshake
         for name in KINDS:
             self._present()
             if self.clients[name].is_known:

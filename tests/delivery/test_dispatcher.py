@@ -389,22 +389,22 @@ class TestDeath:
 
 
 class TestSink:
-    SINK = replace(MESSAGE, on_user_error=OnUserError.DEAD)
+    REJECTING = replace(MESSAGE, on_user_error=OnUserError.DEAD)
 
     def test_with_on_user_error_dead_a_user_error_makes_a_sink(self) -> None:
-        made = dispatcher("1", "2", rules=self.SINK)
+        made = dispatcher("1", "2", rules=self.REJECTING)
         judgement = judge(made, ("1", "user.no"))
         assert dead_letters(judgement) == [("1", "user.no", "why", 1)]
         assert (made.rejection, made.state, judgement.death) == (("user.no", "why"), DEAD, None)
 
     @pytest.mark.parametrize("code", [HELD, "user.update.deadMessage", GONE])
     def test_what_has_a_line_of_its_own_does_not(self, code: str) -> None:
-        made = dispatcher("1", rules=self.SINK)
+        made = dispatcher("1", rules=self.REJECTING)
         judge(made, ("1", code))
         assert made.rejection is None
 
     def test_a_new_handshake_ends_it(self) -> None:
-        made = dispatcher("1", rules=self.SINK)
+        made = dispatcher("1", rules=self.REJECTING)
         judge(made, ("1", "user.no"))
         made.revive(MESSAGE)
         assert (made.rejection, made.state, made.rules) == (None, ALIVE, MESSAGE)

@@ -87,7 +87,7 @@ class BoxesNothing(DurableSession):
         return log_id in self.pending and super().end_message(log_id, reason)
 
 
-class LetsASinkKeep(ReceivingServer):
+class KeepsWhatIsRejected(ReceivingServer):
     def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
         if receiver.dispatcher.rejection is not None:
             return False
@@ -117,7 +117,7 @@ class MovesTwice(FailingStore):
         ("a letter is an end", {"durable": BuriesWithoutAnEnd}, 0),
         ("what arrives again is known", {"durable": TakesWhatArrivesTwice}, 25),
         ("what lies in the inbox can end", {"durable": BoxesNothing}, 0),
-        ("a sink makes letters", {"server": LetsASinkKeep}, 30),
+        ("a dispatcher that rejects everything makes dead letters", {"server": KeepsWhatIsRejected}, 30),
         ("what is on its way ends with its session", {"store": ForgetsWhatIsOnItsWay}, 2216),
         ("a letter is moved once", {"store": MovesTwice}, 25),
     ],

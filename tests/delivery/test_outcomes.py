@@ -21,15 +21,15 @@ class TestTheTable:
         [
             ("user.update.holdback", Outcome.HOLDBACK, Outcome.HOLDBACK),
             ("user.update.holdback.lunch", Outcome.HOLDBACK, Outcome.HOLDBACK),
-            ("user.update.deadMessage", Outcome.LETTER, Outcome.LETTER),
-            ("user.update.deadMessage.bad", Outcome.LETTER, Outcome.LETTER),
+            ("user.update.deadMessage", Outcome.DEAD_LETTER, Outcome.DEAD_LETTER),
+            ("user.update.deadMessage.bad", Outcome.DEAD_LETTER, Outcome.DEAD_LETTER),
             ("user.security.authentication", Outcome.SESSION_DEAD, Outcome.SESSION_DEAD),
             ("user.security.authentication.accessDenied", Outcome.SESSION_DEAD, Outcome.SESSION_DEAD),
-            ("user.security.authorization", Outcome.LETTER, Outcome.SINK),
-            ("user.update", Outcome.LETTER, Outcome.SINK),
-            ("user.update.error", Outcome.LETTER, Outcome.SINK),
-            (INTERNAL_ERROR, Outcome.LETTER, Outcome.SINK),
-            ("user.anything", Outcome.LETTER, Outcome.SINK),
+            ("user.security.authorization", Outcome.DEAD_LETTER, Outcome.REJECT_ALL),
+            ("user.update", Outcome.DEAD_LETTER, Outcome.REJECT_ALL),
+            ("user.update.error", Outcome.DEAD_LETTER, Outcome.REJECT_ALL),
+            (INTERNAL_ERROR, Outcome.DEAD_LETTER, Outcome.REJECT_ALL),
+            ("user.anything", Outcome.DEAD_LETTER, Outcome.REJECT_ALL),
             ("communication.noConnection", Outcome.RETRY, Outcome.RETRY),
             ("communication.responseTimeout", Outcome.RETRY, Outcome.RETRY),
         ],
@@ -43,8 +43,8 @@ class TestTheTable:
         "code", ["user.update.holdbackX", "user.update.deadMessages", "user.security.authenticationX"]
     )
     def test_a_longer_word_is_not_below_a_shorter_one(self, code: str) -> None:
-        assert outcome_of(code) is Outcome.LETTER
-        assert outcome_of(code, DEAD) is Outcome.SINK
+        assert outcome_of(code) is Outcome.DEAD_LETTER
+        assert outcome_of(code, DEAD) is Outcome.REJECT_ALL
 
     @pytest.mark.parametrize("code", ["", "users.update", "communications.x", "internal.x", "resource.overflow"])
     def test_what_no_receiver_reports_is_nothing_to_ask_about(self, code: str) -> None:

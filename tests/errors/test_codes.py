@@ -8,7 +8,7 @@ from crewel.delivery.outcomes import INTERNAL_ERROR, Outcome, outcome_of, report
 from crewel.errors import CODES, KNOWN, Category
 from tests.house.source import modules, shown
 
-LETTER, HOLDBACK, RETRY, SESSION_DEAD = Outcome.LETTER, Outcome.HOLDBACK, Outcome.RETRY, Outcome.SESSION_DEAD
+LETTER, HOLDBACK, RETRY, SESSION_DEAD = Outcome.DEAD_LETTER, Outcome.HOLDBACK, Outcome.RETRY, Outcome.SESSION_DEAD
 
 # All codes of xmlBlaster, and what each does here.
 CONVERTED = [

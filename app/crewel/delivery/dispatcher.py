@@ -219,14 +219,14 @@ class Dispatcher:
         return judgement
 
     def conclude(self, now: float) -> tuple[str, str] | None:
-        """What the failures reported since the last call mean for the client: it may be paused, or become a sink. Returns code
-        and reason if its session has to end."""
+        """What the failures reported since the last call mean for the client: it may be paused, or reject everything. Returns
+        code and reason if its session has to end."""
         reported, self.reported = self.reported, []
         death: tuple[str, str] | None = None
         has_failed = False
         for outcome, code, reason in reported:
             is_fatal = outcome is Outcome.SESSION_DEAD
-            if outcome is Outcome.SINK:
+            if outcome is Outcome.REJECT_ALL:
                 self.rejection = (code, reason)
                 self.move(DispatcherEvent.DIED)
             elif outcome is Outcome.RETRY and not has_failed:  # several reports of one request report the same trouble
@@ -256,7 +256,7 @@ class Dispatcher:
             self._put_back(status.id, judgement)
         else:
             self._dead_letter(status.id, code, reason, judgement)
-        if outcome is not Outcome.LETTER:
+        if outcome is not Outcome.DEAD_LETTER:
             self.reported.append((outcome, code, reason))
 
     def _dead_letter(self, message_id: str, code: str, reason: str, judgement: Judgement) -> None:

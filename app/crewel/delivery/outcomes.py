@@ -30,10 +30,10 @@ class OnUserError(StrEnum):
 class Outcome(StrEnum):
     """What happens to a message that its receiver could not take."""
 
-    LETTER = "letter"
+    DEAD_LETTER = "dead letter"
     HOLDBACK = "holdback"
     RETRY = "retry"
-    SINK = "sink"
+    REJECT_ALL = "reject all"
     SESSION_DEAD = "session dead"
 
 
@@ -57,7 +57,7 @@ OUTCOMES: Final[tuple[Row, ...]] = (
         "stays queued, in its place",
         "inactive: delivers nothing more until an operator activates it",
     ),
-    Row(POISON, None, Outcome.LETTER, "dead letter", "continues"),
+    Row(POISON, None, Outcome.DEAD_LETTER, "dead letter", "continues"),
     Row(
         "user.security.authentication",
         None,
@@ -65,11 +65,11 @@ OUTCOMES: Final[tuple[Row, ...]] = (
         "dead letter, like all that is queued",
         "DEAD: the session is removed",
     ),
-    Row("user", OnUserError.CONTINUE, Outcome.LETTER, "dead letter", "continues"),
+    Row("user", OnUserError.CONTINUE, Outcome.DEAD_LETTER, "dead letter", "continues"),
     Row(
         "user",
         OnUserError.DEAD,
-        Outcome.SINK,
+        Outcome.REJECT_ALL,
         "dead letter, like all that is queued and all that arrives",
         "DEAD: rejects everything until a new handshake, kill or expiry",
     ),

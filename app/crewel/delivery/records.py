@@ -151,7 +151,7 @@ class SessionRecord:
     failed: dict[str, str] = field(default_factory=dict)
     """Pattern -> why the server has ended the subscription, JSON, for those of the notices that tell that."""
     dispatch: dict[str, Any] | None = None
-    """Why its dispatcher delivers nothing, if it does not (`Holdback`, or a sink): JSON, opaque to the store."""
+    """Why its dispatcher delivers nothing, if it does not (`Holdback`, or it rejects everything): JSON, opaque to the store."""
     death: tuple[str, str] | None = None
     """Code and reason, if its end was begun because its receiver failed for good."""
 

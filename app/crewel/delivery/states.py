@@ -52,7 +52,8 @@ TRANSITIONS: Final[Mapping[DispatcherState, Mapping[DispatcherEvent, DispatcherS
     },
     DispatcherState.DEAD: {DispatcherEvent.REVIVED: DispatcherState.ALIVE},
 }
-"""An event that is missing from a state's row changes nothing there: DEAD is final, but for a new handshake of a sink."""
+"""An event that is missing from a state's row changes nothing there. DEAD is final, except that a dispatcher that rejects
+everything lives again with a new handshake."""
 
 
 class Holdback(NamedTuple):

@@ -1,4 +1,4 @@
-"""Statuses that end a session or make a sink of it: what the same request settles is settled before."""
+"""Statuses that end a session or let it reject everything: what the same request settles is settled before."""
 
 from __future__ import annotations
 
