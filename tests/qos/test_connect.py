@@ -213,8 +213,3 @@ def test_a_message_that_is_alone_fits_however_large() -> None:
 @pytest.mark.parametrize("policy", OverflowPolicy)
 def test_every_policy_says_in_a_sentence_what_it_does(policy: OverflowPolicy) -> None:
     assert policy.meaning.endswith(".")
-
-
-@pytest.mark.parametrize("policy", OverflowPolicy)
-def test_every_policy_has_a_meaning_for_a_session_without_a_store(policy: OverflowPolicy) -> None:
-    assert QueueQos(policy=policy).ends_unstored is (policy is OverflowPolicy.DISCONNECT)

@@ -27,7 +27,6 @@ from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership
-from crewel.qos.connect import OverflowPolicy
 from crewel.security.grants import Scope
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
@@ -131,9 +130,7 @@ class Administration:
         if session.bounds is not None:
             return session.bounds.max_entries, session.bounds.max_bytes, session.bounds.policy.value
         most = self.broker.settings.bayeux.max_queue_messages
-        ends = session.ends_when_full or session.is_reliable
-        policy = OverflowPolicy.DISCONNECT if ends else OverflowPolicy.DROP_OLDEST
-        return session.queue_limit or most, None, policy.value
+        return session.queue_limit or most, None, session.overflow_policy.value
 
     def clock_ms(self, loop_time: float) -> float:
         """Milliseconds since 1970 of a loop time."""

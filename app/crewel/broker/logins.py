@@ -229,7 +229,7 @@ class Logins:
             session.bound_stored(bounds)
         else:
             max_bytes = asked.max_bytes or self._runtime.settings.bayeux.max_queue_bytes
-            session.bound(asked.max_entries or 0, max_bytes, ends_when_full=asked.ends_unstored)
+            session.bound(asked.max_entries or 0, max_bytes, asked.policy or OverflowPolicy.DROP_OLDEST)
         self._dispatchers.configure(session, qos)
 
     # A session that is taken over

@@ -35,13 +35,6 @@ class OverflowPolicy(Explained):
     DISCONNECT = "disconnect", "The session ends."
 
 
-_ENDS_UNSTORED: Final = {
-    OverflowPolicy.DEAD_MESSAGE: False,
-    OverflowPolicy.DROP_OLDEST: False,
-    OverflowPolicy.DISCONNECT: True,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The bounds of one session's queue; what was sent and is not acknowledged counts."""
@@ -75,12 +68,6 @@ class QueueQos:
     max_entries: int | None = None
     max_bytes: int | None = None
     policy: OverflowPolicy | None = None
-
-    @property
-    def ends_unstored(self) -> bool:
-        """Whether a session without a store ends when its queue is full; else it drops the oldest message. Its login is refused
-        with a policy that needs a store."""
-        return self.policy is not None and _ENDS_UNSTORED[self.policy]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import Final
+from typing import Final, assert_never
 
 from crewel.broker.session import Session, State
 from crewel.broker.session_queue.connects import Browsers, Connects
@@ -260,18 +260,25 @@ class Outbound(Connects):
             session.recovered = None  # it has gone out
         if self._fits(session, entry, limit):
             return True
-        if session.is_reliable or session.ends_when_full or session.recovered is not None:
-            if entry.is_notice:
-                return True
-            self._metrics.dropped[OverflowPolicy.DISCONNECT.value] += 1
-            self.end_soon(session)
-            return False
-        while True:
-            self._metrics.dropped[OverflowPolicy.DROP_OLDEST.value] += 1
-            if not self._drop_oldest(session, entry):
-                return False
+        if entry.is_notice and session.overflow_policy is OverflowPolicy.DISCONNECT:
+            return True
+        while self._apply_policy(session, entry):
             if self._fits(session, entry, limit):
                 return True
+        return False
+
+    def _apply_policy(self, session: Session, entry: Entry) -> bool:
+        """Do as the policy says of what the store does not have; True if a queued message was dropped for this one."""
+        policy = session.overflow_policy
+        self._metrics.dropped[policy.value] += 1
+        match policy:
+            case OverflowPolicy.DISCONNECT:
+                self.end_soon(session)
+                return False
+            case OverflowPolicy.DROP_OLDEST | OverflowPolicy.DEAD_MESSAGE:  # no login without a store gets the latter
+                return self._drop_oldest(session, entry)
+            case _:
+                assert_never(policy)
 
     def _fits(self, session: Session, entry: Entry, limit: int) -> bool:
         queue = session.queue
@@ -291,12 +298,8 @@ class Outbound(Connects):
             return
         for session in list(sessions):
             while session.durable is None and session.queue and not self.has_bytes(session, 0):
-                if session.is_reliable or session.ends_when_full or session.recovered is not None:
-                    self._metrics.dropped[OverflowPolicy.DISCONNECT.value] += 1
-                    self.end_soon(session)
+                if not self._apply_policy(session, session.queue[-1]):
                     break
-                self._metrics.dropped[OverflowPolicy.DROP_OLDEST.value] += 1
-                self._drop_oldest(session, session.queue[-1])
 
     @staticmethod
     def _drop_oldest(session: Session, entry: Entry) -> bool:

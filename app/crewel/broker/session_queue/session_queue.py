@@ -14,7 +14,7 @@ from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import in_order
 from crewel.delivery.records import LogId
-from crewel.qos.connect import Bounds, Burst
+from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 if TYPE_CHECKING:
     from crewel.delivery.dispatcher import Dispatcher
@@ -34,13 +34,13 @@ class SessionQueue:
         "burst",
         "dispatcher",
         "durable",
-        "ends_when_full",
         "expiry",
         "is_absent",
         "is_paused",
         "is_ready",
         "is_reliable",
         "lazy_at",
+        "policy",
         "queue",
         "queue_bytes",
         "queue_counted",
@@ -90,8 +90,8 @@ class SessionQueue:
     """Bytes of the bodies of as many entries of the queue as `queue_counted` says; `count_bytes` of all."""
     rejects_all: bool
     """Whether all that comes becomes dead letters, because its client has failed for good."""
-    ends_when_full: bool
-    """Whether it ends when its queue is full, although it does not acknowledge."""
+    policy: OverflowPolicy
+    """What a full queue does of a session that the store does not have; `overflow_policy` also knows the exceptions."""
     recovered: Entry | None
     """The last message that it knows that it missed: while that waits, the session ends rather than lose one."""
     burst: Burst
@@ -113,23 +113,30 @@ class SessionQueue:
         self.queue_limit = 0
         self.queue_max_bytes = max_bytes
         self.queue_bytes = self.queue_counted = 0
-        self.rejects_all = self.ends_when_full = False
+        self.rejects_all = False
+        self.policy = OverflowPolicy.DROP_OLDEST
         self.recovered = None
         self.burst = _ANY_BURST
         self.expiry = 0
 
     # Bounds
 
-    def bound(self, limit: int, max_bytes: int, *, ends_when_full: bool) -> None:
+    def bound(self, limit: int, max_bytes: int, policy: OverflowPolicy) -> None:
         """Let at most so many messages and bytes wait."""
         self.queue_limit, self.queue_max_bytes = limit, max_bytes
-        self.ends_when_full = ends_when_full
+        self.policy = policy
         self.rejects_all = False
 
     def bound_stored(self, bounds: Bounds) -> None:
         """Bound the queue of a session that the store has: its policy says what happens beyond."""
         self.bounds = bounds
-        self.bound(bounds.max_entries, bounds.max_bytes, ends_when_full=False)
+        self.bound(bounds.max_entries, bounds.max_bytes, bounds.policy)
+
+    @property
+    def overflow_policy(self) -> OverflowPolicy:
+        """What a full queue does with messages that the store does not have. A client that acknowledges, or that knows what it
+        has missed, must see no gap."""
+        return OverflowPolicy.DISCONNECT if self.is_reliable or self.recovered is not None else self.policy
 
     def room(self, usual: int) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
