@@ -52,6 +52,11 @@ class TestHoldback:
             "reason": "lunch",
         }
 
+    def test_the_cause_is_code_and_reason_or_who_it_was(self) -> None:
+        assert Holdback("client/joe/1", 5, "user.update.holdback", "17", "lunch").cause == "user.update.holdback: lunch"
+        assert Holdback("admin", 5, reason="lunch").cause == "lunch"
+        assert Holdback("admin", 5).cause == "held by admin"
+
     @pytest.mark.parametrize("held", [Holdback("admin", 5), Holdback("client/joe/1", 5, "user.x", "7-0-ab", "why")])
     def test_what_is_stored_is_read_back(self, held: Holdback) -> None:
         assert Holdback.from_json(held.as_json()) == held

@@ -40,7 +40,6 @@ class SessionQueue:
         "is_ready",
         "is_reliable",
         "lazy_at",
-        "policy",
         "queue",
         "queue_bytes",
         "queue_counted",
@@ -50,6 +49,7 @@ class SessionQueue:
         "rejects_all",
         "requests",
         "retained",
+        "unstored_policy",
         "urgent",
     )
 
@@ -90,7 +90,7 @@ class SessionQueue:
     """Bytes of the bodies of as many entries of the queue as `queue_counted` says; `count_bytes` of all."""
     rejects_all: bool
     """Whether all that comes becomes dead letters, because its client has failed for good."""
-    policy: OverflowPolicy
+    unstored_policy: OverflowPolicy
     """What a full queue does of a session that the store does not have; `overflow_policy` also knows the exceptions."""
     recovered: Entry | None
     """The last message that it knows that it missed: while that waits, the session ends rather than lose one."""
@@ -114,7 +114,7 @@ class SessionQueue:
         self.queue_max_bytes = max_bytes
         self.queue_bytes = self.queue_counted = 0
         self.rejects_all = False
-        self.policy = OverflowPolicy.DROP_OLDEST
+        self.unstored_policy = OverflowPolicy.DROP_OLDEST
         self.recovered = None
         self.burst = _ANY_BURST
         self.expiry = 0
@@ -124,7 +124,7 @@ class SessionQueue:
     def bound(self, limit: int, max_bytes: int, policy: OverflowPolicy) -> None:
         """Let at most so many messages and bytes wait."""
         self.queue_limit, self.queue_max_bytes = limit, max_bytes
-        self.policy = policy
+        self.unstored_policy = policy
         self.rejects_all = False
 
     def bound_stored(self, bounds: Bounds) -> None:
@@ -136,7 +136,7 @@ class SessionQueue:
     def overflow_policy(self) -> OverflowPolicy:
         """What a full queue does with messages that the store does not have. A client that acknowledges, or that knows what it
         has missed, must see no gap."""
-        return OverflowPolicy.DISCONNECT if self.is_reliable or self.recovered is not None else self.policy
+        return OverflowPolicy.DISCONNECT if self.is_reliable or self.recovered is not None else self.unstored_policy
 
     def room(self, usual: int) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
