@@ -15,7 +15,7 @@ from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import SocketClient
 from tests.functional.people import IDENTICAL, Person, refusal
 from tests.functional.post import TOKEN
-from tests.functional.wire import until
+from tests.functional.wire import Connection, until
 from tests.server_process import Server
 
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
@@ -499,3 +499,19 @@ def test_secrets_are_not_logged(serve: Serve) -> None:
     server.terminate()
     for secret in ("very-secret", "wrong-secret", person.login["resume"], person.id or ""):
         assert secret not in server.stderr
+
+
+PATHS = ("/nowhere", "/cometd", "/admin/api/sessions", "/api/publish", "/chat/")
+
+
+def test_what_stands_in_the_query_of_an_address_is_not_logged(serve: Serve) -> None:
+    server = serve("log.level=debug")
+    others = [("/chat/", {"Origin": "http://evil.example"}), ("/cometd", {"Host": "evil.example"})]
+    for path, headers in [*((path, {}) for path in PATHS), *others]:
+        with Connection(server) as connection:
+            connection.get(f"{path}?token=very-secret", headers)
+    for path in PATHS:
+        with Connection(server) as connection:
+            connection.post(f"{path}?token=very-secret", [])
+    server.terminate()
+    assert "very-secret" not in server.stderr

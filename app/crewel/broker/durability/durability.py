@@ -266,7 +266,8 @@ class Durability:
     ) -> LoggedIn:
         """Store a session, or what a new login of it fixed. Raises StoreError: `TooManySessions`, Fenced, or that the store
         cannot be asked. A name that ends in a slash is numbered by the store. A session that is new to the store gets its
-        durable half with the answer, if it is this `newcomer`: the next answer may be about a message in its inbox."""
+        durable half with the answer, if it is this `newcomer`: the next answer may be about a message in its inbox. After
+        StoreUncertain the store may have a session that memory lacks, until `recall` or the next start (decision 0010)."""
         if self._access.is_superseded or self._access.is_reloading:
             raise StoreUnavailable(self._access.trouble)
         if name in self._access.leaving:
