@@ -1,6 +1,8 @@
 """Jobs of Spark as processes of their own, to be killed with all that they have started; and what tables hold, read without it.
 
 python -m tests.faults.pipeline_job <address> <prefix> <directory> <trigger_s | once>
+
+That one starts Spark, and begins as soon as it gets a line.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import duckdb
 from deltalake import DeltaTable
 
 from crewel.pipeline.schemas import Table
+from tests.pipeline.quick_spark import QUICK
 from tests.server_process import ROOT
 
 START_S = 600.0
@@ -33,12 +36,19 @@ class Job:
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *command],
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 cwd=ROOT,
                 env={**os.environ, **(environ or {})},
                 start_new_session=True,
             )
+
+    def begin(self) -> None:
+        """Have it begin, if it waits for that."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
 
     @property
     def pid(self) -> int:
@@ -71,10 +81,12 @@ class Job:
         """End it, however it is."""
         if self._process.poll() is None:
             self.kill()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
 
 class PipelineJob(Job):
-    """One run of the live job."""
+    """One run of the live job, which waits for `begin`."""
 
     def __init__(self, url: str, prefix: str, tables: Path, trigger: str = "1") -> None:
         self._checkpoint = tables / "checkpoints" / "live" / "v1"
@@ -97,11 +109,12 @@ def rows_of(tables: Path, table: Table, *columns: str) -> list[dict[str, Any]]:
     return rows
 
 
-def counts_of(tables: Path, table: Table) -> tuple[int, int]:
-    """How many rows pandas and DuckDB find in a table."""
+def counts_of(tables: Path, table: Table, *key: str) -> tuple[int, int, int]:
+    """How many rows DuckDB and pandas find in a table at one moment, and how many different keys."""
     delta = DeltaTable(tables / table.path)
-    (by_duckdb,) = duckdb.from_arrow(delta.to_pyarrow_dataset()).count("*").fetchall()
-    return len(delta.to_pandas()), by_duckdb[0]
+    found = duckdb.from_arrow(delta.to_pyarrow_dataset())
+    ((rows, keys),) = found.aggregate(f"count(*), count(DISTINCT ({', '.join(key)}))").fetchall()
+    return rows, len(delta.to_pandas(columns=list(key))), keys
 
 
 def _send(pid: int, number: signal.Signals) -> None:
@@ -138,7 +151,8 @@ def main() -> None:
 
     url, prefix, directory, trigger = sys.argv[1:]
     address = Address(url, prefix)
-    spark = session(address, "local[2]", {"spark.sql.shuffle.partitions": "2", "spark.local.dir": directory + ".tmp"})
+    spark = session(address, "local[2]", {**QUICK, "spark.local.dir": directory + ".tmp"})
+    sys.stdin.readline()
     options = (
         live.Options(address=address, directory=directory, once=True, upkeep_s=1)
         if trigger == "once"

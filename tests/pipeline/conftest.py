@@ -10,21 +10,16 @@ import orjson
 import pytest
 
 from crewel.pipeline.connection import Address
+from tests.pipeline.quick_spark import QUICK
 from tests.store_process import own_prefix, shared_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
-"""The compiler that is quick itself. By default it keeps 48 MB of code, which some hundred tests fill: then it throws code
-away, and compiles it again when it is needed."""
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of all tests: it takes six seconds to start, and so there is one."""
-    from crewel.pipeline.java_startup import java_options
     from crewel.pipeline.spark_session import session
 
     warehouse: Path = tmp_path_factory.mktemp("spark")
@@ -32,14 +27,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         Address(shared_store().url, "nobody:"),
         "local[2]",
         {
-            "spark.sql.shuffle.partitions": "2",
+            **QUICK,
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.local.dir": str(warehouse),
             "spark.sql.streaming.checkpointLocation": str(warehouse / "checkpoints"),
-            # Frames of a few rows are read by what is there, sooner than a program for them is made and compiled.
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.driver.extraJavaOptions": f"{java_options('ERROR')} {_JAVA}",
         },
     )
     yield spark

@@ -160,6 +160,7 @@ class Jobs:
 
     def start(self) -> None:
         self._job = PipelineJob(self._url, PREFIX, self._tables)
+        self._job.begin()
 
     def wait_until_at_work(self) -> None:
         """Wait until it has done a batch since it was started."""
