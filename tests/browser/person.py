@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, expect
 
-LIMIT_MS = 10_000
+LIMIT_MS = 30_000
 AGAIN = re.compile(r"^sent again .\d+$")
 expect.set_options(timeout=LIMIT_MS)
 

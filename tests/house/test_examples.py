@@ -21,7 +21,7 @@ from tests.server_process import Server
 
 pytestmark = pytest.mark.server
 
-LIMIT_S = 30
+LIMIT_S = 60
 ADDRESS = "http://127.0.0.1:8080/cometd"
 INTEROP = ROOT / "tests" / "interop"
 
