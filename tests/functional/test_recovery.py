@@ -21,7 +21,7 @@ from tests.server_process import Server
 
 pytestmark = one_lane
 
-MISSED = 10_000
+MISSED = 3_000
 MANY = 2_000
 AT_ONCE = 250
 SETS = (f"admin.token={TOKEN}", "bayeux.timeout_ms=2000", "bayeux.sweep_ms=50")
