@@ -239,7 +239,8 @@ async def test_an_heir_fails_between_two_slices(
 ) -> None:
     """The third node continues, and each session is there once, with its own messages only."""
     rng = random.Random(fault)
-    async with Nodes(start_server, 3, rng, "bayeux.max_interval_ms=600000") as nodes:
+    patient = "bayeux.max_interval_ms=600000", "http.keepalive_ms=600000"  # most are idle while the others come
+    async with Nodes(start_server, 3, rng, *patient) as nodes:
         await nodes.begin(store)
         first, *others = nodes.all
         people = await asyncio.to_thread(herd, first, others[0])
