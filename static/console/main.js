@@ -35,8 +35,9 @@ const VIEWS = [
     {address: /^\/commands$/, key: "c", name: "Commands", href: "#/commands", show: commands},
 ];
 
-/** A view rests so many times as long as its refresh has taken. */
+/** A view rests so many times as long as its refresh has taken, and no longer than this. */
 const COST = 20;
+const LONGEST_REST_MS = 30_000;
 
 /** Notices within this time lead to one refresh. */
 const GATHERED_MS = 500;
@@ -138,7 +139,8 @@ async function refresh(view) {
     if (view === shown && me !== null && view.everyMs) {
         clearTimeout(timer);
         // What takes the server long is asked for less often.
-        const pauseMs = Math.max(feed.isLive && view.liveMs || view.everyMs, COST * (performance.now() - began));
+        const restMs = Math.min(COST * (performance.now() - began), LONGEST_REST_MS);
+        const pauseMs = Math.max(feed.isLive && view.liveMs || view.everyMs, restMs);
         timer = setTimeout(() => document.hidden ? undefined : refresh(view), pauseMs);
     }
 }
@@ -208,7 +210,7 @@ function enter(operator) {
     const who = document.querySelector("#who");
     who.replaceChildren(
         h("span", {class: "node", title: "The server that answers"}, me.node),
-        h("span", {title: "The zone of all times on this page"}, zone),
+        h("span", {class: "zone", title: "The zone of all times on this page"}, zone),
         h("span", {title: me.channels.map(({role, patterns}) => `${role}: ${patterns.join(", ")}`).join("; ")},
             `${me.who}, ${me.role}${me.channels.length ? " on some channels" : ""}`),
         h("button", {type: "button", onclick: signOut}, "Sign out"),

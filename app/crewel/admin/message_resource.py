@@ -218,10 +218,12 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
 
 async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tuple[Session, PendingMessage]]:
     """The sessions here that have the message pending: also one that has unsubscribed may still have it."""
+    seen: set[Session] = set()
     async for durable in in_turns(admin.broker.access.node.holders(log_id)):
         session: Session | None = durable.connected
-        if session is None or session.durable is not durable or not session.is_live:
+        if session is None or session.durable is not durable or not session.is_live or session in seen:
             continue
+        seen.add(session)
         waiting = durable.find(log_id)
         if waiting is not None:
             yield session, waiting

@@ -115,15 +115,15 @@ class LogConsumer(LogEntries):
             self._leaving[durable] = LogId(min(lows) - 1)
 
     def holders(self, log_id: LogId) -> Collection[DurableSession]:
-        """The sessions that may have this message pending: each that has it, and others that only `find` tells apart. Of most
-        sessions the last commit knows that they need nothing so old."""
-        found = dict.fromkeys(durable for durable, first in self._first_needed.items() if first <= log_id)
+        """The sessions that may have this message pending, some of them twice: each that has it, and others that only `find`
+        tells apart. Of most sessions the last commit knows that they need nothing so old."""
+        found = [durable for durable, first in self._first_needed.items() if first <= log_id]
         for changed in (self._outside_log, self._dirty, self._todo, self._last, self.fan_out.applied):
-            found.update(dict.fromkeys(changed))
+            found += changed
         for record in self.fan_out.records:
             if record.id == log_id:
-                found.update(dict.fromkeys(record.unacknowledged))
-        return found.keys()
+                found += record.unacknowledged
+        return found
 
     @staticmethod
     def starting_cursor(records: Iterable[SessionRecord], last: LogId) -> LogId:
