@@ -36,9 +36,8 @@ log = logging.getLogger(__name__)
 _BACKLOG: Final = 4096
 _END_LIMIT_S: Final = 30.0
 _NOTE_LIMIT_S: Final = 2.0
-_COME_BACK_S: Final = (
-    2 * LONGEST_PAUSE_MS / 1000
-)  # that the clients of a worker that has ended have before the next one starts
+_COME_BACK_S: Final = 2 * LONGEST_PAUSE_MS / 1000
+"""Seconds that the clients of a replaced worker have to come back, before the next one is started."""
 _STEADY_S: Final = 1.0  # one that has served for so long is replaced without a pause
 _TRIES: Final = 5
 """So often in a row may a worker end before it serves; then the parent gives up."""
