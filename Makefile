@@ -65,14 +65,14 @@ run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/
 pages: $(PAGES_READY)  ## Fetch the browser client, for pages and for a package
 
 # The levels of the tests, each with what it needs: tests/levels.py tells which test is of which.
-# Most tests of servers and browsers wait for something most of their time, so three levels share the machine. The order matters:
-# pipeline and servers take longest and begin at once, and the browsers follow the short level of the store: all three end together.
-test:  ## Run all tests: the quick ones, then three levels at a time; a level that fails does not keep the others from running
+# Most tests of servers and browsers wait for something most of their time, so two levels share the machine; three take each other's
+# time, and the pipeline, which has one process, ends last. The order matters: the longest go first.
+test:  ## Run all tests: the quick ones, then two levels at a time; a level that fails does not keep the others from running
 	@$(MAKE) --no-print-directory --keep-going unit levels
 
 levels:
-	@echo "tests of pipeline, store, servers and browsers, three levels at a time: each prints its results at its end"
-	@$(MAKE) --no-print-directory --keep-going --jobs 3 --output-sync=target test-pipeline test-server test-store test-browser
+	@echo "tests of pipeline, store, servers and browsers, two levels at a time: each prints its results at its end"
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target test-pipeline test-server test-browser test-store
 
 # Side by side: two processes that each read half of the tests are quicker than two that share them and both read all.
 unit: $(PYTHON_READY)  ## Run the tests that start no process and open no connection
