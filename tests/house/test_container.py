@@ -25,7 +25,7 @@ from tests.house.source import ROOT
 from tests.ports import free_port
 from tests.store_process import StoreProcess, until
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(400)]  # it installs what the image has: 40 seconds, longer under load
+pytestmark = [pytest.mark.server, pytest.mark.timeout(400)]  # installing what the image has takes 40 s, or more
 
 LIMIT_S = 120
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
