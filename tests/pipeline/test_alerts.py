@@ -22,7 +22,7 @@ from tests.conftest import StartServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LIMIT_S = 120.0
+LIMIT_S = 360.0  # a live job starts and waits ten seconds or more for each process that is late, on a slow machine
 HELD_FOR_S = 1.0
 
 
@@ -57,7 +57,7 @@ def until(is_so: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_an_alert_comes_and_goes_with_a_receiver_that_is_held_for_too_long(
     spark: SparkSession, address: Address, start_server: StartServer, tmp_path: Path
 ) -> None:
