@@ -76,20 +76,20 @@ class ForgetsWhatIsDirty(LogConsumer):
 
 
 class LooksForHoldersInTheLog(LogConsumer):
-    def holders(self, log_id: LogId) -> Collection[DurableSession]:
+    def holders(self, log_id: LogId) -> Iterator[DurableSession]:
         self._outside_log.clear()
         return super().holders(log_id)
 
 
 class LooksForHoldersOfBefore(LogConsumer):
-    def holders(self, log_id: LogId) -> Collection[DurableSession]:
-        return [each for each in super().holders(log_id) if each not in self._dirty]
+    def holders(self, log_id: LogId) -> Iterator[DurableSession]:
+        return (each for each in super().holders(log_id) if each not in self._dirty)
 
 
 class LooksForHoldersOutsideCommits(LogConsumer):
-    def holders(self, log_id: LogId) -> Collection[DurableSession]:
+    def holders(self, log_id: LogId) -> Iterator[DurableSession]:
         under_way = [each for each in (*self._todo, *self._last) if each not in self._first_needed]
-        return [each for each in super().holders(log_id) if each not in under_way]
+        return (each for each in super().holders(log_id) if each not in under_way)
 
 
 class EndsInOneStep(LogConsumer):

@@ -217,13 +217,14 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
 
 
 async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tuple[Session, PendingMessage]]:
-    """The sessions here that have the message pending: also one that has unsubscribed may still have it."""
-    seen: set[Session] = set()
-    async for durable in in_turns(admin.broker.access.node.holders(log_id)):
+    """The sessions here that have the message pending, some of them twice: also one that has unsubscribed may still have it."""
+    turns = Turns()
+    await turns.end()
+    for durable in admin.broker.access.node.holders(log_id):
+        await turns.rest()
         session: Session | None = durable.connected
-        if session is None or session.durable is not durable or not session.is_live or session in seen:
+        if session is None or session.durable is not durable or not session.is_live:
             continue
-        seen.add(session)
         waiting = durable.find(log_id)
         if waiting is not None:
             yield session, waiting

@@ -221,7 +221,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     found = [view async for view in in_turns(views) if _is_wanted(view, fields) and ask.covers(view.name)]
     page = found[:count]
     return {
-        "topics": [_view(view) for view in page],
+        "topics": [_view(view) async for view in in_turns(page)],
         "next": page[-1].name if len(found) > count else "",
     }
 

@@ -6,7 +6,7 @@ What it refuses to know: how entries are read, where bodies are, who is connecte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -114,16 +114,19 @@ class LogConsumer(LogEntries):
         if lows:
             self._leaving[durable] = LogId(min(lows) - 1)
 
-    def holders(self, log_id: LogId) -> Collection[DurableSession]:
-        """The sessions that may have this message pending, some of them twice: each that has it, and others that only `find`
-        tells apart. Of most sessions the last commit knows that they need nothing so old."""
-        found = [durable for durable, first in self._first_needed.items() if first <= log_id]
-        for changed in (self._outside_log, self._dirty, self._todo, self._last, self.fan_out.applied):
-            found += changed
+    def holders(self, log_id: LogId) -> Iterator[DurableSession]:
+        """The sessions that may have this message pending, some of them twice: each that had it when the first was asked for,
+        and others that only `find` tells apart. Of most sessions the last commit knows that they need nothing so old. Other
+        work may be done between two of them."""
+        needing, others = list(self._first_needed), list(self._outside_log)
+        for changed in (self._dirty, self._todo, self._last, self.fan_out.applied):
+            others += changed
         for record in self.fan_out.records:
             if record.id == log_id:
-                found += record.unacknowledged
-        return found
+                others += record.unacknowledged
+        first_needed = self._first_needed
+        yield from (durable for durable in needing if first_needed.get(durable, log_id) <= log_id)
+        yield from others
 
     @staticmethod
     def starting_cursor(records: Iterable[SessionRecord], last: LogId) -> LogId:
