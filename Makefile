@@ -119,7 +119,7 @@ faults-nodes:
 	CREWEL_TEST_NODES=2 $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 1200 tests/functional
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
-	$(BIN)/pytest --quiet $(PURE) --cov -p tests.branches $(UNUSED:%=-p no:%)
+	$(BIN)/pytest --quiet $(PURE) -p tests.branches $(UNUSED:%=-p no:%)
 
 # The types of the pipeline need Spark: `make test-pipeline` checks them.
 check: $(PYTHON_READY)  ## Check format, style, types, import directions and prose

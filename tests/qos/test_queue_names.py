@@ -6,7 +6,13 @@ import pytest
 
 from crewel.qos import names
 
-SUBJECT, ONE, GROUP = names.subject_queue("joe"), names.one_queue("joe"), names.group_queue("/a/**", "workers")
+SUBJECT, ONE, GROUP = "client/joe", "one:client/joe", "group:/a/** workers"
+
+
+def test_each_kind_of_queue_has_a_name_of_its_own() -> None:
+    """The store keeps them."""
+    assert (names.subject_queue("joe"), names.one_queue("joe")) == (SUBJECT, ONE)
+    assert names.group_queue("/a/**", "workers") == GROUP
 
 
 @pytest.mark.parametrize(("queue", "expected"), [(SUBJECT, False), (ONE, True), (GROUP, True)])
