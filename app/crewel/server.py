@@ -31,7 +31,7 @@ from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
 from crewel.nodes.membership import Membership
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
-from crewel.security.jwt import JwtPolicy, Tokens
+from crewel.security.jwt import JwtPolicy
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
 from crewel.settings.server import Http
@@ -113,6 +113,8 @@ def attach(
     broker = Broker(settings, loaded)
     broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
     if settings.security.policy == "jwt":
+        from crewel.security.jwt_tokens import Tokens
+
         broker.set_policy(JwtPolicy(Tokens(settings.security)))
     broker.install(services)
     app[ADMIN] = Administration(broker)
@@ -289,7 +291,6 @@ async def serve(
         has_lost_store = True
         stop.set()
 
-    gc.collect()
     gc.disable()  # what a start makes is there to stay: looking at it again and again is most of what many sessions cost
     async with listening(settings, services, lost_store, worker) as url:
         _tune_collector()

@@ -13,7 +13,8 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Message
 from crewel.broker.session import Host, Session
 from crewel.security.grants import Grants, Role
-from crewel.security.jwt import ACCESS_DENIED, EXPIRED, BadToken, JwtPolicy, Tokens
+from crewel.security.jwt import ACCESS_DENIED, EXPIRED, BadToken, JwtPolicy
+from crewel.security.jwt_tokens import Tokens
 from crewel.security.keys import load_keys
 from crewel.security.policy import GRANTED, Refusal
 from crewel.settings import Settings
