@@ -1,6 +1,7 @@
 """`crewel serve`: runs the server until SIGTERM or SIGINT."""
 
 import errno
+import gc
 import os
 import sys
 from contextlib import contextmanager
@@ -94,6 +95,7 @@ def _worker_command(
 
 
 def _run_worker(settings: "Settings", modules: list[str], inherited: str) -> None:
+    gc.disable()  # as in _run
     import uvloop
 
     from crewel import logs, server
@@ -147,6 +149,7 @@ def _ready_for_tests(url: str, control: str) -> None:
 
 
 def _run(settings: "Settings", modules: list[str]) -> None:
+    gc.disable()  # what is imported stays: looking for garbage in it takes a sixth of a start. The server enables it again
     import uvloop
 
     from crewel import logs, server
