@@ -4,6 +4,7 @@ It is asked for a module a line, and answers with a line of JSON: "imported", or
 started, because what a start takes is the import of other people's modules, which are imported here once.
 """
 
+import gc
 import json
 import os
 import sys
@@ -36,5 +37,6 @@ def attempt(name: str) -> str:
 if __name__ == "__main__":
     for other in OF_OTHERS:
         import_module(other)
+    gc.disable()  # a collection in a child would copy every page of this process
     for line in sys.stdin:
         print(json.dumps(attempt(line.strip())), flush=True)
