@@ -40,7 +40,7 @@ class Mutation(NamedTuple):
     server: type[Server] = Server
     store: Callable[[], StoreModel] = StoreModel
     first: int = 0
-    """The seed to begin with: where it takes long to be noticed from the first one on, and one with which it is seen at once."""
+    """The seed to begin with, so that it is noticed soon."""
 
 
 # Rules of the node
