@@ -1,7 +1,8 @@
-"""Imports modules of the product, each in a process that has imported no other of them: `python importer.py`.
+"""Imports modules of the product in processes that have imported no other of them: `python importer.py`.
 
-It is asked for a module a line, and answers with a line of JSON: "imported", or the traceback. Each process is forked and not
-started, because what a start takes is the import of other people's modules, which are imported here once.
+It is asked for modules by lines, those of a line in one process, and answers each with a line of JSON: "imported", or the
+traceback. Each process is forked and not started, because what a start takes is the import of other people's modules, which
+are imported here once.
 """
 
 import gc
@@ -15,13 +16,14 @@ OF_OTHERS = ("aiohttp.web", "jwt", "prometheus_client", "pydantic_settings", "re
 IMPORTED = "imported"
 
 
-def attempt(name: str) -> str:
-    """Return how the import goes in a process of its own."""
+def attempt(names: list[str]) -> str:
+    """Return how the imports go in a process of their own."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            import_module(name)
+            for name in names:
+                import_module(name)
             told = IMPORTED
         except BaseException:  # noqa: BLE001 - whatever it is, it is told
             told = traceback.format_exc()
@@ -39,4 +41,4 @@ if __name__ == "__main__":
         import_module(other)
     gc.disable()  # a collection in a child would copy every page of this process
     for line in sys.stdin:
-        print(json.dumps(attempt(line.strip())), flush=True)
+        print(json.dumps(attempt(line.split())), flush=True)

@@ -2,13 +2,12 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from crewel.settings.table import declared
+from tests.house.imports import circles, dependencies, imported
 from tests.house.source import ROOT, dotted, modules, shown, tree
 
 LARGEST_CIRCLE = 8
@@ -45,15 +44,6 @@ MAY_IMPORT = {
 """What packages import that stand beside the layers of pyproject.toml. A package that is added is forbidden to them."""
 
 
-def imported(file: Path) -> Iterator[str]:
-    """Yield the full names that a module imports, `from crewel import x` as crewel.x."""
-    for node in ast.walk(tree(file)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_packages_beside_the_layers_import_what_is_offered_to_them_and_nothing_else(package: str) -> None:
     files = [file for file in modules() if dotted(file).split(".")[:2] == ["crewel", package]]
@@ -77,49 +67,6 @@ def test_only_the_pipeline_imports_the_pipeline() -> None:
         if name.startswith("crewel.pipeline")
     ]
     assert not wrong
-
-
-def dependencies() -> dict[str, set[str]]:
-    """Return what each module of the product imports of it, imports for types included."""
-    files = {dotted(file): file for file in modules()}
-    found: dict[str, set[str]] = {}
-    for name, file in files.items():
-        names = {each if each in files else each.rpartition(".")[0] for each in imported(file)}
-        found[name] = {each for each in names if each in files and each != name}
-    return found
-
-
-def circles(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Return the sets of modules that import each other, directly or through others (Kosaraju's algorithm)."""
-    order: list[str] = []
-    seen: set[str] = set()
-    for start, names in graph.items():
-        stack = [(start, iter(names))] if start not in seen else []
-        seen.add(start)
-        while stack:
-            name, rest = stack[-1]
-            following = next((each for each in rest if each not in seen), None)
-            if following is None:
-                order.append(stack.pop()[0])
-            else:
-                seen.add(following)
-                stack.append((following, iter(graph[following])))
-    importers: dict[str, set[str]] = {name: set() for name in graph}
-    for name, names in graph.items():
-        for each in names:
-            importers[each].add(name)
-    found: list[set[str]] = []
-    taken: set[str] = set()
-    for name in reversed(order):
-        circle, left = set(), [name]
-        while left:
-            each = left.pop()
-            if each not in taken:
-                taken.add(each)
-                circle.add(each)
-                left += importers[each]
-        found.append(circle)
-    return [circle for circle in found if len(circle) > 1]
 
 
 def test_circles_of_imports_are_found() -> None:
