@@ -29,7 +29,7 @@ ALONE    := $(addprefix tests/faults/,test_abuse.py test_fuzz.py test_fuzz_socke
 COMPUTED := $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py
 # The longest tests come first, so that no tester is left with one at the end.
 SHOT     := tests/faults/test_workers.py tests/faults/test_nodes_at_fault.py tests/browser/test_nodes_killed.py tests/faults \
-	tests/functional/test_abandonment.py $(ALONE:%=--ignore %)
+	tests/functional/test_abandonment.py tests/functional/test_bad_input.py tests/interop/test_cut_connections.py $(ALONE:%=--ignore %)
 SHOOT    := FAULTS=full FAULT_VOLUME=$(FAULT_VOLUME) $(BIN)/pytest -p tests.faults.report --timeout 1500 --dist load --maxschedchunk 1
 
 # The tests start hundreds of servers, and compiling the code again takes a sixth of each start.

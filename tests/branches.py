@@ -6,7 +6,6 @@ as the tests. `uncounted` marks tests whose branches do not count.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import io
 import pkgutil
@@ -33,12 +32,6 @@ def pytest_configure(config: pytest.Config) -> None:
             importlib.import_module(module.name)
     config.stash[_TRACE] = sys.gettrace()
     sys.settrace(None)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Collect rarely from now on: what has been imported stays."""
-    gc.freeze()
-    gc.set_threshold(20_000)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

@@ -5,6 +5,7 @@ The pure tests share it too and have to be quick: what they need not is imported
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("crewel")
 
 _blocking_calls = BlockBuster("crewel")
+gc.set_threshold(20_000)  # what is collected here are tests, which stay
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -54,6 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(levels.level(item))
         if hypothesis.is_hypothesis_test(getattr(item, "function", None)):
             item.add_marker("uncounted")
+
+
+def pytest_collection_finish() -> None:
+    """Never look for garbage in the tests and what they have imported."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

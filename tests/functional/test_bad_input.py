@@ -7,6 +7,7 @@ traceback in its log fails the test.
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from tests.functional.wire import Connection, Response, open_connections
 from tests.server_process import Server
 
 bounded = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=1000 if os.environ.get("FAULTS") == "full" else 50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 META = ["/meta/handshake", "/meta/connect", "/meta/subscribe", "/meta/unsubscribe", "/meta/disconnect"]
