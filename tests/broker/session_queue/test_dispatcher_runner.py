@@ -713,7 +713,7 @@ class TestEnds:
         joe = Receiver(stored).started("/a", dispatcher=dispatcher, **MESSAGE)
         store(stored, "/a", 1)
         stored.sweep_after(15)
-        stored.sweep_after(3600)
+        stored.sweep_after(400)
         assert joe.is_known
         assert data(joe.take()) == [1]
 
@@ -754,7 +754,7 @@ class TestEnds:
     def test_one_whose_login_said_nothing_is_waited_for_until_its_time_is_over(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **MESSAGE)
         stored.sweep_after(15)
-        stored.sweep_after(3600)
+        stored.sweep_after(400)
         assert joe.is_known
 
     def test_a_channel_of_the_servers_own_leaves_no_letters(self, stored: StoredWorld, joe: Receiver) -> None:
