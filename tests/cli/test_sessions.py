@@ -60,7 +60,7 @@ def test_the_list_says_what_comes_next_and_a_retry_can_be_had_now(post: Post) ->
     assert session["qos"]["dispatcher"] == {
         "retries": 3, "delay": 60_000, "factor": 1.0, "maxDelay": -1, "absence": False,
     }  # fmt: skip
-    assert session["ends"]["why"] == "its client is away for longer than its timeout, 86400 s"
+    assert session["ends"]["why"] == "its client is away for longer than its timeout, 1 d"
     assert "retry 1 of 3, then it ends at" in " ".join(post.run("sessions", "list", "--no-json").out.split())
     assert post.run("sessions", "retry", name, "--no-json").out == "client/joe/1: tried again\n"
     assert [message["data"] for message in joe.take()] == [0]

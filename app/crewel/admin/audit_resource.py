@@ -10,11 +10,11 @@ from aiohttp import web
 from crewel.admin.audit import Outcome
 from crewel.admin.fields import MAX_PAGE, PAGE, number_text, place, text_field
 from crewel.admin.route import Ask, Route, send_lines
-from crewel.admin.timestamps import EXPECTED, since
 from crewel.bayeux.codec import encode
 from crewel.qos.fields import one_of
 from crewel.storage import audit
 from crewel.storage.audit import AuditFilter, Page
+from crewel.times import EXPECTED, since
 
 _EXPORTED: Final = 500
 _FILTERS: Final = (

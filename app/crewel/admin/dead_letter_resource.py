@@ -13,7 +13,6 @@ from crewel.admin.fields import MAX_PAGE, PAGE, Field, flag_field, flag_text, nu
 from crewel.admin.operation import About
 from crewel.admin.route import Ask, NotThere, Route, send_lines
 from crewel.admin.scopes import refused
-from crewel.admin.timestamps import EXPECTED, since
 from crewel.bayeux.codec import encode
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
@@ -24,6 +23,7 @@ from crewel.security.grants import Role
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_groups import KINDS, LIKENESS, Groups, alike, groups, groups_since
 from crewel.storage.dead_letters import DeadLetterFilter, Page, StoredDeadLetter, is_dead_id
+from crewel.times import EXPECTED, since
 
 _MOST_WORKED: Final = 10_000
 _MOST_TOLD: Final = 1000

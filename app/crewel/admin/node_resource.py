@@ -17,7 +17,6 @@ from crewel.admin.fields import Field
 from crewel.admin.operation import Level
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_resource import session_view
-from crewel.admin.timestamps import format_timestamp
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError
 from crewel.event_loop import in_turns, sorted_in_turns
@@ -26,6 +25,7 @@ from crewel.settings.table import declared, rows
 from crewel.storage import dead_letters, nodes
 from crewel.storage.dead_letters import DeadLetterFilter
 from crewel.storage.streams import alerts
+from crewel.times import format_timestamp
 from crewel.topics import State
 from crewel.version import VERSION
 

@@ -19,7 +19,6 @@ from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_counts import oldest_of
-from crewel.admin.timestamps import format_timestamp
 from crewel.admin.trace import trace
 from crewel.broker.session import Session, State
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
@@ -32,6 +31,7 @@ from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage.session_pace import pace_of
+from crewel.times import format_timestamp
 
 # What they are
 

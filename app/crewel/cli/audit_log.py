@@ -42,7 +42,7 @@ async def audit_log(
 
 
 def _row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_timestamp
 
     count = "" if entry["count"] is None else entry["count"]
     outcome = ", ".join(filter(None, (entry["outcome"], entry["errorCode"])))

@@ -128,7 +128,7 @@ def _channel(text: str) -> str:
 def _since(text: str) -> int:
     from time import time
 
-    from crewel.admin.timestamps import parse_timestamp
+    from crewel.times import parse_timestamp
 
     try:
         return parse_timestamp(text, int(time() * 1000))

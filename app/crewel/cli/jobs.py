@@ -41,7 +41,7 @@ async def _list(
 
 
 def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_timestamp
 
     numbers = (job["done"], job["undone"], job["total"])
     return job["id"], job["what"], job["state"], *numbers, job["who"], format_timestamp(job["began"]), job["reason"]

@@ -27,7 +27,7 @@ async def message(
     """Print what happened to a stored message for each receiver: acknowledged, waiting, a dead letter, or why not."""
     from urllib.parse import quote
 
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_timestamp
 
     if (message_id is None) is (key is None):
         raise typer.BadParameter("give the id of a message, or --key with its idempotency key")
@@ -58,7 +58,7 @@ async def message(
 
 
 def _found_row(each: Mapping[str, Any]) -> tuple[Any, ...]:
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_timestamp
 
     return each["message"], format_timestamp(each["publishedAt"]), each["channel"]
 
@@ -70,7 +70,7 @@ def _each(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _row(each: Mapping[str, Any]) -> tuple[Any, ...]:
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_timestamp
 
     names = {
         "code": "",

@@ -15,6 +15,6 @@ async def nodes(admin: Admin, as_json: AsJson = None) -> None:
 
 
 def _row(node: Mapping[str, Any]) -> tuple[Any, ...]:
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_timestamp
 
     return node["node"], node["state"], node["sessions"], format_timestamp(node["since"]), node["process"]

@@ -171,7 +171,7 @@ def _session_row_of_node(session: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _next(session: Mapping[str, Any]) -> str:
     """What will happen to the session, and when, if nothing else does."""
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_timestamp
 
     retry, ends = session["retry"], session["ends"]
     parts = []
@@ -184,7 +184,7 @@ def _next(session: Mapping[str, Any]) -> str:
 
 
 def _why(holdback: Mapping[str, Any] | None) -> str:
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_timestamp
 
     if holdback is None:
         return ""

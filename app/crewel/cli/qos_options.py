@@ -40,7 +40,7 @@ def addresses(texts: Sequence[str] | None) -> list[str] | None:
 
 def duration(text: str) -> float:
     """Seconds; -1: without limit. Raises BadParameter."""
-    from crewel.admin.timestamps import UNITS_MS
+    from crewel.times import UNITS_MS
 
     if text in _FOR_EVER:
         return -1

@@ -71,7 +71,7 @@ def shown(overview: Mapping[str, Any]) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_span, format_timestamp
 
     store, sessions = overview["store"], overview["sessions"]
     rates = Table("figure", "now", "the last five minutes", box=None, pad_edge=False)
@@ -82,7 +82,7 @@ def shown(overview: Mapping[str, Any]) -> "RenderableType":
     used = store["usedMemory"] / 1_048_576
     lines = [
         Text(
-            f"{overview['node']}   {format_timestamp(overview['at'])}   up {overview['uptimeMs'] // 1000} s",
+            f"{overview['node']}   {format_timestamp(overview['at'])}   up {format_span(overview['uptimeMs'] // 1000)}",
             style="bold",
         ),
         rates,

@@ -37,7 +37,7 @@ async def trace(
 def _line(record: dict[str, Any]) -> str:
     import json
 
-    from crewel.admin.timestamps import format_timestamp
+    from crewel.times import format_timestamp
 
     message = dict(record["message"])
     lost = f" ({record['lost']} before it were lost)" if record.get("lost") else ""

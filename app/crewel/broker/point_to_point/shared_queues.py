@@ -34,6 +34,7 @@ from crewel.qos.connect import Bounds
 from crewel.qos.names import Name, group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.storage import receivers, shared_queues
 from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, StoredQueue
+from crewel.times import format_span
 
 log = logging.getLogger(__name__)
 
@@ -464,7 +465,7 @@ class SharedQueues:
                 self.blocked.discard(queue.name)
             elif queue.touched_at + idle <= now and subject_of(queue.name) and not self.members(queue.name):
                 queue.touched_at = now  # asked for once
-                reason = f"nobody who is {subject_of(queue.name)} has come for {idle:g} s"
+                reason = f"no session of {subject_of(queue.name)} has begun for {format_span(idle)}"
                 self._spawn(self._abandon(queue.name, reason))
             elif self.announce is not None and queue.looked_at + _LOOK_S <= now:
                 self.announce(queue.name)  # the announcement before may have been lost

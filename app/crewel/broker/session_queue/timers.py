@@ -17,6 +17,7 @@ from crewel.broker.session_queue.exchange import Peer
 from crewel.errors import BayeuxCode
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.settings import Settings
+from crewel.times import format_span
 
 _WORTH_CLEARING = 64
 
@@ -201,10 +202,11 @@ def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
     if session.durable is not None and gives_up < inf:
         # Once it counts as gone, that is in the time at which it expires.
         ends_at = session.expires_at if session.is_absent else min(session.expires_at, now + gone_in + gives_up)
-        return Outlook(ends_at, f"its client is away, which counts as failing: given up after {gives_up:g} s")
+        return Outlook(ends_at, f"its client is away, which counts as failing: given up after {format_span(gives_up)}")
     if session.grace_ms is not None:
         return Outlook(
-            session.expires_at, f"its client is away for longer than its timeout, {session.grace_ms / 1000:g} s"
+            session.expires_at,
+            f"its client is away for longer than its timeout, {format_span(session.grace_ms / 1000)}",
         )
     return Outlook(session.expires_at, "no connect comes in time")
 

@@ -1,4 +1,4 @@
-"""Points in time: as operators write them, and as they are shown."""
+"""Points in time, and how long something takes: as operators write them, and as they are shown."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _AGO: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d|w)", re.ASCII)
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 """Milliseconds of the units in which operators write times."""
+_SPANS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def parse_timestamp(text: str, now_ms: int) -> int:
@@ -46,3 +47,15 @@ def format_timestamp(milliseconds: float) -> str:
     """The moment as ISO 8601 in UTC, to the millisecond."""
     date = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_span(seconds: float) -> str:
+    """How long that is, in its two largest units: "2 h 5 min"; "1.5 s" below a minute."""
+    if seconds < 60:
+        return f"{seconds:g} s"
+    rest, parts = int(seconds), []
+    for unit, size in _SPANS:
+        number, rest = divmod(rest, size)
+        parts.append((number, unit))
+    first = next(place for place, (number, _) in enumerate(parts) if number)
+    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number)

@@ -1,10 +1,10 @@
-"""Points in time, as operators write them."""
+"""Points in time, as operators write them; and how long something takes."""
 
 from __future__ import annotations
 
 import pytest
 
-from crewel.admin.timestamps import format_timestamp, parse_timestamp
+from crewel.times import format_span, format_timestamp, parse_timestamp
 
 NOW = 1_795_190_400_000
 
@@ -39,3 +39,22 @@ def test_a_text_that_is_no_moment_is_refused(text: str) -> None:
 
 def test_moments_are_shown_in_utc() -> None:
     assert format_timestamp(1_795_190_400_007) == "2026-11-20T16:00:00.007Z"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0 s"),
+        (0.25, "0.25 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61.9, "1 min 1 s"),
+        (3600, "1 h"),
+        (7_500, "2 h 5 min"),
+        (86_400, "1 d"),
+        (86_461, "1 d"),
+        (8_726_400, "101 d"),
+    ],
+)
+def test_a_span_is_shown_in_its_two_largest_units(seconds: float, shown: str) -> None:
+    assert format_span(seconds) == shown
