@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.house.source import dotted, modules, tree
@@ -16,6 +17,7 @@ def imported(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@cache
 def dependencies() -> dict[str, set[str]]:
     """Return what each module of the product imports of it, imports for types included."""
     files = {dotted(file): file for file in modules()}
