@@ -133,7 +133,8 @@ async def _run(case: str, rounds: int) -> None:
 
     from crewel import server
     from crewel.settings import load
-    from crewel.transports.http_fast import FastConnection, FastLane
+    from crewel.transports.fast_lane import FastLane
+    from crewel.transports.http_fast import FastConnection
 
     _, acknowledges, step = CASES[case]
     app = web.Application()

@@ -38,7 +38,8 @@ from crewel.settings.server import Http
 from crewel.storage.store import Store
 from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
-from crewel.transports.http_fast import FastConnection, FastLane
+from crewel.transports.fast_lane import FastLane
+from crewel.transports.http_fast import FastConnection
 from crewel.transports.listener import Listener, bind
 from crewel.transports.origins import is_loopback
 from crewel.workers.worker import Serving, Worker

@@ -20,7 +20,8 @@ from crewel.broker.node_tags import tag_of
 from crewel.nodes.link import Link
 from crewel.settings import Settings, load
 from crewel.storage.nodes import Members, Node
-from crewel.transports.http_fast import FastConnection, FastLane
+from crewel.transports.fast_lane import FastLane
+from crewel.transports.http_fast import FastConnection
 from tests.transports.wires import Client, Wire
 from tests.work import calls
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from crewel import server
 from crewel.settings import Settings, load
-from crewel.transports.http_fast import FastLane
+from crewel.transports.fast_lane import FastLane
 
 
 @pytest.fixture

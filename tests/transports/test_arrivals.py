@@ -6,7 +6,8 @@ import asyncio
 
 from crewel.event_loop import TURN_S
 from crewel.transports.arrivals import Arrivals
-from crewel.transports.http_fast import FastConnection, FastLane
+from crewel.transports.fast_lane import FastLane
+from crewel.transports.http_fast import FastConnection
 from tests.transports.wires import SocketClient, Wire
 
 COST_S = TURN_S / 5

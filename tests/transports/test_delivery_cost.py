@@ -15,7 +15,8 @@ from aiohttp import web
 from crewel import server
 from crewel.extensions import ack, timesync
 from crewel.settings import Settings, load
-from crewel.transports.http_fast import FastConnection, FastLane
+from crewel.transports.fast_lane import FastLane
+from crewel.transports.http_fast import FastConnection
 from tests.transports.wires import Client, DeflatingClient, SocketClient, Wire
 from tests.work import calls
 

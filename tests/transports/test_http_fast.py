@@ -9,7 +9,8 @@ from aiohttp import web
 from crewel import server
 from crewel.broker.broker import Broker
 from crewel.settings import Settings, load
-from crewel.transports.http_fast import FastConnection, FastLane
+from crewel.transports.fast_lane import FastLane
+from crewel.transports.http_fast import FastConnection
 from tests.broker.clock import ControlledLoop
 
 

@@ -15,7 +15,7 @@ from crewel.broker.session import SessionPart
 from crewel.broker.session_queue.exchange import Held
 from crewel.broker.session_queue.known_connect import KnownConnect
 from crewel.settings import Settings, load
-from crewel.transports.http_fast import FastLane
+from crewel.transports.fast_lane import FastLane
 from tests.transports.wires import SocketClient
 from tests.work import calls
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from crewel import server
 from crewel.extensions import ack
 from crewel.settings import Settings, load
-from crewel.transports.http_fast import FastLane
+from crewel.transports.fast_lane import FastLane
 from tests.store_process import own_prefix, shared_store
 from tests.transports.wires import Client, SocketClient
 

@@ -11,7 +11,7 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from crewel.settings import Settings, load
-from crewel.transports.http_fast import FastLane
+from crewel.transports.fast_lane import FastLane
 from crewel.transports.websocket_fast import FastSocket
 from tests.transports.wires import DEFLATE, DeflatingClient, SocketClient
 

@@ -12,7 +12,8 @@ from websockets.utils import accept_key
 
 from crewel import server
 from crewel.settings import Settings
-from crewel.transports.http_fast import FastConnection, FastLane
+from crewel.transports.fast_lane import FastLane
+from crewel.transports.http_fast import FastConnection
 from crewel.transports.websocket_fast import FastSocket
 from tests.transports.wires import Wire
 

@@ -11,7 +11,8 @@ import orjson
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
 
-from crewel.transports.http_fast import FastConnection, FastLane
+from crewel.transports.fast_lane import FastLane
+from crewel.transports.http_fast import FastConnection
 from crewel.transports.websocket_fast import FastSocket
 
 DEFLATE = PerMessageDeflate(True, True, 15, 15)

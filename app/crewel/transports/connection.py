@@ -32,11 +32,26 @@ from crewel.metrics import Metrics
 from crewel.settings import Settings
 
 if TYPE_CHECKING:
-    from crewel.transports.http_fast import FastConnection
     from crewel.transports.websocket import Socket
 
 _MOST_KEPT: Final = 1 << 20  # bytes
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
+
+
+class FastOwner(Protocol):
+    """The connection of the fast lane that a connection of aiohttp came from."""
+
+    def wants(self, data: bytes) -> bool:
+        """Whether it can serve the request that begins with this."""
+        ...
+
+    def take_back(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Serve from here on, beginning with what came."""
+        ...
+
+    def gone(self) -> None:
+        """The connection has ended."""
+        ...
 
 
 class Connection(RequestHandler):
@@ -87,7 +102,7 @@ class Connection(RequestHandler):
         self._is_busy = False  # between the end of a request's headers and the end of its response
         self._answered = 0  # of aiohttp's _request_count
         self._is_half_closed = False
-        self._fast: FastConnection | None = None
+        self._fast: FastOwner | None = None
         self._may_return = True  # all bytes so far were whole requests, and each has been answered
         self._unanswered = False
         self._socket: Socket | None = None
@@ -177,7 +192,7 @@ class Connection(RequestHandler):
             self._muted.is_silent = False
             self.transport, self._muted = self._wire, None
 
-    def comes_from(self, fast: FastConnection) -> None:
+    def comes_from(self, fast: FastOwner) -> None:
         """The fast lane handed this connection over and takes it back when it can."""
         self._fast = fast
 
@@ -211,7 +226,7 @@ class Connection(RequestHandler):
             self._start_timer()
         super().data_received(data)
 
-    def _return(self, fast: FastConnection, data: bytes) -> None:
+    def _return(self, fast: FastOwner, data: bytes) -> None:
         self._stop_timer()
         self.keep_alive(True)  # stops aiohttp's own timer: the fast lane watches from here on
         assert self.transport is not None

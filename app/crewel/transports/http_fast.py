@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from email.utils import formatdate
+from collections.abc import Mapping
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -20,14 +18,13 @@ from typing import TYPE_CHECKING, Final
 from crewel.bayeux.codec import decode, join
 from crewel.broker.session_queue.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
-from crewel.event_loop import TURN_S, has_stalled
+from crewel.event_loop import TURN_S
 from crewel.transports.bodies import elements_of
-from crewel.transports.heads import Head, Heads, status_line
-from crewel.transports.websocket_fast import FastSockets
+from crewel.transports.heads import Head, status_line
 
 if TYPE_CHECKING:
     from crewel.transports.connection import Connection
-    from crewel.transports.endpoint import Endpoint
+    from crewel.transports.fast_lane import FastLane
 
 log = logging.getLogger(__name__)
 
@@ -36,69 +33,6 @@ _OK: Final = b"HTTP/1.1 200 OK\r\n"
 _RESPONSE: Final = _OK + b"%b%bContent-Length: %d\r\n\r\n[%b]"
 _FLUSH_S: Final = 0.02
 _PIPELINED_S: Final = TURN_S / 5  # of requests that were sent without waiting: a flood comes on several connections
-_MAX_WATCH_INTERVAL: Final = 1.0  # seconds between looks at the connections' deadlines
-
-
-class FastLane:
-    """What the connections of one server share: the endpoint, their deadlines, and the way to aiohttp."""
-
-    def __init__(self, endpoint: Endpoint, make_connection: Callable[[], Connection]) -> None:
-        self.endpoint = endpoint
-        self.broker = endpoint.broker
-        self.settings = endpoint.settings
-        self.caps = endpoint.caps
-        self.heads = Heads(endpoint)
-        self.make_connection = make_connection
-        self.connections: set[FastConnection] = set()
-        self.loop = endpoint.broker.loop
-        self.date = b""
-        self.idle_deadline = inf
-        """Loop time (s) at which a connection that has been answered now is idle for too long; a second early at most."""
-        http = self.settings.http
-        self.header_timeout = http.header_timeout_ms / 1000
-        self.body_timeout = http.body_timeout_ms / 1000
-        self.keepalive = http.keepalive_ms / 1000
-        # At hand, because each request needs them.
-        self.receive = endpoint.receive
-        self.can_move = endpoint.can_move
-        self.max_messages = self.settings.bayeux.max_batch_messages
-        self.max_depth = self.settings.bayeux.max_depth
-        self.sockets = FastSockets(endpoint) if "websocket" in self.settings.bayeux.transports else None
-        self._timer: asyncio.TimerHandle | None = None
-        self._emptied: asyncio.Event | None = None
-        self._watch()
-
-    def _watch(self) -> None:
-        """Cut off peers that are too slow, every so often: one timer for all connections and none for each."""
-        soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
-        self._timer = self.loop.call_later(min(soonest, _MAX_WATCH_INTERVAL), self._watch)
-        now = self.loop.time()
-        is_late = self._timer is not None and has_stalled(self._timer.when(), now)
-        self.idle_deadline = now + self.keepalive
-        self.date = f"Date: {formatdate(usegmt=True)}\r\n".encode()
-        # After a stall, what a peer seems not to have sent may have come and has not been read.
-        for connection in [] if is_late else [each for each in self.connections if each.deadline <= now]:
-            connection.too_late()
-
-    def left(self, connection: FastConnection) -> None:
-        """This connection has ended, or aiohttp serves it."""
-        self.connections.discard(connection)
-        if self._emptied is not None and not self.connections:
-            self._emptied.set()
-
-    async def close(self, timeout: float) -> None:  # noqa: ASYNC109 - it is what the caller allows
-        """Answer what is held, close what is idle now, and wait so many seconds for the rest to be answered."""
-        if self._timer is not None:
-            self._timer.cancel()
-        # First those without a request: what is held is answered by `drain`, and its connection closes after the answer.
-        for connection in list(self.connections):
-            connection.close_when_idle()
-        self.broker.drain()
-        if self.connections:
-            self._emptied = asyncio.Event()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await self._emptied.wait()
 
 
 class FastConnection(asyncio.Protocol, Peer):
