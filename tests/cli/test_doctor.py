@@ -322,3 +322,11 @@ def test_root_examines_the_files_of_another_user(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
         states.append(diagnosis._rights("data directory", tmp_path, 0o700).state)
     assert states == [State.OK, State.OK, State.WRONG]
+
+
+@pytest.mark.unit
+def test_a_credential_of_a_unit_is_there_only_while_the_unit_runs() -> None:
+    file = "/run/credentials/crewel.service/jwt.secret"
+    settings = load(overrides=["security.policy=jwt", f"security.jwt_keys={file}"])
+    found = host_checks.keys_of(settings.security)
+    assert (found.state, file in found.found, "only while it runs" in found.advice) == (State.WRONG, True, True)

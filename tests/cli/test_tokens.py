@@ -55,3 +55,16 @@ def test_the_token_of_a_dead_server_is_not_shown_to_the_next_one_on_its_port(
     theirs = start_server(*WITHOUT_TOKEN, "admin.token=of-another-server", port=ours.port)
     published = crewel("pub", "/a", "1", "--url", theirs.url, directory=tmp_path, environ={"XDG_STATE_HOME": STATE})
     assert (published.status, published.err) == (0, ""), "a wrong token would be refused"
+
+
+def test_a_command_that_looks_for_another_port_says_where_the_server_of_the_directory_is(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server(*WITHOUT_TOKEN)
+    hint = f"; the server of this directory: --url {server.url}\n"
+    for words in (("console",), ("sessions", "list")):
+        ended = crewel(*words, "--url", "http://127.0.0.1:1/cometd", directory=tmp_path)
+        assert ended.status == 1
+        assert ended.err.endswith(hint), ended
+    server.kill()
+    assert hint not in crewel("console", "--url", "http://127.0.0.1:1/cometd", directory=tmp_path).err

@@ -31,8 +31,9 @@ _PAYLOADS: Final[Mapping[str, str]] = {
     "too_many": "bayeux.max_batch_messages",
     "too_deep": "bayeux.max_depth",
     "too_slow": "http.body_timeout_ms",
+    "handshake_in_batch": "a client sends more with its handshake; Faye: docs/how-to/from-faye.md",
 }
-"""The setting that refuses a whole request, by the fault."""
+"""What refuses a whole request, by the fault: a setting, or where to read on."""
 _OMITTED: Final = frozenset(
     {"402", "429"}
 )  # the client begins a new session by itself; and what is counted by its limit

@@ -83,7 +83,8 @@ class Admin:
         except aiohttp.ClientConnectorError as error:
             from crewel.client.transports import reason_of
 
-            raise CrewelError(f"{self._base.removesuffix(API)}: {reason_of(error)}") from None
+            server = self._base.removesuffix(API)
+            raise CrewelError(f"{server}: {reason_of(error)}{bayeux_client.elsewhere(server)}") from None
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             server, why = self._base.removesuffix(API), str(error) or type(error).__name__
             raise CrewelError(f"{server} does not answer as a Crewel server does: {why}") from None
@@ -95,7 +96,9 @@ async def _refusal(response: "ClientResponse") -> str:
         message = str((await response.json())["message"])
     except (ValueError, KeyError, TypeError):
         message = f"the server answered {response.status} {response.reason}"
-    return message + _UNAUTHORIZED_HINT if response.status == _UNAUTHORIZED else message
+    if response.status == _UNAUTHORIZED:
+        message += _UNAUTHORIZED_HINT + bayeux_client.elsewhere(str(response.url))
+    return message
 
 
 def given(**options: Any) -> dict[str, Any]:

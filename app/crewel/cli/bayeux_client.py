@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import typer
 
@@ -146,6 +147,18 @@ def local_token(url: str) -> str | None:
     from crewel.security.tokens import find_token
 
     return find_token(url, _data_dir())
+
+
+def elsewhere(url: str) -> str:
+    """What an error about this address adds if the server of this directory listens at another one: a clause, or nothing."""
+    from crewel.security.tokens import address_kept
+
+    here = address_kept(_data_dir())
+    return (
+        ""
+        if here is None or urlsplit(here).port == urlsplit(url).port
+        else f"; the server of this directory: --url {here}"
+    )
 
 
 def _data_dir() -> str:

@@ -23,7 +23,7 @@ def console(token: bayeux_client.Token = None, url: bayeux_client.Url = bayeux_c
     if found is None:
         raise CrewelError(
             f"the admin token of {url} is not found: run the command in the server's working directory, give the token by"
-            " --token or CREWEL_TOKEN, or sign in with a token on the page"
+            f" --token or CREWEL_TOKEN, or sign in with a token on the page{bayeux_client.elsewhere(url)}"
         )
     if found.count(".") == 2:
         raise typer.BadParameter("--token takes the admin token here; sign in with a JSON Web Token on the page")

@@ -21,6 +21,7 @@ ENDS_SOON: Final = timedelta(days=14)
 _OVERCOMMIT: Final = Path("/proc/sys/vm/overcommit_memory")
 _HUGE_PAGES: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _MEMORY: Final = Path("/proc/meminfo")
+_CREDENTIALS: Final = "/run/credentials/"
 
 
 def of_memory(used: int, *, turns_off_huge_pages: bool) -> Iterator[CheckResult]:
@@ -94,7 +95,10 @@ def keys_of(security: Security) -> CheckResult:
     try:
         load_keys(security)
     except SettingsError as error:
-        return CheckResult("tokens", State.WRONG, str(error), "set security.jwt_keys: docs/how-to/jwt.md")
+        advice = "set security.jwt_keys: docs/how-to/jwt.md"
+        if (security.jwt_keys or "").startswith(_CREDENTIALS):
+            advice = "credentials of a systemd unit exist only while it runs: start it; docs/how-to/deploying.md"
+        return CheckResult("tokens", State.WRONG, str(error), advice)
     return CheckResult("tokens", State.OK, f"{security.jwt_keys} verifies them")
 
 

@@ -210,7 +210,7 @@ def _refuse_open_to_all(settings: "Settings") -> None:
     if not _is_loopback(settings.http.host):
         raise SettingsError(
             f"http.host {settings.http.host} is not loopback, and security.policy=open accepts every client:"
-            " set security.allow_open=true if that is meant"
+            " set security.allow_open=true if that is meant, or if a service has a policy of its own"
         )
 
 

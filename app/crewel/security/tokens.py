@@ -87,6 +87,12 @@ def find_token(url: str, data_dir: str) -> str | None:
     return None
 
 
+def address_kept(data_dir: str) -> str | None:
+    """The Bayeux address of the server that keeps its token there; None if none does, or it has ended."""
+    noted = _noted(data_dir)
+    return noted.geturl() if noted is not None else None
+
+
 def note_address(data_dir: str, url: str) -> None:
     """The server that keeps its token there serves at this address from now on. What cannot be written is done without."""
     notes = {Path(data_dir) / _ADDRESS: "\n".join([url, *map(str, this_process())])}
@@ -122,17 +128,21 @@ def _list() -> Path | None:
         return None
 
 
-def _is_made_for(data_dir: str, asked: SplitResult) -> bool:
+def _noted(data_dir: str) -> SplitResult | None:
+    """The address of the server that keeps its token there; None if there is none that lives."""
     try:
         url, pid, machine, started = (Path(data_dir) / _ADDRESS).read_text("utf-8").splitlines()
-        noted = urlsplit(url)
-        if (
-            ProcessId(int(pid), machine, started).is_dead
-            or noted.port != asked.port
-            or _SECURE[noted.scheme] is not _SECURE[asked.scheme]
-        ):
+        return None if ProcessId(int(pid), machine, started).is_dead else urlsplit(url)
+    except (OSError, UnicodeDecodeError, ValueError):
+        return None
+
+
+def _is_made_for(data_dir: str, asked: SplitResult) -> bool:
+    noted = _noted(data_dir)
+    try:
+        if noted is None or noted.port != asked.port or _SECURE[noted.scheme] is not _SECURE[asked.scheme]:
             return False
-    except (OSError, UnicodeDecodeError, ValueError, KeyError):
+    except (ValueError, KeyError):
         return False
     return asked.hostname == noted.hostname or (_is_here(asked.hostname) and _is_here(noted.hostname))
 
