@@ -1,12 +1,13 @@
-"""The options with which Java is started, so that it prints nothing that concerns no reader."""
+"""How Java is started: so that it prints nothing that concerns no reader, and starts its processes of Python quickly."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -21,10 +22,32 @@ _GREETINGS: Final = (
 
 _STDERR: Final = 2
 
+_PARTS: Final = ("bin", "conf", "jars")
+"""What Java is started with of an installed Spark."""
+
 
 def java_options(level: str) -> str:
     """Return the options of Java with which Spark logs from this level on, to stderr."""
     return f"-Dlog4j2.configurationFile={LOGGING.absolute().as_uri()} -Dcrewel.spark.level={level}"
+
+
+def unpacked_home(installed: Path, environ: Mapping[str, str]) -> Path | None:
+    """Return a home of Spark that is the `installed` one without the archive of its Python; None if none can be made.
+
+    Java puts that archive before the package that is installed, and Python compiles what comes from an archive at each start:
+    two thirds of the second that a process takes to start, of the ten that Spark gives it.
+    """
+    try:
+        cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        home = cache / "crewel" / f"spark-{sha256(os.fsencode(installed)).hexdigest()[:16]}"
+        home.mkdir(parents=True, exist_ok=True)
+        for part in _PARTS:
+            if (installed / part).is_dir():
+                with suppress(FileExistsError):
+                    (home / part).symlink_to(installed / part)
+    except (OSError, RuntimeError):  # a home that nothing can be written to, or none at all
+        return None
+    return home
 
 
 @contextmanager

@@ -104,22 +104,26 @@ def session(
     `log_level`. Raises SettingsError.
     """
     ready()
+    import pyspark
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from crewel.pipeline.connection import Address
-    from crewel.pipeline.java_startup import java_options, without_greetings
+    from crewel.pipeline.java_startup import java_options, unpacked_home, without_greetings
     from crewel.pipeline.source import register
 
     address = Address.found() if address is None else address
     # Otherwise workers are started with the first Python of the path, which lacks what is installed here.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Java is there before us, and only it knows the options of spark-submit. Otherwise it is started by what is said below.
         SparkContext._ensure_initialized()  # noqa: SLF001
     submitted = SparkConf()
     master = master or submitted.get("spark.master", None) or "local[*]"
+    if master.startswith("local") and python == sys.executable and "SPARK_HOME" not in os.environ:
+        home = unpacked_home(Path(pyspark.__file__).parent, os.environ)
+        os.environ.update({} if home is None else {"SPARK_HOME": str(home)})
     ours = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {})}
     if "SPARK_CONF_DIR" not in os.environ:  # that directory has a logging file of its own
         ours["spark.driver.extraJavaOptions"] = java_options(log_level)

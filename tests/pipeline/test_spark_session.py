@@ -1,16 +1,21 @@
-"""What is said when something is missing that Spark needs."""
+"""How Spark is started, and what is said when something is missing that it needs."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from crewel.errors import SettingsError
 from crewel.pipeline import spark_session
+from crewel.pipeline.java_startup import unpacked_home
 from crewel.pipeline.spark_session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version, ready
 from tests.server_process import ROOT
 
@@ -98,3 +103,31 @@ def test_what_java_says_at_its_start_is_passed_on_but_for_the_greetings() -> Non
     ended = run(script)
     assert ended.returncode == 0
     assert ended.stderr == "trouble\nhalfafter\n"
+
+
+def test_java_is_started_from_the_installed_spark_without_the_archive_of_its_python(tmp_path: Path) -> None:
+    installed, cache = tmp_path / "pyspark", {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for part in ("bin", "jars", "python/lib"):
+        (installed / part).mkdir(parents=True)
+    home = unpacked_home(installed, cache)
+    assert home is not None
+    assert {each.name: each.resolve() for each in home.iterdir()} == {
+        "bin": installed / "bin",
+        "jars": installed / "jars",
+    }
+    (installed / "conf").mkdir()
+    assert unpacked_home(installed, cache) == home
+    assert (home / "conf").resolve() == installed / "conf", "which came later"
+    (tmp_path / "file").touch()
+    assert unpacked_home(installed, {"XDG_CACHE_HOME": str(tmp_path / "file")}) is None
+
+
+def test_processes_of_spark_import_what_is_installed(spark: SparkSession) -> None:
+    """And so do not compile it at each start."""
+    found = spark.range(1, numPartitions=1).mapInArrow(_where_pyspark_is, "path STRING").collect()[0]["path"]
+    assert found == pyspark.__file__
+
+
+def _where_pyspark_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"path": [pyspark.__file__]})
