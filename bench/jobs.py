@@ -2,7 +2,7 @@
 
     python bench/jobs.py                    5 million entries, written into bench/RESULTS.md (about eight minutes)
     python bench/jobs.py --quick            a tenth of them, printed only
-    python bench/jobs.py --only idle        one of: backfill, triage, scaling, idle
+    python bench/jobs.py --only idle        one of: backfill, triage, scaling, growth, idle
 
 A store of its own holds facts as a server writes them, and every twentieth message dies. Store and Spark share the cores.
 """
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,6 +27,8 @@ BENCH = Path(__file__).parent
 sys.path.insert(0, str(BENCH.parent))
 PREFIX = "bench:"
 IDLE_S, SETTLING_S = 120.0, 120.0
+DAY_MS, HOUR_MS = 1_790_035_200_000, 3_600_000
+"""When a day begins, by UTC, and how long an hour is."""
 CODES = ("user.update.error", "user.update.holdback.sink", "communication.responseTimeout")
 
 Row = tuple[str, str, str, bool]
@@ -112,20 +115,71 @@ def scaling(address: Any, events: int, directory: str) -> list[Row]:
 def triage(spark: Any, address: Any, events: int, directory: str, what: str, target: float | None = None) -> Row:
     """What died and why: of so many facts, and a letter for each twentieth, by tables in a directory and the store."""
     from crewel.pipeline.jobs.inputs import gather
+    from crewel.pipeline.jobs.report import answers
     from crewel.pipeline.tables import Tables
-    from crewel.pipeline.transformations import triage as transformation
 
     letters = 0
 
     def ask() -> None:
         nonlocal letters
         inputs = gather(spark, Tables(spark, directory), address, ("facts",))
-        letters = sum(row["letters"] for row in transformation.triage(inputs.silver).collect())
+        found = answers(inputs, datetime.fromtimestamp(0, UTC), datetime.now(UTC))["triage"]
+        letters = sum(row["letters"] for row in found.collect())
         inputs.forget()
 
     seconds = taken(ask)
     told = f"triage of {events:,} entries with {letters:,} deaths, {what}"
     return told, f"{seconds:.1f} s", f"at most {target:.0f} s" if target else "", target is None or seconds <= target
+
+
+def messages(client: Any, base: str, first_ms: int, number: int) -> None:
+    """So many messages within an hour, each with the fact that it has ended, and an event for each thousand."""
+    for portion in range(number // 1000):
+        pipe = client.pipeline(transaction=False)
+        ms = first_ms + portion * HOUR_MS * 1000 // number
+        for i in range(1000):
+            log_id = ms * 1000 + i
+            published = {"first": log_id, "channels": [f"/orders/{i % 50}"]}
+            ended = {"ended": [{"session": "client/joe/1", "reason": "settled", "ids": [log_id]}]}
+            pipe.xadd(f"{base}facts", {"t": "published", "d": orjson.dumps(published)}, f"{ms}-{2 * i + 1}")
+            pipe.xadd(f"{base}facts", {"t": "ended", "d": orjson.dumps(ended)}, f"{ms}-{2 * i + 2}")
+        settled = {"type": "settled", "channel": "/orders/1", "count": 1000, "sum": 5000, "buckets": [1000] + [0] * 17}
+        group = {"v": 1, "node": "n", "token": "t", "n": ms, "from": ms, "until": ms, "lost": 0, "events": [settled]}
+        pipe.xadd(f"{base}events", {"d": orjson.dumps(group)}, f"{ms}-1")
+        pipe.execute()
+
+
+def growth(spark: Any, store: Any, events: int, directory: str) -> list[Row]:
+    """Gold of a day, and after a little more on the same day and on the next one: seconds, and rows that are written."""
+    from crewel.pipeline.connection import Address
+    from crewel.pipeline.jobs import backfill as job
+    from crewel.pipeline.jobs import gold
+    from crewel.pipeline.schemas import TABLES
+    from crewel.pipeline.tables import Tables
+
+    address, tables = Address(store.url, "growth:"), Tables(spark, f"{directory}/growth")
+    made = [TABLES[name] for name in ("latency", "backlog", "capacity")]
+    rows: list[Row] = []
+    with address.client() as client:
+        base = address.keys.base
+        joe = {"session": "client/joe/1", "patterns": ["/orders/*"], "from": 1}
+        client.xadd(f"{base}facts", {"t": "subscribed", "d": orjson.dumps(joe)}, f"{DAY_MS}-1")
+        for what, hours, share in (
+            ("a day", range(23), 1.0),
+            ("one percent more on that day", range(23, 24), 0.01),
+            ("one percent more on the next day", range(24, 25), 0.01),
+            ("nothing more", range(0), 0.0),
+        ):
+            for hour in hours:
+                number = round(events * share / len(hours) / 2)
+                messages(client, base, DAY_MS + 1 + hour * HOUR_MS, max(number // 1000, 1) * 1000)
+            job.run(spark, job.Options(address=address, directory=tables.root, gold=False))
+            before = [(table, tables.version(table)) for table in made]
+            seconds = taken(lambda: gold.write(tables))
+            written = sum(tables.added(table, None if version < 0 else version).count() for table, version in before)
+            rows.append((f"gold of {events:,} facts: {what}", f"{seconds:.1f} s, {written:,} rows", "", True))
+            say(str(rows[-1]))
+    return rows
 
 
 def idle(url: str, directory: str) -> Row:
@@ -190,6 +244,10 @@ def measure(events: int, only: str) -> list[Row]:
                     rows.append(triage(spark, address, events, f"{directory}/tables", "by tables, which have all"))
                     say(str(rows[-1]))
                 spark.stop()
+            if only in ("", "growth"):
+                spark = session(address, "local[2]", settings)
+                rows += growth(spark, store, events, directory)
+                spark.stop()
             if only in ("", "scaling"):
                 rows += scaling(address, events, directory)
             if only in ("", "idle"):
@@ -214,9 +272,10 @@ def report(rows: list[Row]) -> Section:
 def main() -> None:
     """Measure and write."""
     line = parser(__doc__, "a tenth of the entries")
-    line.add_argument("--only", default="", choices=["", "backfill", "triage", "scaling", "idle"])
+    line.add_argument("--only", default="", choices=["", "backfill", "triage", "scaling", "growth", "idle"])
+    line.add_argument("--entries", type=int, help="how many entries the store has")
     options = line.parse_args()
-    rows = measure(500_000 if options.quick else 5_000_000, options.only)
+    rows = measure(options.entries or (500_000 if options.quick else 5_000_000), options.only)
     report(rows).publish(is_part=options.quick or bool(options.only))
 
 
