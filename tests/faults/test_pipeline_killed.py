@@ -156,7 +156,7 @@ def store(tmp_path: Path) -> Iterator[StoreProcess]:
     store.close()
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_each_event_is_there_once_however_often_the_job_is_killed(
     store: StoreProcess, tmp_path: Path, tell: Tell
 ) -> None:
