@@ -2,14 +2,19 @@
 
 from crewel.pipeline.java_startup import java_options
 
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
+_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 """The compiler that is quick itself. By default it keeps 48 MB of code, which some hundred tests fill: then it throws code
-away, and compiles it again when it is needed."""
+away, and compiles it again when it is needed. Java need not prove either that the classes of Spark are well formed."""
 
 QUICK = {
     "spark.sql.shuffle.partitions": "2",
     # Frames of a few rows are read by what is there, sooner than a program for them is made and compiled.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # A plan that is made once costs less than one that each of its parts changes: there are no sizes to learn from.
+    "spark.sql.adaptive.enabled": "false",
     "spark.driver.extraJavaOptions": f"{java_options('ERROR')} {_JAVA}",
 }
