@@ -8,10 +8,15 @@ from itertools import pairwise
 
 import pytest
 
+from crewel.broker.durability import inheritance
 from crewel.broker.durability.inheritance import IN_ONE_TURN, Gap
-from crewel.delivery.records import Logged, LogId, SessionName
+from crewel.delivery.records import Commit, Logged, LogId, SessionName
 from crewel.errors import StoreError
 from crewel.nodes.node_registry import NodeRegistry
+from crewel.storage import log
+from crewel.storage.keys import Keys
+from crewel.storage.log import Committed
+from crewel.storage.steps import Step
 from tests.broker.stored_world import Receiver, StoredWorld
 from tests.broker.world import Request
 
@@ -86,18 +91,18 @@ def test_others_have_a_turn_between_the_portions_of_a_slice(make_stored: Callabl
     dead.commit()
     token = dead.access.token
     dead.crash()
-    inheritance = heir.durability.inheritance
+    adoption = heir.durability.inheritance
     between = [publisher.message("/news", data="between", ext=STORED)]
 
     def publish() -> None:
         if between:
             heir.broker.inbound.receive(Request(publisher.browser), [between.pop()])
 
-    inheritance.on_arrival = publish
+    adoption.on_arrival = publish
 
     async def adopt() -> list[int]:
         """How many sessions were there in each turn."""
-        adopting = heir.loop.create_task(inheritance.take_over_dead([token]))
+        adopting = heir.loop.create_task(adoption.take_over_dead([token]))
         counts = []
         while not adopting.done():
             counts.append(len(heir.broker.sessions))
@@ -109,6 +114,32 @@ def test_others_have_a_turn_between_the_portions_of_a_slice(make_stored: Callabl
     assert max(after - before for before, after in pairwise(counts)) == IN_ONE_TURN
     heir.settle()
     assert [data(heir, each) for each in receivers] == [["between"]] * len(receivers)
+
+
+def test_the_sessions_of_each_slice_are_committed_at_once(
+    make_stored: Callable[..., StoredWorld], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One commit of all that have come until the next regular one would keep the store from publishes."""
+    dead, heir = pair(make_stored)
+    monkeypatch.setattr(inheritance, "_AT_ONCE", 10)
+    for _ in range(MANY):
+        Receiver(dead).started("/news")
+    publisher = Receiver(heir).started()
+    dead.commit()
+    token = dead.access.token
+    dead.crash()
+    publisher.send(publisher.message("/news", data="missed", ext=STORED))
+    heir.settle()
+    sizes, steps_of = list[int](), log.commit
+
+    def commit(keys: Keys, token: str, made: Commit, *bounds: int) -> list[Step[Committed]]:
+        sizes.append(len(made.changes))
+        return steps_of(keys, token, made, *bounds)
+
+    monkeypatch.setattr(log, "commit", commit)
+    assert heir.wait(heir.durability.inheritance.take_over_dead([token])) == MANY
+    assert sum(sizes) >= MANY
+    assert max(sizes) <= 2 * 10
 
 
 def test_what_a_dead_node_has_appended_last_reaches_the_clients_of_the_only_one_left(

@@ -105,11 +105,11 @@ class Durability:
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self.lease = StoreLease(self._access, self._runtime.settings, self._runtime.supervisor)
         self.tail = LogTail(self._access, self.appender.ahead, self.appender.take_ahead)
-        self.inheritance = Inheritance(self._access, self.appender, self._restore, self.committed)
+        self._hurry = asyncio.Event()  # set when the next commit should not wait for its time
+        self.inheritance = Inheritance(self._access, self.appender, self._restore, self._hurry.set, self.committed)
         self._losses = LossDetector(self._access, self._runtime.settings.node.name, self._runtime.metrics)
         self._access.on_lost = self._suspect
         self._closing = asyncio.Event()
-        self._hurry = asyncio.Event()  # set while a caller waits for the next commit
 
     # Life
 

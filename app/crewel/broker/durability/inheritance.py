@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 100
 """Sessions of a slice: some milliseconds of the store."""
-IN_ONE_TURN: Final = 20
+IN_ONE_TURN: Final = 10
 """Sessions of a portion: some milliseconds of the event loop. A publish waits for two of them and for a slice."""
 _READ_AT_ONCE: Final = 1000
 
@@ -80,6 +80,7 @@ class Inheritance:
     _appender: LogAppender
     _restore: Callable[[SessionRecord, dict[Any, Any]], DurableSession]
     """Called with a session to give it to the engine and to the broker."""
+    _commit_soon: Callable[[], None]
     _committed: Callable[[], Awaitable[None]]
     """Waits for the commit of all that has happened before."""
     on_arrival: Callable[[], None] = field(default_factory=lambda: _nothing, init=False)
@@ -123,6 +124,7 @@ class Inheritance:
             finally:
                 self.arriving = frozenset()
             count += len(records)
+            self._commit_soon()  # a commit of many sessions that have come would keep the store from the next publish
         if self.finished:
             await self.release()
         return count
