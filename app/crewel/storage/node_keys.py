@@ -58,7 +58,7 @@ NODE_KEYS: Final = (
     Key(
         "left:<token>",
         "hash",
-        "as `node:<token>`, and `heir` token of the node that takes its sessions",
+        "as `node:<token>`; `heir` token of the node that takes its sessions; `scan` where that reads on among them",
         "until the heir has committed them",
         "inherit, release, adopt",
         "inherit, adopt, members, trim",
