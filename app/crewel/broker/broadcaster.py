@@ -189,20 +189,20 @@ class Broadcaster:
         channel: Channel,
         wire: bytes,
         sender: str,
-        kept: bytes,
+        stored_qos: bytes,
         *,
         node: str,
         lazy: bool,
         priority: int,
         expires: int,
     ) -> None:
-        """Put a message that was published at another node into the queue of every subscriber here. `wire` is its JSON, `kept`
-        its QoS, `node` the other's name, `expires` as of an entry."""
-        origin = Origin(*self._ids.stamp(), sender, kept, node=node) if self._dispatchers.updated else None
+        """Put a message that was published at another node into the queue of every subscriber here. `wire` is its JSON,
+        `stored_qos` its QoS, `node` the other's name, `expires` as of an entry."""
+        origin = Origin(*self._ids.stamp(), sender, stored_qos, node=node) if self._dispatchers.updated else None
         entry = Entry.logged(channel.name, LogId(0), wire, lazy=lazy, origin=origin, priority=priority, expires=expires)
         subscribers = self._channels.subscribers(channel)
         if self._options.filtered:
-            subscribers = self._options.filter_subscribers(channel, entry, list(subscribers), sender, kept)
+            subscribers = self._options.filter_subscribers(channel, entry, list(subscribers), sender, stored_qos)
         self._outbound.fan_out(entry, subscribers, None)
 
     def to_one(self, session: Session, fields: Fields, *, lazy: bool = False) -> bool:

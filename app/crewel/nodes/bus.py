@@ -62,7 +62,7 @@ class Bus:
         self._sent: Counter[str] = Counter()
         # What this node wants
         self._version = 0
-        self._hearers: dict[Link, int] = {}  # the link by which a node sends here: the version that it has confirmed
+        self._confirmed: dict[Link, int] = {}  # the link by which a node sends here: the version that it has confirmed
         self._received: Counter[str] = Counter()  # token: number of the last message of that node
         self._known: set[str] = set()  # tokens of nodes that have said what they want
         self._changed: asyncio.Future[None] | None = None
@@ -73,29 +73,29 @@ class Bus:
         """There is a subscriber to this pattern, and was none."""
         if not pattern.startswith(REPLIES):  # a reply channel says itself whose it is
             self._version += 1
-            self._announce(Kind.HEAR, [pattern])
+            self._announce(Kind.SUBSCRIBE, [pattern])
 
     def gives_up(self, pattern: str) -> None:
         """There is none any more. That need not be known at once."""
         if not pattern.startswith(REPLIES):
-            self._announce(Kind.UNHEAR, [pattern])
+            self._announce(Kind.UNSUBSCRIBE, [pattern])
 
     def _announce(self, kind: Kind, patterns: Iterable[str]) -> None:
         payload = self._version.to_bytes(8) + orjson.dumps(list(patterns))
-        for link in self._hearers:
+        for link in self._confirmed:
             link.send(kind, 0, payload)
 
     def joined(self, link: Link) -> None:
         """A node can send here: tell it all."""
-        self._hearers[link] = -1
+        self._confirmed[link] = -1
         patterns = [name for name in self._channels if self._channels.count(name) and not name.startswith(REPLIES)]
         patterns += self._groups.queues()
-        link.send(Kind.HEAR_ALL, 0, self._version.to_bytes(8) + orjson.dumps(patterns))
+        link.send(Kind.ALL_PATTERNS, 0, self._version.to_bytes(8) + orjson.dumps(patterns))
         self._registry.hurry()  # it may be new
 
     def left(self, link: Link) -> None:
         """It cannot any more."""
-        self._hearers.pop(link, None)
+        self._confirmed.pop(link, None)
         self._wake_waiting()
 
     def announced(self) -> asyncio.Task[None] | None:
@@ -103,7 +103,7 @@ class Bus:
         return None if self._is_confirmed(self._version) else self._runtime.loop.create_task(self._wait(self._version))
 
     def _is_confirmed(self, version: int) -> bool:
-        confirmed = {link.token for link, each in self._hearers.items() if each >= version}
+        confirmed = {link.token for link, each in self._confirmed.items() if each >= version}
         return all(node.token in confirmed for node in self._registry.others())
 
     async def _wait(self, version: int) -> None:
@@ -117,7 +117,7 @@ class Bus:
     async def linked(self, tokens: Iterable[str]) -> None:
         """Wait until these nodes have a link to here, and know what this one wants, but not for long."""
         expected = set(tokens)
-        await self._until(lambda: expected <= {link.token for link, version in self._hearers.items() if version >= 0})
+        await self._until(lambda: expected <= {link.token for link, version in self._confirmed.items() if version >= 0})
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         with suppress(TimeoutError):
@@ -134,8 +134,8 @@ class Bus:
 
     def take(self, link: Link, frame: Frame) -> None:
         """A node that sends here has confirmed something, or has sent a message."""
-        if frame.kind == Kind.HEARD:
-            self._hearers[link] = int.from_bytes(frame.payload)
+        if frame.kind == Kind.CONFIRM:
+            self._confirmed[link] = int.from_bytes(frame.payload)
             self._wake_waiting()
         elif frame.kind == Kind.DEAD_LETTERS:
             self._dead_letters.made_elsewhere(orjson.loads(frame.payload))
@@ -147,7 +147,7 @@ class Bus:
         self._runtime.metrics.bus_lost += number - self._received[token] - 1
         self._received[token] = number
         begin = _MESSAGE.size + length
-        name, sender, kept, lazy, priority, expires = orjson.loads(payload[_MESSAGE.size : begin])
+        name, sender, stored_qos, lazy, priority, expires = orjson.loads(payload[_MESSAGE.size : begin])
         channel = parse(name)
         assert channel is not None
         node = self._registry.members.nodes.get(token)
@@ -155,7 +155,7 @@ class Bus:
             channel,
             payload[begin:],
             sender,
-            kept.encode(),
+            stored_qos.encode(),
             node="" if node is None else node.name,
             lazy=lazy,
             priority=priority,
@@ -167,19 +167,19 @@ class Bus:
     def on_patterns(self, link: Link, frame: Frame) -> None:
         """The node at the other end of a link that this one has dialled says what it wants."""
         token, patterns = link.token, orjson.loads(frame.payload[8:])
-        if frame.kind == Kind.HEAR_ALL:
+        if frame.kind == Kind.ALL_PATTERNS:
             self.forget(token)
         for pattern in patterns:
             if group_of(pattern) is not None:
                 # That a group has no member there is no news: the store knows whether it has any at all (`Membership`).
-                if frame.kind != Kind.UNHEAR:
+                if frame.kind != Kind.UNSUBSCRIBE:
                     self._groups.add_elsewhere(pattern)
-            elif frame.kind == Kind.UNHEAR:
+            elif frame.kind == Kind.UNSUBSCRIBE:
                 self._withdraw(pattern, token)
             else:
                 self._wanted[pattern].add(token)
         self._known.add(token)
-        link.send(Kind.HEARD, 0, frame.payload[:8])
+        link.send(Kind.CONFIRM, 0, frame.payload[:8])
         self._wake_waiting()
 
     def forget(self, token: str) -> None:
@@ -202,12 +202,12 @@ class Bus:
             if not tokens:
                 del self._wanted[pattern]
 
-    def spread(self, channel: Channel, entry: Entry, sender: str, kept: bytes) -> None:
-        """Send a message to the nodes that want it; `sender` and `kept` are what filters look at. Nothing waits for it."""
+    def spread(self, channel: Channel, entry: Entry, sender: str, stored_qos: bytes) -> None:
+        """Send a message to the nodes that want it; filters look at `sender` and `stored_qos`. Nothing waits for it."""
         tokens = self._receivers(channel)
         if not tokens:
             return
-        head = orjson.dumps([entry.channel, sender, kept.decode(), entry.lazy, entry.priority, entry.expires])
+        head = orjson.dumps([entry.channel, sender, stored_qos.decode(), entry.lazy, entry.priority, entry.expires])
         for token in tokens:
             self._sent[token] += 1
             link = self._link_to(token)

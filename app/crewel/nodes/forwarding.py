@@ -170,9 +170,9 @@ class Departures:
         self._by_kind: Mapping[int, Callable[[Link, Frame], None]] = {
             Kind.LEAVING: lambda link, _: self.on_leaving(link.token),
             Kind.TOLD: self._answered,
-            Kind.HEAR_ALL: self._on_patterns,
-            Kind.HEAR: self._on_patterns,
-            Kind.UNHEAR: self._on_patterns,
+            Kind.ALL_PATTERNS: self._on_patterns,
+            Kind.SUBSCRIBE: self._on_patterns,
+            Kind.UNSUBSCRIBE: self._on_patterns,
         }
         """What is done with a frame that belongs to no stream of a client."""
         self.on_refused: Callable[[str, Peer, list[Any]], None]

@@ -60,14 +60,14 @@ class Kind(IntEnum):
     """A sign of life."""
     LEAVING = 15
     """The sender ends: its sessions can be had at once."""
-    HEAR_ALL = 16
+    ALL_PATTERNS = 16
     """Version (8 bytes), and as JSON all patterns that the sender wants transient messages of. This and the next two go to
     the node that has dialled."""
-    HEAR = 17
+    SUBSCRIBE = 17
     """Version (8 bytes), and as JSON patterns that the sender wants in addition."""
-    UNHEAR = 18
+    UNSUBSCRIBE = 18
     """Version (8 bytes), and as JSON patterns that the sender does not want any more."""
-    HEARD = 19
+    CONFIRM = 19
     """The version that counts now for what is sent on this link."""
     MESSAGE = 20
     """A transient message: its number (8 bytes), the length of a JSON array about it (4), that, and the message."""

@@ -185,7 +185,7 @@ class Arrivals:
             Kind.ADDRESSED: self._addressed,
             Kind.QUEUES: self._addressed,
             Kind.MESSAGE: self._for_bus,
-            Kind.HEARD: self._for_bus,
+            Kind.CONFIRM: self._for_bus,
             Kind.DEAD_LETTERS: self._for_bus,
             Kind.LEAVING: lambda link, _: self.on_leaving(link.token),
         }
