@@ -1,7 +1,4 @@
-"""Reads JSON Web Tokens: whether one holds, and what its claims grant.
-
-Only the policy `jwt` loads this, with the libraries that verify signatures.
-"""
+"""Reads JSON Web Tokens of clients: whether one is valid, and what its claims grant. Only the policy `jwt` loads this."""
 
 from __future__ import annotations
 
