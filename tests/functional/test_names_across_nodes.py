@@ -39,6 +39,18 @@ def test_a_name_is_free_for_both_nodes_when_its_session_has_ended(pair: list[Ser
         assert person.send(person.message("/meta/disconnect"))[0]["successful"] is True
 
 
+def test_a_name_is_free_again_after_another_node_has_sent_past_the_log(pair: list[Server]) -> None:
+    """What a node sends to a session of its own has an id, and is not in the log that the other node follows."""
+    first = Person(pair[0]).be("client/past/1")
+    publisher = Person(pair[1]).be("client/past/2")
+    to = {"publish": {"persistent": True, "destination": [{"to": "client/past/2"}]}}
+    reply = publisher.send(publisher.message("/service/post", data=1, ext=to))[-1]
+    assert reply["successful"] is True, reply
+    first.disconnect()
+    again = Person(pair[0]).shake(name="client/past/1")
+    assert again["successful"] is True, json.dumps(again)
+
+
 @pytest.mark.parametrize("kinds", [(Person, Person), (Forgetful, Forgetful), (Person, Forgetful), (Forgetful, Person)])
 def test_the_sessions_of_a_subject_are_counted_at_all_nodes(
     pair: list[Server], kinds: tuple[type[Person], ...]

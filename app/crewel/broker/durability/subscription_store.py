@@ -209,6 +209,8 @@ class SubscriptionStore:
                 return
             node.answered(pending, {pattern: (since, answer) for pattern, since in pending.since.items()})
             node.ending(durable, answer)
+            if answer > node.cursor:
+                self._access.writing.probe()  # the newest id may be in no log: other nodes send past it
 
         step = stored_sessions.close(*self._me(), durable.name, self._access.facts_max, durable.death)
         self._access.writing.submit(step, closed, retries=True)
