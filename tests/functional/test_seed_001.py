@@ -276,7 +276,8 @@ class TestRow3:
     @pytest.mark.parametrize("code", ["communication.timeout", "user.security.authentication.accessDenied"])
     def test_the_callback_goes_to_dead(self, office: Office, persistent: bool, code: str) -> None:
         """The page: "if the callback goes to DEAD ... the message will be published as DEAD MESSAGE"."""
-        watcher = Person(office.server).be(token=TOKEN)
+        # It connects when the dead letters are there, which may be later than the server waits for others.
+        watcher = Person(office.server).be(f"{office.joe}watcher/1", token=TOKEN, timeout=60_000)
         watcher.subscribe("/__sys__deadMessage")
         joe = office.login(2, burst={"maxEntries": 1})
         for number in (1, 2):
