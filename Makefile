@@ -122,11 +122,12 @@ test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must co
 	$(BIN)/pytest --quiet $(PURE) -p tests.branches $(UNUSED:%=-p no:%)
 
 # The types of the pipeline need Spark: `make test-pipeline` checks them.
-check: $(PYTHON_READY)  ## Check format, style, types, import directions and prose
+check: $(PYTHON_READY)  ## Check format, style, types, import directions, generated tables and prose
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy --exclude '^app/crewel/pipeline/'
 	$(BIN)/lint-imports --cache-dir .cache/import_linter
+	$(BIN)/python docs/generate.py --check
 	$(BIN)/python docs/prose.py
 	$(BIN)/python docs/stock_prose.py
 

@@ -1,6 +1,6 @@
 """What is wrong with a server, as an operator wants to read it: each finding has its cause, what to do, and where.
 
-Pure: figures in, findings out. A new one is a function in `CHECKS`.
+Pure: figures in, findings out. A new one is a function in `CHECKS`; `overview_resource` fills the figures that it needs.
 """
 
 from __future__ import annotations
