@@ -109,6 +109,7 @@ CHANGES = (
     "A new setting",
     "A column in a silver table",
     "A CLI option",
+    "A finding of the overview",
     "A metric",
 )
 
@@ -126,7 +127,7 @@ def test_a_path_in_the_contributing_page_exists(path: str) -> None:
 def test_names_in_code_that_the_page_mentions_exist() -> None:
     """A table or class that the page sends its reader to is in a file of the same section."""
     for section in CONTRIBUTING.split("\n## ")[1:]:
-        files = [ROOT / path for path in re.findall(r"`((?:app|extensions|pipeline)/[\w./-]*\.\w+)`", section)]
+        files = [ROOT / path for path in re.findall(r"`((?:app|extensions|pipeline|tests)/[\w./-]*\.\w+)`", section)]
         text = "".join(file.read_text("utf-8") for file in files)
         for name in re.findall(r"`([A-Z][A-Za-z]*[A-Z_]\w*|_[A-Z]+)`", section):
             assert name in text, f"{section.splitlines()[0]}: {name}"
