@@ -63,6 +63,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Look there at the end: DuckDB reports what is left of its own as leaked."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _end_shared_processes() -> Iterator[None]:
     """End what the servers of all tests share, after the last of them: their store, and the process that forks them."""
