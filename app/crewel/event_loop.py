@@ -8,8 +8,10 @@ may be there already, and gets a little more time.
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -49,6 +51,20 @@ class Turns:
         """Let others work, however short this turn has been: what comes next is long."""
         await asyncio.sleep(0)
         self._began = perf_counter()
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Keep the garbage collector off until the block ends, which makes very many objects, none of them in a cycle, and drops them
+    itself. The collector would look at all of them, and at what they refer to, in one turn: 30 ms for a list of 100,000 sessions.
+    If two such blocks overlap, the first to begin ends it for both."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from crewel.admin import message_resource
 from crewel.admin.administration import Administration
 from crewel.admin.message_resource import MESSAGE_ROUTES
-from crewel.admin.route import Ask
+from crewel.admin.route import Ask, NotThere
 from crewel.security.grants import Role, Scope
 from crewel.transports.origins import Client
 from tests.broker.stored_world import Receiver, StoredWorld, store
@@ -93,3 +95,23 @@ def test_after_a_restart_a_session_that_had_the_message_has_not_subscribed_later
     unknown = {"client/ann/1": "waiting", "client/joe/1": "ended; how is not recorded"}
     assert told(later, message) == (unknown, {})
     later.close()
+
+
+def test_the_collector_never_looks_at_the_receivers_of_a_message(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Receiver(stored).started("/a", name="joe/1")
+    (message,) = store(stored, "/a", 1)
+    shown, was_on = message_resource._shown, []
+
+    async def watched(*args: Any) -> Any:
+        was_on.append(gc.isenabled())
+        return await shown(*args)
+
+    monkeypatch.setattr(message_resource, "_shown", watched)
+    assert gc.isenabled()
+    told(stored, message)
+    assert (was_on, gc.isenabled()) == ([False], True)
+    with pytest.raises(NotThere):
+        told(stored, "1")
+    assert gc.isenabled()

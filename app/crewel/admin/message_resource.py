@@ -34,7 +34,7 @@ from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.session import Session
 from crewel.delivery.records import Logged, LogId, PendingMessage
 from crewel.errors import IllegalArgument
-from crewel.event_loop import Turns, in_turns
+from crewel.event_loop import Turns, in_turns, without_collections
 from crewel.qos.names import is_queue, parse_name
 from crewel.security.masks import masked, masked_ext, masked_properties
 from crewel.storage import audit, dead_letters, message_bodies
@@ -61,6 +61,11 @@ _CLOCKS_MS: Final = 5000
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
+    with without_collections():
+        return await _answer(ask)
+
+
+async def _answer(ask: Ask) -> dict[str, Any]:
     admin, text = ask.admin, ask.path["message"]
     letter = await _letter(admin, text) if is_dead_id(text) else None
     message = text if letter is None else letter.id
