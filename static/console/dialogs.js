@@ -43,23 +43,30 @@ export function ask({title, effect, button, isFinal = false, hasReason = true, t
 /** A button that asks, does, and says what came of it in `output`. */
 export function action({name, question, work, output, again, kind = ""}) {
     const button = h("button", {type: "button", class: kind}, name);
+    const failed = (error) => {
+        output.textContent = error.message;
+        output.classList.add("trouble");
+        say(error.message);
+    };
     button.addEventListener("click", async () => {
+        let told = null;
         button.disabled = true;
         try {
             const asked = await question();
-            const told = asked === null ? null : await ask(asked);
+            told = asked === null ? null : await ask(asked);
             if (told !== null) {
                 output.replaceChildren(...[await work(told.reason, told.rate)].flat());
                 output.classList.remove("trouble");
                 say(output.textContent);
-                await again();
             }
         } catch (error) {
-            output.textContent = error.message;
-            output.classList.add("trouble");
-            say(error.message);
+            told = null;
+            failed(error);
         } finally {
-            button.disabled = false;
+            button.disabled = false; // before the view is shown again, which may disable it
+        }
+        if (told !== null) {
+            await again().catch(failed);
         }
     });
     return button;

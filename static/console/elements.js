@@ -47,12 +47,13 @@ export function swap(element, ...children) {
     }
 }
 
-/** A table with these headings and rows of cells; a cell is a text, an element, or a list of them. */
+/** A table with these headings and rows of cells; a cell is a text, an element, or a list of them. A heading with `href` leads to the list sorted by it. */
 export function table(caption, headings, rows, empty = "Nothing here.") {
     if (rows.length === 0) {
         return h("p", {class: "hint"}, empty);
     }
-    const head = h("tr", {}, headings.map((heading) => h("th", {scope: "col", class: heading.class}, heading.text ?? heading)));
+    const head = h("tr", {}, headings.map((heading) => h("th", {scope: "col", class: heading.class, "aria-sort": heading.order},
+        heading.href ? h("a", {href: heading.href}, heading.text) : heading.text ?? heading)));
     // The heading stands beside each cell on a narrow window.
     const body = rows.map((row) => h("tr", {}, row.map((cell, index) =>
         h("td", {"data-label": headings[index].text ?? headings[index], class: headings[index].class}, cell))));

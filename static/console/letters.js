@@ -54,7 +54,7 @@ export function deadLetters({query, go, me, again, changed}) {
     async function showList() {
         const [told, counted] = await Promise.all([found(wanted, asked.after), wanted.contains ? null : get("/dead-letters/count", wanted)]);
         const dropped = counted?.dropped ? ` ${count(counted.dropped)} were dropped, because there were too many.` : "";
-        total.textContent = counted === null ? "" : `${things(counted.count, "dead letter")} ${Object.keys(wanted).length ? "match" : "in all"}.${dropped}`;
+        total.textContent = counted === null ? "" : `${things(counted.count, "dead letter")} ${!Object.keys(wanted).length ? "in all" : counted.count === 1 ? "matches" : "match"}.${dropped}`;
         for (const button of buttons) {
             button.disabled = counted?.count === 0 && !chosen.size;
         }

@@ -276,11 +276,12 @@ function onKey(event) {
     if (view) {
         location.hash = view.href;
     } else if (event.key === "/") {
-        const field = main.querySelector("input[type=search]");
-        field?.focus();
-        if (field) {
-            event.preventDefault();
+        event.preventDefault();
+        if (!main.querySelector("input[type=search]")) { // a view without a list: messages are searched
+            history.pushState(null, "", "#/message");
+            route();
         }
+        main.querySelector("input[type=search]").focus();
     } else if (event.key === "s") {
         showSaved();
     } else if (event.key === "?") {

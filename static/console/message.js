@@ -45,7 +45,7 @@ export function findMessage({query, go}) {
             keyed.next ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({keyAfter: keyed.next})}, "Search further back")) : "",
             h("h2", {}, "Stored messages"),
             table("Stored messages", HEADINGS, open.messages.map(row),
-            open.next ? "None so far; the search continues with the next page." : "None that is open has this text. Those that all receivers have accepted leave the store soon."),
+            open.next ? "None so far; the search continues with the next page." : "None that is open has exactly this text. Search for a part of its JSON without spaces, such as \"order\":17. Messages that all receivers have accepted leave the store soon."),
             pager(asked, open.next, go),
             ...open.queued.length ? [
                 h("h2", {}, "Waiting for a subject or a group"),

@@ -127,7 +127,7 @@ function figures({sessions: all, store: kept}, samples) {
         tile("In", figure(samples.last("published")), "/s"),
         tile("Out", figure(samples.last("delivered")), "/s"),
         tile("Time to acknowledge, 99 %", ...acknowledgement(samples)),
-        tile("Waiting", count(all.waiting + all.queued), all.queued ? `${count(all.queued)} for subjects and groups` : "", "#/receivers?sort=waiting"),
+        tile("Waiting", count(all.waiting + all.queued), all.queued ? `of these ${count(all.queued)} for subjects and groups` : "", "#/receivers?sort=waiting"),
         tile("Sessions", count(all.count - all.pages), all.pages ? `and ${things(all.pages, "page")}` : "", "#/receivers"),
         tile("On hold", count(all.held), "", "#/receivers?held=true"),
         tile("Dead letters", kept.kept ? count(kept.letters) : "–", "", "#/dead-letters"),

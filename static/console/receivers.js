@@ -11,21 +11,24 @@ import {ago, bytes, count, figure, span, things, time} from "./format.js";
 const PAGE = 100;
 const WORDS = {
     opened: "began", lost: "its client went away", back: "its client came back", failed: "its client rejected a message",
-    held: "put on hold", released: "released", killed: "an operator ended it", died: "ended, with messages", closed: "ended",
+    held: "put on hold", released: "released", killed: "an operator ended it",
+    skipped: "an operator skipped a message", drained: "an operator drained the queue", cleared: "an operator cleared the queue", died: "ended, with messages", closed: "ended",
 };
 const SHOWN = 20;
 /** How far the clocks of an event and of its entry in the audit may be apart. */
 const AUDITED_MS = 3000;
 /** How many messages of a queue are shown: at first, and with each wish for more. */
 const SIZES = [20, 100, 1000];
-const HEADINGS = ["Receiver", "State", {text: "Waiting", class: "number"}, {text: "Size", class: "number"}, "Oldest", "Cause", "Connected", "Address", "Client"];
+/** The columns; a list is sorted by those with `sort`. */
+const HEADINGS = [{text: "Receiver", sort: "name"}, "State", {text: "Waiting", class: "number", sort: "waiting"}, {text: "Size", class: "number", sort: "waitingBytes"},
+    {text: "Oldest", sort: "oldest"}, "Cause", "Connected", "Address", "Client"];
 const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "not connected"]];
 const FIELDS = [["contains", "Name", "search"], ["address", "Address"], ["client", "Client"]];
 const RECEIVERS_CHANGE = ["held", "released", "died"];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
 const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"], ["oldest", "Oldest message"]];
 
-export function receivers({query, go}) {
+export function receivers({query, go, changed}) {
     const asked = Object.fromEntries(query);
     const sort = asked.sort ?? "name";
     const form = filters(FIELDS, asked, go,
@@ -44,7 +47,8 @@ export function receivers({query, go}) {
         });
         // With one server its name would be the same in each row.
         const hasNodes = "unreached" in told;
-        const [headings, rows] = hasNodes ? [[...HEADINGS, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [HEADINGS, told.receivers.map(row)];
+        const sorted = HEADINGS.map((each) => each.sort ? {...each, href: changed({sort: each.sort === "name" ? "" : each.sort, after: ""}), order: each.sort === sort && (sort === "waiting" || sort === "waitingBytes" ? "descending" : "ascending")} : each);
+        const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [sorted, told.receivers.map(row)];
         swap(list,
             told.unreached ? h("p", {class: "trouble"}, `${things(told.unreached, "node")} did not answer: receivers are missing here.`) : "",
             table("Receivers", headings, rows, "No receiver matches."), pager(asked, told.next, go));
@@ -87,13 +91,13 @@ function state({state: name, active, waiting: number}) {
 /** What can be done to a receiver: the operation, the role it needs, and what it does to how many messages. */
 const ACTIONS = [
     ["activate", "Release", "operate", (each) => !each.active,
-        (each) => `Delivers to ${each.name} again, the held message first. ${waiting(each)}`],
+        (each) => `Delivers to ${each.name} again${isHeldMessageThere(each) ? ", the held message first" : ""}. ${waiting(each)}${each.transport === null ? " Its client is not connected: it gets them when it comes back." : ""}`],
     ["hold", "Hold", "operate", (each) => each.active && each.reliable,
         (each) => `Messages queue up for ${each.name} until you release it. ${waiting(each)}`],
     ["retry", "Retry now", "operate", (each) => each.retry !== null,
         (each) => `Ends the pause after the failure of ${each.name}: sends its queue now. ${waiting(each)}`],
     ["skip", "Skip one", "operate", (each) => each.waiting > 0,
-        (each) => `Turns 1 message, the held one or the first, into a dead letter. ${waiting(each)}`],
+        (each) => `Turns ${isHeldMessageThere(each) ? "the held message" : "the first message"} into a dead letter. ${waiting(each)}${each.active ? "" : " The receiver stays on hold: release it afterwards."}`],
     ["drain", "Drain", "operate", (each) => each.waiting > 0,
         (each) => `Turns the whole queue into dead letters: ${things(each.waiting, "message")}.`],
     ["ping", "Ping", "operate", (each) => each.state === "ALIVE", (each) => `Sends a ping to the client of ${each.name}.`],
@@ -103,17 +107,24 @@ const ACTIONS = [
         (each) => `Ends the session ${each.name}. Its queue becomes dead letters: ${things(each.waiting, "message")}.`],
 ];
 
+/** Whether the message that put the receiver on hold is still in its queue: an operator may have skipped it. */
+function isHeldMessageThere({holdback}) {
+    return holdback?.waits === true;
+}
+
 function waiting(session) {
     return `${things(session.waiting, "message")} wait${session.waiting === 1 ? "s" : ""}.`;
 }
 
 const RESULTS = {
-    letters: (number) => `${things(number, "message")} became dead letters.`,
+    letters: (number) => number === 1 ? "1 message became a dead letter." : `${count(number)} messages became dead letters.`,
     cleared: (number) => `${things(number, "message")} dropped.`,
     retried: (is) => is ? "Sent again." : "Nothing was waiting for a retry.",
     pingMs: (ms) => `Round trip: ${ms} ms.`,
     killed: () => "The session has ended.",
 };
+/** What is said after an operation without a result of its own. */
+const DONE = {activate: "Released.", hold: "On hold."};
 
 /** A subject, `client/joe`: its sessions, and the queue of what is addressed to it. */
 function subject({words: [name], query, go}) {
@@ -201,7 +212,8 @@ function session({words: [name], query, go, me, again}) {
             work: async (reason) => {
                 const told = await call("POST", `${path}/${verb}`, {body: reason ? {reason} : undefined});
                 const [key] = Object.keys(RESULTS).filter((each) => each in told && !(each === "pingMs" && verb !== "ping"));
-                return key === undefined ? "Done." : RESULTS[key](told[key]);
+                const skipped = verb === "skip" && !told.active ? " The receiver is still on hold." : "";
+                return key === undefined ? DONE[verb] : RESULTS[key](told[key]) + skipped;
             },
             output,
             again,
@@ -233,11 +245,11 @@ function about(session) {
         ["State", state(session)],
         ["On hold since", holdback && `${ago(holdback.since)}, by ${holdback.who}`],
         ["Cause", holdback && dotted([holdback.code, holdback.reason].filter(Boolean).join(": "))],
-        ["Held message", holdback?.id && h("a", {href: `#/message/${encodeURIComponent(holdback.id)}`}, holdback.id)],
+        ["Held message", holdback?.id && [h("a", {href: `#/message/${encodeURIComponent(holdback.id)}`}, holdback.id), isHeldMessageThere(session) ? "" : ", no longer in the queue"]],
         ["Last failure", session.lastFailure && dotted(`${session.lastFailure.code}: ${session.lastFailure.reason}`)],
         ["Waiting", `${things(session.waiting, "message")}, ${bytes(session.waitingBytes)}, of at most ${count(session.maxEntries)}`],
         ["Oldest", session.oldest ? `has waited for ${span(Date.now() - session.oldest)}, since ${time(session.oldest)}` : ""],
-        ["At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],
+        [session.transport === null ? "Sent before" : "At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],
         ["Acknowledged", pace(session.pace)],
         ["Transport", session.transport ?? "not connected"],
         ["Address", session.address && (session.transport ? session.address : `${session.address}, the last one`)],
@@ -253,7 +265,7 @@ function about(session) {
 /** How fast the receiver has been lately. */
 function pace(told) {
     if (!told?.last) {
-        return told ? "none that is recorded lately" : "";
+        return told ? `none in the last ${span(told.withinMs)}` : "";
     }
     const minutes = Math.max(told.withinMs / 60_000, 1 / 60);
     return `${figure(told.count / minutes)} a minute (${things(told.count, "message")} in ${span(told.withinMs)}), the last one ${ago(told.last)}`;
@@ -273,7 +285,7 @@ function notThere(error) {
 /** What happened to a receiver: events, the newest first. */
 function timeline({since, events, dropped}) {
     const rows = events.map(({what, since: first, at, count: times, code, reason, who, id, ...more}) => [
-        times > 1 ? `${time(first)} to ${time(at)}` : time(at),
+        time(first) === time(at) ? time(at) : `${time(first)} to ${time(at)}`,
         WORDS[what] ?? what,
         times > 1 ? count(times) : "",
         [[code, reason].filter(Boolean).join(": "), who && `by ${who}`, ...Object.entries(more).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", "),

@@ -157,7 +157,7 @@ export function topic({words: [name], query, go, me, again}) {
         const {result} = await post("/commands", {command: `__cmd:topic${channel}/?subscribers`});
         swap(names,
             h("ul", {class: "names"}, result.slice(0, NAMED).map((each) => h("li", {}, h("a", {href: `#/receivers${pathOf(`/${each}`)}`}, each)))),
-            h("p", {class: "hint"}, result.length > NAMED ? `and ${count(result.length - NAMED)} more` : result.length ? "" : "None with a name."));
+            h("p", {class: "hint"}, result.length > NAMED ? `and ${count(result.length - NAMED)} more` : result.length ? "" : "None with a name. Members of groups are listed above."));
     }
 
     function button([text, resource, more, , effect, done]) {
@@ -180,7 +180,7 @@ function about(told) {
         ["History", history(told)],
         ["Newest", told.newest && ago(millisecondsOf(told.newest))],
         ["Waiting", `${things(told.queued, "message")} in queues, once for each receiver`],
-        ["Subscribers", `${count(told.subscribers)}${told.subscribers ? `: ${count(told.exactSubscribers)} by this name, the others by a pattern` : ""}${told.groups.length ? "; members of groups are listed below" : ""}`],
+        ["Subscribers", `${count(told.subscribers)}${told.subscribers ? `: ${count(told.exactSubscribers)} by this name, the others by a pattern` : ""}${told.groups.length ? ", and the members of its groups" : ""}`],
         ["Groups", told.groups.length ? told.groups.map(group) : null],
         ["Accepts", told.readonly ? "one message only" : ""],
         ["Destroy delay", told.destroyDelay < 0 ? "without limit" : span(told.destroyDelay)],

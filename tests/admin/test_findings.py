@@ -9,13 +9,21 @@ from crewel.admin.session_counts import SessionCounts
 
 HELD = SessionCounts(on_hold=[(1, "client/joe/1", "user.update.holdback: out of paper")], on_hold_count=1)
 MANY_HELD = SessionCounts(on_hold=[(1, "client/joe/1", "by ann"), (2, "client/sue/1", "by ann")], on_hold_count=2)
+VERY_MANY_HELD = SessionCounts(on_hold=[(1, f"client/{number}/1", "by ann") for number in range(5)], on_hold_count=7)
 AWAY = SessionCounts(away=[(1200, "client/joe/1")], away_count=1, away_waiting=1200)
 MANY_AWAY = SessionCounts(away=[(9, "client/a b/1"), (1, "client/sue/1")], away_count=2, away_waiting=10)
 
 CASES = [
     (Figures(concerns={"store": "it does not answer"}), "not-ready-store", Level.BAD, "/", "it does not answer"),
     (Figures(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
-    (Figures(counted=MANY_HELD), "held", Level.BAD, "/receivers?held=true", "client/joe/1: by ann; and others"),
+    (Figures(counted=MANY_HELD), "held", Level.BAD, "/receivers?held=true", "client/joe/1: by ann; client/sue/1: by ann"),
+    (
+        Figures(counted=VERY_MANY_HELD),
+        "held",
+        Level.BAD,
+        "/receivers?held=true",
+        "client/2/1: by ann; and 4 more",
+    ),
     (
         Figures(dead_letters_made=3, dead_letter_codes=[("user.update.error", 3)]),
         "letters",
@@ -36,7 +44,7 @@ CASES = [
         "queue-full",
         Level.BAD,
         "/receivers/client/joe/1",
-        "100%",
+        "the queue of client/joe/1 is full",
     ),
     (
         Figures(counted=SessionCounts(full=[(0.9, "client/joe/1")], full_count=1)),

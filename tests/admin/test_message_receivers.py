@@ -26,8 +26,8 @@ def stored() -> Iterator[StoredWorld]:
     world.close()
 
 
-def told(world: StoredWorld, message: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The states of the message by receiver, and for whom it is not, with the reason."""
+def shown(world: StoredWorld, message: str) -> dict[str, Any]:
+    """What the page of the message shows."""
     ask = Ask(
         Administration(world.broker),
         "an operator",
@@ -39,6 +39,12 @@ def told(world: StoredWorld, message: str) -> tuple[dict[str, str], dict[str, st
         None,
     )
     answer: dict[str, Any] = world.wait(MESSAGE_ROUTES[0].handler(ask))
+    return answer
+
+
+def told(world: StoredWorld, message: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The states of the message by receiver, and for whom it is not, with the reason."""
+    answer = shown(world, message)
     states = {each["receiver"]: each["state"] for each in answer["receivers"]}
     return states, {each["receiver"]: each["why"] for each in answer["notFor"]}
 
@@ -51,6 +57,16 @@ def test_a_message_waits_for_a_session_that_has_unsubscribed(stored: StoredWorld
     assert joe.say("/meta/unsubscribe", subscription="/a")["successful"]
     stored.commit()
     assert told(stored, message) == ({"client/joe/1": "waiting"}, {})
+
+
+def test_a_message_that_waits_tells_why(stored: StoredWorld) -> None:
+    joe = Receiver(stored).started("/a", name="joe/1")
+    (message,) = store(stored, "/a", 1)
+    (receiver,) = shown(stored, message)["receivers"]
+    assert receiver["why"] == "ALIVE"
+    stored.wait(stored.broker.dispatchers.hold(joe.session, "admin", code="user.lunch", reason="no cook"))
+    (receiver,) = shown(stored, message)["receivers"]
+    assert receiver["why"] == "on hold by admin: user.lunch: no cook"
 
 
 def test_a_message_in_the_inbox_waits_and_no_longer_when_it_has_been_taken(stored: StoredWorld) -> None:
@@ -102,11 +118,11 @@ def test_the_collector_never_looks_at_the_receivers_of_a_message(
 ) -> None:
     Receiver(stored).started("/a", name="joe/1")
     (message,) = store(stored, "/a", 1)
-    shown, was_on = message_resource._shown, []
+    sort, was_on = message_resource._shown, []
 
     async def watched(*args: Any) -> Any:
         was_on.append(gc.isenabled())
-        return await shown(*args)
+        return await sort(*args)
 
     monkeypatch.setattr(message_resource, "_shown", watched)
     assert gc.isenabled()

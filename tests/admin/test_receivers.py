@@ -109,14 +109,18 @@ def test_a_timeline_tells_what_happened(
     receiver.reject(receiver.take())
     desk.post(f"/sessions/{subject}/1/hold", {"reason": "lunch", "code": "user.lunch"})
     desk.post(f"/sessions/{subject}/1/activate")
+    publish(server, channel, 1)
+    for operation in ("skip", "skip", "drain", "clear"):  # the second has nothing to skip, nor have the others
+        desk.post(f"/sessions/{subject}/1/{operation}")
     receiver.publish(channel, 4, ext=STORED)
     desk.post(f"/sessions/{subject}/1/kill")
     told = until(lambda: them if (them := desk.get(path))["events"][0]["what"] == "died" else None)
     events = told["events"]
-    assert [event["what"] for event in events] == ["died", "closed", "killed", "released", "held", "failed"]
-    died, closed, killed, _, held, failed = events
+    assert [event["what"] for event in events] == ["died", "closed", "killed", "skipped", "released", "held", "failed"]
+    died, closed, killed, skipped, _, held, failed = events
     assert (failed["code"], failed["outcome"], failed["count"]) == ("user.update.error", "letter", 3)
     assert (held["who"], held["reason"]) == ("admin", "lunch")
+    assert (skipped["who"], skipped["messages"], skipped["count"]) == ("admin", 1, 1)
     assert (died["waiting"], closed["reason"]) == (1, "disconnected")
     assert (killed["who"], died["reason"]) == ("admin", "the server ended it")
     assert (told["since"], told["dropped"]) == (None, 0)

@@ -190,6 +190,9 @@ def test_overview_names_what_is_wrong_and_the_way_to_it(console: Console) -> Non
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog", name="Keys")).to_have_count(0)
+    page.keyboard.press("/")
+    expect(page.get_by_role("heading", name="Where is a message?")).to_be_visible()
+    expect(page.get_by_role("searchbox")).to_be_focused()
 
 
 @pytest.mark.parametrize("look", LOOKS)
@@ -197,7 +200,7 @@ def test_views_look_well(browser: Browser, mess: Server, look: str) -> None:
     console = Console(browser, mess, **LOOKS[look]).open()
     page = console.page
     expect(page.locator("canvas")).to_have_count(6)
-    expect(page.locator("article", has_text="new dead letter")).to_be_visible(timeout=15_000)
+    expect(page.locator("article", has_text="of the last hour")).to_be_visible(timeout=15_000)
     picture(console, f"overview-{look}")
     judge(console)
     for name, address, text in (
@@ -268,13 +271,22 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     assert "Sends 1 dead letter" in confirm(page, "Redrive", "the dish is there now")
     expect(page.locator(".outcome")).to_contain_text("1 dead letter redriven. Job ")
     expect(page.get_by_text("0 dead letters match.")).to_be_visible()
+    expect(page.get_by_role("button", name="Redrive", exact=True)).to_be_disabled()
     follow_a_job(page)
     steer_a_job(page)
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("link", name="client/joe/1 is on hold").click()
     expect(page.get_by_text("user.update.holdback: out of paper").first).to_be_visible()
     expect(page.get_by_text("Viewing changes nothing.")).to_be_visible()
-    assert "Delivers to client/joe/1 again" in confirm(page, "Release", "paper is in")
+    told = confirm(page, "Skip one", "nobody reads it")
+    assert "Turns the held message into a dead letter." in told
+    assert "stays on hold" in told
+    expect(page.locator(".outcome")).to_have_text("1 message became a dead letter. The receiver is still on hold.")
+    expect(page.get_by_text("no longer in the queue")).to_be_visible()
+    expect(page.locator("tr", has_text="an operator skipped a message")).to_contain_text("by admin, messages 1")
+    told = confirm(page, "Release", "paper is in")
+    assert "Delivers to client/joe/1 again. " in told  # and not the held message first
+    assert "gets them when it comes back" in told
     expect(page.get_by_role("button", name="Hold", exact=True)).to_be_visible()
     page.keyboard.press("g")
     page.keyboard.press("o")

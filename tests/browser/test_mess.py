@@ -106,7 +106,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     console.refusals.append("404")  # the letter that is discarded while it is shown
     page, finder = console.page, Finder(console.page)
     page.set_viewport_size({"width": 1280, "height": 860})
-    expect(finder.finding("new dead letters")).to_be_visible(timeout=HEALS_MS)
+    expect(finder.finding("of the last hour")).to_be_visible(timeout=HEALS_MS)
     sessions = page.locator(".tiles div", has_text="Sessions")
     expect(sessions).to_contain_text(f"{SESSIONS + 6:,} and 1 page", timeout=HEALS_MS)
 
@@ -118,11 +118,11 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     finder.sees_healed("client/printer/1 is on hold")
 
     # A full queue
-    finder.begin().click(finder.finding("1 queue nearly full").get_by_role("link"))
+    finder.begin().click(finder.finding("1 queue full").get_by_role("link"))
     finder.sees("5 messages, ")
     assert "5 messages" in confirm(page, "Drain", "the archive is full")
     finder.sees("5 messages became dead letters.")
-    finder.sees_healed("queue nearly full")
+    finder.sees_healed("queue full")
 
     # A group whose only member is away
     finder.begin().click(finder.finding("consumer group without a member").get_by_role("link"))
@@ -143,7 +143,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     finder.sees("Queue: 0 messages")
 
     # A message that fails again and again
-    finder.begin().click(finder.finding("new dead letters").get_by_role("link"))
+    finder.begin().click(finder.finding("of the last hour").get_by_role("link"))
     finder.click(page.locator(".groups").get_by_role("link", name="client/till/1"))
     expect(page.locator("tbody tr")).to_contain_text(["came back 2"])
     finder.click(page.locator("td a").first)
@@ -161,7 +161,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     other.close()
 
     # Many dead letters of six kinds
-    finder.begin().click(finder.finding("new dead letters").get_by_role("link"))
+    finder.begin().click(finder.finding("of the last hour").get_by_role("link"))
     page.goto(f"{mess.server.base}/admin/#/dead-letters?receiver=client/kitchen/1")
     finder.sees(f"{LETTERS:,} dead letters match.")
     for code in CODES:
@@ -177,7 +177,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     finder.sees("5 dead letters match.")
     confirm(page, "Discard", "not needed")
     finder.sees("0 dead letters match.")
-    finder.sees_healed("new dead letters")
+    finder.sees_healed("of the last hour")
     page.get_by_role("link", name="Audit").click()
     expect(
         page.get_by_role("heading", name="Audit")

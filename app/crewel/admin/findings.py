@@ -15,6 +15,8 @@ from crewel.admin.session_counts import SessionCounts
 
 _NEARLY: Final = 0.85
 """The part of the store's memory from which on it is nearly full."""
+_NAMED: Final = 3
+"""Receivers on hold whose causes are told."""
 
 
 class Level(StrEnum):
@@ -104,14 +106,16 @@ def _held(figures: Figures) -> Iterator[Finding]:
     counted = figures.counted
     if not counted.on_hold_count:
         return
-    _, name, cause = counted.on_hold[0]
+    _, name, _ = counted.on_hold[0]
     one = counted.on_hold_count == 1
+    causes = [cause if one else f"{held}: {cause}" for _, held, cause in counted.on_hold[:_NAMED]]
+    more = counted.on_hold_count - len(causes)
     yield Finding(
         "held",
         Level.BAD,
         f"{name} is on hold" if one else f"{_plural(counted.on_hold_count, 'receiver')} are on hold",
-        cause if one else f"{name}: {cause}; and others",
-        "Read the message that is held. Release the receiver when the cause is gone, or skip the message.",
+        "; ".join([*causes, f"and {more:,} more"] if more else causes),
+        "Read the message that is held. If its cause is gone, release the receiver. If not, skip the message, then release.",
         _receiver(name) if one else "/receivers?held=true",
         counted.on_hold_count,
     )
@@ -121,11 +125,11 @@ def _letters(figures: Figures) -> Iterator[Finding]:
     made = figures.dead_letters_made
     if made:
         codes = figures.dead_letter_codes
-        most = f"most of those in the store: {codes[0][0]}" if codes else "see their codes"
+        most = f"in the store, {codes[0][1]:,} have the code {codes[0][0]}, the most frequent" if codes else "see their codes"
         yield Finding(
             "letters",
             Level.BAD,
-            f"{_plural(made, 'new dead letter')} in the last hour",
+            f"{_plural(made, 'dead letter')} of the last hour",
             most,
             "Open a group and read the reason of one. Redrive the group when its cause is gone.",
             "/dead-letters?since=1h",
@@ -150,12 +154,14 @@ def _full(figures: Figures) -> Iterator[Finding]:
     counted = figures.counted
     if counted.full_count:
         share, name = counted.full[0]
+        is_full, one = share >= 1, counted.full_count == 1
+        how = ("full" if is_full else "nearly full") if one else "full or nearly full"
         yield Finding(
             "queue-full",
-            Level.BAD if share >= 1 else Level.WARN,
-            f"{_plural(counted.full_count, 'queue')} nearly full",
-            f"the queue of {name} is at {share:.0%} of its bound",
-            "Let its client take messages faster, or drain the queue into dead letters.",
+            Level.BAD if is_full else Level.WARN,
+            f"{_plural(counted.full_count, 'queue')} {how}",
+            f"the queue of {name} is {'full' if is_full else f'at {share:.0%} of its bound'}",
+            "Start its client if that is away, let it take messages faster, or drain the queue into dead letters.",
             _receiver(name),
             counted.full_count,
         )

@@ -27,12 +27,14 @@ from crewel.admin.message_history import (
 )
 from crewel.admin.operation import About
 from crewel.admin.paging import first
+from crewel.admin.receiver_resource import receiver_cause
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.session import Session
 from crewel.delivery.records import Logged, LogId, PendingMessage
+from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument
 from crewel.event_loop import Turns, in_turns, without_collections
 from crewel.qos.names import is_queue, parse_name
@@ -255,7 +257,10 @@ def _attempts(session: Session, log_id: LogId, waiting: PendingMessage) -> int:
 
 def _waiting(admin: Administration, session: Session, attempts: int) -> dict[str, Any]:
     held = admin.dispatchers.holdback(session)
-    why = f"on hold by {held.who}" if held is not None else admin.dispatchers.state(session).value
+    if held is None:
+        why = receiver_cause(admin, session) or DispatcherState.ALIVE.value
+    else:
+        why = ": ".join(filter(None, (f"on hold by {held.who}", held.code, held.reason)))
     return {"attempts": attempts, "why": why}
 
 

@@ -6,7 +6,7 @@ reads the table too, and must not wait for the server to be imported: this modul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -120,6 +120,14 @@ def _waiting(answer: Mapping[str, Any]) -> str:
     return f"{answer['waiting']} waiting"
 
 
+async def _taken_out(call: Call, what: str, work: Awaitable[int]) -> int:
+    """Take messages out of the queue of a session, as its timeline then says; how many they were."""
+    count = await work
+    if count:
+        call.admin.timelines.add(what, call.session.name, {"who": call.who, "messages": count})
+    return count
+
+
 OPERATIONS: Final = (
     Operation(
         Level.SESSION,
@@ -147,7 +155,7 @@ OPERATIONS: Final = (
         Level.SESSION,
         "skip",
         "Turn the held message, or the first in the queue, into a dead letter. The session stays as it is.",
-        lambda call: call.admin.dispatchers.skip(call.session),
+        lambda call: _taken_out(call, "skipped", call.admin.dispatchers.skip(call.session)),
         lambda answer: f"{answer['letters']} became dead letters, {_waiting(answer)}",
         "letters",
         "how many became dead letters, 0 or 1",
@@ -158,7 +166,7 @@ OPERATIONS: Final = (
         Level.SESSION,
         "drain",
         "Turn the whole queue into dead letters. The session stays as it is.",
-        lambda call: call.admin.dispatchers.drain(call.session),
+        lambda call: _taken_out(call, "drained", call.admin.dispatchers.drain(call.session)),
         lambda answer: f"{answer['letters']} became dead letters, {_waiting(answer)}",
         "letters",
         "how many became dead letters",
@@ -169,7 +177,7 @@ OPERATIONS: Final = (
         Level.SESSION,
         "clear",
         "Drop the queue without dead letters.",
-        lambda call: call.admin.dispatchers.clear(call.session),
+        lambda call: _taken_out(call, "cleared", call.admin.dispatchers.clear(call.session)),
         lambda answer: f"{answer['cleared']} messages dropped",
         "cleared",
         "how many messages were dropped",

@@ -158,7 +158,7 @@ def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
         "waitingBytes": receiver.waiting_bytes,
         "members": receiver.members,
         "oldest": None if session is None else oldest_of(session),
-        "cause": _cause(admin, receiver),
+        "cause": _NO_TAKERS.get(receiver.state, "") if session is None else receiver_cause(admin, session),
         "lastFailure": None if session is None else last_failure(session),
         "node": "" if session is None else admin.node,
         "transport": "" if session is None else transport_of(session) or _NOT_CONNECTED,
@@ -175,15 +175,12 @@ def last_failure(session: Session) -> dict[str, str] | None:
     return {"code": code, "reason": reason}
 
 
-def _cause(admin: Administration, receiver: _Receiver) -> str:
-    """Why it gets nothing at present; empty if nothing is wrong."""
-    session = receiver.session
-    if session is None:
-        return _NO_TAKERS.get(receiver.state, "")
+def receiver_cause(admin: Administration, session: Session) -> str:
+    """Why the session gets nothing at present; empty if nothing is wrong."""
     held = admin.dispatchers.holdback(session)
     if held is not None:
         return held.cause
-    if receiver.state == DispatcherState.ALIVE.value:
+    if admin.dispatchers.state(session) is DispatcherState.ALIVE:
         return ""
     failure = session.dispatcher.last_failure
     return ": ".join(failure) if failure is not None and session.dispatcher.waits_until else "its client is away"

@@ -48,7 +48,9 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "subject": subject_of(session),
         "state": dispatchers.state(session).value,
         "active": held is None,
-        "holdback": None if held is None else held.as_json(),
+        "holdback": None
+        if held is None
+        else held.as_json() | {"waits": dispatchers.open_messages.has(session, held.message_id)},
         "waiting": dispatchers.waiting(session),
         "waitingBytes": dispatchers.waiting_bytes(session),
         "oldest": oldest_of(session),
@@ -470,7 +472,7 @@ SESSION_ROUTES: Final = (
         "Show the recent events of a session, the newest first, even if it has ended.",
         _timeline,
         "`name`; `since`: when this server got the session, or null if it has ended; `events`; `dropped`: how many earlier"
-        " ones are gone. An event has `what` (opened, lost, back, failed, held, released, killed, died, closed), `since` and"
+        " ones are gone. An event has `what` (opened, lost, back, failed, held, released, skipped, drained, cleared, killed, died, closed), `since` and"
         " `at` (when it happened first and last), `count` (how often in a row) and the fields of its kind.",
         query=(number_text("count", "At most this many of the newest events.", 1, MAX_PAGE, PAGE),),
         refusals={404: "There is no such session, and no record of a former one."},

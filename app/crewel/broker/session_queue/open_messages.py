@@ -251,6 +251,13 @@ class OpenMessages:
 
     # What operators do
 
+    def has(self, session: Session, message_id: str) -> bool:
+        """Whether the message of this id waits for the session."""
+        if any(entry.origin is not None and entry.origin.id == message_id for entry in session.transients()):
+            return True
+        durable = session.durable
+        return durable is not None and message_id.isdigit() and durable.find(LogId(int(message_id))) is not None
+
     def dead_letter_one(self, session: Session, message_id: str, code: str, reason: str) -> bool:
         """Make a dead letter of the message of this id, or else of the first; False if nothing waits."""
         for entry in session.transients():
