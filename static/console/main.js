@@ -212,7 +212,7 @@ function enter(operator) {
         h("span", {class: "node", title: "The server that answers"}, me.node),
         h("span", {class: "zone", title: "The zone of all times on this page"}, zone),
         h("span", {title: me.channels.map(({role, patterns}) => `${role}: ${patterns.join(", ")}`).join("; ")},
-            `${me.who}, ${me.role}${me.channels.length ? " on some channels" : ""}`),
+            `${me.who}, role ${me.role}${me.channels.length ? " on some channels" : ""}`),
         h("button", {type: "button", onclick: signOut}, "Sign out"),
     );
     who.hidden = false;

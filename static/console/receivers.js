@@ -14,6 +14,8 @@ const WORDS = {
     held: "put on hold", released: "released", killed: "an operator ended it",
     skipped: "an operator skipped a message", drained: "an operator drained the queue", cleared: "an operator cleared the queue", died: "ended, with messages", closed: "ended",
 };
+/** What became of a message that its client rejected. */
+const OUTCOMES = {letter: "it became a dead letter", held: "it is held", waits: "it waits for a retry"};
 const SHOWN = 20;
 /** How far the clocks of an event and of its entry in the audit may be apart. */
 const AUDITED_MS = 3000;
@@ -284,11 +286,11 @@ function notThere(error) {
 
 /** What happened to a receiver: events, the newest first. */
 function timeline({since, events, dropped}) {
-    const rows = events.map(({what, since: first, at, count: times, code, reason, who, id, ...more}) => [
+    const rows = events.map(({what, since: first, at, count: times, code, reason, who, id, outcome, ...more}) => [
         time(first) === time(at) ? time(at) : `${time(first)} to ${time(at)}`,
         WORDS[what] ?? what,
         times > 1 ? count(times) : "",
-        [[code, reason].filter(Boolean).join(": "), who && `by ${who}`, ...Object.entries(more).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", "),
+        [[code, reason].filter(Boolean).join(": "), outcome && (OUTCOMES[outcome] ?? outcome), who && `by ${who}`, ...Object.entries(more).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", "),
         /^[0-9]+$/.test(id ?? "") ? h("a", {href: `#/message/${id}`}, id) : id ?? "",
     ]);
     return [
