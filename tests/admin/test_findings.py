@@ -16,7 +16,13 @@ MANY_AWAY = SessionCounts(away=[(9, "client/a b/1"), (1, "client/sue/1")], away_
 CASES = [
     (Figures(concerns={"store": "it does not answer"}), "not-ready-store", Level.BAD, "/", "it does not answer"),
     (Figures(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
-    (Figures(counted=MANY_HELD), "held", Level.BAD, "/receivers?held=true", "client/joe/1: by ann; client/sue/1: by ann"),
+    (
+        Figures(counted=MANY_HELD),
+        "held",
+        Level.BAD,
+        "/receivers?held=true",
+        "client/joe/1: by ann; client/sue/1: by ann",
+    ),
     (
         Figures(counted=VERY_MANY_HELD),
         "held",

@@ -125,7 +125,7 @@ def _letters(figures: Figures) -> Iterator[Finding]:
     made = figures.dead_letters_made
     if made:
         codes = figures.dead_letter_codes
-        most = f"in the store, {codes[0][1]:,} have the code {codes[0][0]}, the most frequent" if codes else "see their codes"
+        most = f"in the store, most have the code {codes[0][0]}: {codes[0][1]:,}" if codes else "see their codes"
         yield Finding(
             "letters",
             Level.BAD,
