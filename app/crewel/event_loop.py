@@ -55,9 +55,9 @@ class Turns:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Keep the garbage collector off until the block ends, which makes very many objects, none of them in a cycle, and drops them
-    itself. The collector would look at all of them, and at what they refer to, in one turn: 30 ms for a list of 100,000 sessions.
-    If two such blocks overlap, the first to begin ends it for both."""
+    """Keep the garbage collector off until the block ends. The block makes very many objects, none of them in a cycle, and
+    drops them itself. The collector would examine all of them, and what they refer to, in one turn: 30 ms for a list of
+    100,000 sessions. If two such blocks overlap, the collector is on again when the first of them ends."""
     was_on = gc.isenabled()
     gc.disable()
     try:
