@@ -473,7 +473,8 @@ SESSION_ROUTES: Final = (
         _timeline,
         "`name`; `since`: when this server got the session, or null if it has ended; `events`; `dropped`: how many earlier"
         " ones are gone. An event has `what` (opened, lost, back, failed, held, released, skipped, drained, cleared,"
-        " killed, died, closed), `since` and `at` (when it happened first and last), `count` (how often in a row) and the fields of its kind.",
+        " killed, died, closed), `since` and `at` (when it happened first and last), `count` (how often in"
+        " a row) and the fields of its kind.",
         query=(number_text("count", "At most this many of the newest events.", 1, MAX_PAGE, PAGE),),
         refusals={404: "There is no such session, and no record of a former one."},
         about=About.SESSION,
