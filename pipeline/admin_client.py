@@ -72,7 +72,7 @@ class AdminClient:
         except (OSError, ValueError) as error:  # no connection, a broken one, or an answer that is none
             raise _Away(str(error) or type(error).__name__) from None
         if not isinstance(answer, dict):
-            raise CrewelError(f"{address} does not answer as a Crewel server does")
+            raise CrewelError(f"{address} does not answer like a Crewel server")
         return answer
 
 

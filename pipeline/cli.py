@@ -26,7 +26,7 @@ FindToken = Callable[[str], str | None]
 
 app = typer.Typer(
     name="pipeline",
-    help="Ask what happened: tables and reports that Spark makes of the facts and events of the server.",
+    help="Analyse the facts and events of the server with Spark: tables and reports.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -76,7 +76,7 @@ Directory = Annotated[
         "--dir",
         envvar="CREWEL_PIPELINE__DIR",
         metavar="DIRECTORY",
-        help="Where the tables are: a local directory, or an address that a whole cluster reaches, s3a://...",
+        help="Where the tables are: a local directory, or an address that the whole cluster can reach, s3a://...",
     ),
 ]
 Master = Annotated[
@@ -183,7 +183,7 @@ def report(
 ) -> None:
     """Report dead letters and failing receivers.
 
-    Also poison messages, latencies and volumes; of the last day by default.
+    Also poison messages, latencies and volumes; by default, of the last day.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     show(run_job("report", common, html=html, json=data, **_span(since, until)), common)
@@ -269,7 +269,7 @@ def query(
     limit: Annotated[int, typer.Option(min=1, metavar="ROWS", help="Print at most this many rows.")] = 1000,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
     no_store: Annotated[
-        bool, typer.Option("--no-store", help="Query the tables alone, without what the store has beyond them.")
+        bool, typer.Option("--no-store", help="Query the tables alone, without newer entries of the store.")
     ] = False,
     directory: Directory = _DIRECTORY,
     master: Master = None,
@@ -296,7 +296,7 @@ def query(
 def compact(
     keep: Annotated[
         int,
-        typer.Option(min=0, metavar="HOURS", help="Keep files that were replaced for this time, for their readers."),
+        typer.Option(min=0, metavar="HOURS", help="Keep replaced files for this time, for their readers."),
     ] = 7 * 24,
     keep_days: KeepDays = 0,
     directory: Directory = _DIRECTORY,
@@ -308,7 +308,7 @@ def compact(
 ) -> None:
     """Merge small files of the tables.
 
-    Removes those that were replaced. The resident job may run meanwhile.
+    Removes the files that they replace. The resident job may run meanwhile.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     show(run_job("compact", common, keep_hours=keep, keep_days=keep_days), common)
@@ -325,7 +325,7 @@ def doctor(
     config: Config = _CONFIG,
     as_json: Json = False,
 ) -> None:
-    """Check that everything the pipeline needs is there.
+    """Check that everything the pipeline needs is present.
 
     Exits with 1 if something is missing or wrong.
     """

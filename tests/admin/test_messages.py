@@ -220,7 +220,7 @@ def test_message_is_found_by_its_idempotency_key(
     assert (json.loads(printed.out)["message"], json.loads(printed.out)["receivers"]) == (message_id, [])
     unknown = crewel("message", "--key", "never", *asked[3:], directory=tmp_path)
     assert (unknown.status, unknown.out) == (1, "")
-    assert "no message with the key never is recorded" in unknown.err
+    assert "there is no record of a message with the key never" in unknown.err
 
 
 def test_search_finds_what_waits_for_a_subject_or_a_group(

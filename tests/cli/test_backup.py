@@ -332,7 +332,7 @@ def test_a_backup_replaces_no_link_and_nothing_behind_it(client: redis.Redis, pr
     kept.write_text("mine")
     link = tmp_path / "link"
     link.symlink_to(kept)
-    assert_refused(run("backup", link, prefix), "link: is a link: name the file itself", str(kept))
+    assert_refused(run("backup", link, prefix), "link is a link: give the file itself", str(kept))
     assert link.is_symlink()
     assert kept.read_text() == "mine"
 
@@ -349,6 +349,6 @@ def test_a_backup_replaces_nothing_but_files(client: redis.Redis, prefix: str, t
 
 def test_a_device_stays_a_device(tmp_path: Path) -> None:
     sets = (f"--set=storage.url={shared_store().url}",)
-    assert_refused(crewel("backup", "/dev/null", *sets, directory=tmp_path), "/dev/null: is not a regular file")
+    assert_refused(crewel("backup", "/dev/null", *sets, directory=tmp_path), "/dev/null is not a regular file")
     assert Path("/dev/null").is_char_device()
     assert not [path for path in Path("/dev").iterdir() if path.name.startswith(".null")]

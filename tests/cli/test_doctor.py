@@ -272,10 +272,10 @@ def test_the_cookie_behind_a_tls_proxy_is_examined(sets: list[str], state: str, 
 @pytest.mark.parametrize(
     ("days", "state", "words"),
     [
-        (-1, "wrong", "it has ended on 2030-01-31"),
+        (-1, "wrong", "expired on 2030-01-31"),
         (13, "warning", "valid until 2030-01-31"),
         (15, "ok", "valid until 2030-01-31"),
-        (400, "wrong", "it begins on 2029-01-01"),
+        (400, "wrong", "not valid before 2029-01-01"),
     ],
 )
 def test_a_certificate_that_ends_soon_is_a_finding(tmp_path: Path, days: int, state: str, words: str) -> None:

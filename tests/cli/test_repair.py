@@ -105,7 +105,7 @@ def test_a_backup_is_restored_in_place_of_damaged_files(
     assert_refused(crewel("restore", "a.backup", directory=tmp_path), "cannot read its files")
     restored = crewel("restore", "a.backup", "--force", directory=tmp_path)
     assert restored.status == 0
-    assert "the damaged files of the store are in" in restored.err
+    assert "the damaged files of the store are now in" in restored.err
     assert list((tmp_path / "data").glob("appendonlydir.*"))
     server = start_server(*OWN_STORE)
     assert "has lost messages" not in server.stderr
@@ -125,7 +125,7 @@ def test_files_of_a_store_that_runs_are_not_repaired(start_server: StartServer, 
 
 
 def test_no_store_is_not_repaired(tmp_path: Path) -> None:
-    assert_refused(crewel("doctor", "--repair", directory=tmp_path), "there is no store of a server to repair")
+    assert_refused(crewel("doctor", "--repair", directory=tmp_path), "there is no store to repair")
     assert not list(tmp_path.iterdir())
 
 

@@ -31,7 +31,7 @@ def test_a_command_of_another_user_needs_the_directory_of_the_server(start_serve
     elsewhere.mkdir()
     refused = ask(server, elsewhere, elsewhere)
     assert refused.status == 1
-    assert "in the server's working directory, the command finds the admin token" in refused.err
+    assert "run the command in the server's working directory" in refused.err
     assert (ask(server, tmp_path, elsewhere).status, ask(server, tmp_path, elsewhere).err) == (0, "")
 
 

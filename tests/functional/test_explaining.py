@@ -84,4 +84,4 @@ async def test_what_an_operator_should_know_is_logged(start_server: StartServer)
 def test_publishing_nothing_says_so(start_server: StartServer, tmp_path: Path) -> None:
     ended = crewel("pub", "/orders", "--url", start_server().url, directory=tmp_path, given="")
     assert (ended.status, ended.out) == (0, "")
-    assert ended.err == "crewel: there was nothing on standard input: nothing is published\n"
+    assert ended.err == "crewel: standard input was empty: nothing was published\n"

@@ -23,7 +23,7 @@ _FILTERS: Final = (
     text_field("about", "Only actions on this session, subject, channel or job, or below it: client/joe."),
     text_field("outcome", f"Only actions with this outcome: {', '.join(Outcome)}.", one_of(*Outcome)),
     text_field("since", f"Only actions from this time on: {EXPECTED}.", since),
-    text_field("contains", "Only entries with this text anywhere."),
+    text_field("contains", "Only entries that contain this text."),
 )
 _ENTRY: Final = (
     "`id`, `at` (milliseconds since 1970), `node`, `who` (empty for a sign-in that was refused), `role`, `what`, `about`,"

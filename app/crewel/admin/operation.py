@@ -132,7 +132,7 @@ OPERATIONS: Final = (
     Operation(
         Level.SESSION,
         "activate",
-        "Activate a session that is on hold; the held message is delivered in its old place.",
+        "Activate a session that is on hold. It gets the held message at its old position.",
         lambda call: call.admin.dispatchers.activate(call.session),
         lambda answer: f"active, {_waiting(answer)}",
         role=Role.OPERATE,
@@ -186,7 +186,7 @@ OPERATIONS: Final = (
     Operation(
         Level.SESSION,
         "retry",
-        "End the pause after a failure of the client: send the queue now.",
+        "End the pause after a client failure: send the queue now.",
         lambda call: call.admin.dispatchers.retry(call.session),
         lambda answer: "tried again" if answer["retried"] else "nothing waited for a retry",
         "retried",
@@ -209,7 +209,7 @@ OPERATIONS: Final = (
     Operation(
         Level.SESSION,
         "refresh",
-        "Extend the life of the session as if its client had just connected.",
+        "Extend the lifetime of the session as if its client had just connected.",
         lambda call: call.admin.refresh(call.session),
         lambda answer: "refreshed",
         command="refreshSession",
@@ -218,7 +218,7 @@ OPERATIONS: Final = (
     Operation(
         Level.SESSION,
         "kill",
-        "End the session. The queue of a named one becomes dead letters.",
+        "End the session. The queue of a named session becomes dead letters.",
         lambda call: call.admin.end(call.session, call.who),
         lambda answer: "ended",
         "killed",
@@ -227,7 +227,7 @@ OPERATIONS: Final = (
     Operation(
         Level.SUBJECT,
         "clear",
-        "Drop the messages that wait for a session of the subject, without dead letters.",
+        "Drop the queue of the subject without dead letters.",
         lambda call: call.admin.broker.destinations.clear(call.subject),
         lambda answer: f"{answer['cleared']} messages dropped",
         "cleared",
@@ -239,7 +239,7 @@ OPERATIONS: Final = (
     Operation(
         Level.SUBJECT,
         "kill",
-        "End all its sessions. Their queues become dead letters; messages to the subject wait for its next session.",
+        "End all sessions of the subject. Their queues become dead letters; messages to the subject wait for its next session.",
         lambda call: call.admin.kill(call.sessions, call.who),
         lambda answer: f"{answer['killed']} sessions ended",
         "killed",
@@ -249,7 +249,7 @@ OPERATIONS: Final = (
     Operation(
         Level.SUBJECT,
         "block",
-        "Refuse its logins until the server ends, and end all its sessions.",
+        "Refuse logins of the subject until the server ends, and end all its sessions.",
         lambda call: call.admin.block(call.subject, call.sessions, call.who),
         lambda answer: f"blocked, {answer['killed']} sessions ended",
         "killed",
@@ -259,7 +259,7 @@ OPERATIONS: Final = (
     Operation(
         Level.SUBJECT,
         "unblock",
-        "Accept its logins again.",
+        "Accept logins of the subject again.",
         lambda call: call.admin.set_blocked(call.subject, is_blocked=False),
         lambda answer: "not blocked",
         role=Role.OPERATE,
@@ -267,7 +267,7 @@ OPERATIONS: Final = (
     Operation(
         Level.TOPIC,
         "erase",
-        "Erase a topic: its history and settings go, its subscribers get a notice, and subscriptions to its name"
+        "Erase a topic with its history and settings. Its subscribers get a notice, and subscriptions to its name"
         " end. Queued messages are delivered.",
         lambda call: call.admin.broker.topics.endings.erase(call.name, force=call.fields.get("force", False)),
         lambda answer: _ENDS.get(answer["state"], "erased, and created again since"),

@@ -20,8 +20,7 @@ _HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _LIMIT_S = 60.0
 _UNAUTHORIZED = 401
 _UNAUTHORIZED_HINT = (
-    "; --token or CREWEL_TOKEN sets the token of an operator, and in the server's working directory, the command finds the"
-    " admin token"
+    "; give an operator's token with --token or CREWEL_TOKEN, or run the command in the server's working directory"
 )
 
 Query = Mapping[str, str | int]
@@ -87,7 +86,7 @@ class Admin:
             raise CrewelError(f"{server}: {reason_of(error)}{bayeux_client.elsewhere(server)}") from None
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             server, why = self._base.removesuffix(API), str(error) or type(error).__name__
-            raise CrewelError(f"{server} does not answer as a Crewel server does: {why}") from None
+            raise CrewelError(f"{server} does not answer like a Crewel server: {why}") from None
 
 
 async def _refusal(response: "ClientResponse") -> str:

@@ -29,11 +29,11 @@ async def audit_log(
             metavar="WHEN", help="Only actions after this time: 30m, 2h or 7d ago, or a date such as 2026-11-20."
         ),
     ] = None,
-    contains: Annotated[str | None, typer.Option(metavar="TEXT", help="Only entries with this text anywhere.")] = None,
+    contains: Annotated[str | None, typer.Option(metavar="TEXT", help="Only entries that contain this text.")] = None,
     count: Count = None,
     as_json: AsJson = None,
 ) -> None:
-    """Print the actions of operators, including refused ones, newest first: who, what, on what, how many, why."""
+    """Print the actions of operators, including refused ones, newest first: operator, action, object, number, reason."""
     query = given(who=who, what=what, about=about, outcome=outcome, since=since, contains=contains)
     if count is None and not output.wants_json(as_json):
         count = LISTED

@@ -26,9 +26,9 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup file.")]
 
 
 def backup(file: File, overrides: Overrides = None, config: Config = None) -> None:
-    """Save the store at one instant: messages, sessions, dead letters, facts. A server may be running. The file contains
-    the secrets of sessions, and only its owner can read it. An existing file is replaced; a device or a link is refused.
-    Fails if there is no store, or if it is empty."""
+    """Save the store at one instant: messages, sessions, dead letters, facts. The server may be running. The file contains
+    the secrets of sessions, and only its owner can read it. Replaces an existing file, but no device or link. Fails if the
+    store is missing or empty."""
     from crewel.settings import load
 
     settings = load(config, overrides or ())
@@ -98,7 +98,7 @@ def _set_aside(directory: Path) -> None:
     with without_store(directory):
         aside = StoreFiles(directory.absolute()).set_aside()
     if aside is not None:
-        print(f"crewel: the damaged files of the store are in {aside} now", file=sys.stderr)
+        print(f"crewel: the damaged files of the store are now in {aside}", file=sys.stderr)
 
 
 def _forget_newest(storage: "Storage") -> None:
@@ -125,9 +125,9 @@ def _check_target(file: Path) -> None:
     except FileNotFoundError:
         return
     if stat.S_ISLNK(mode):
-        raise CrewelError(f"{file}: is a link: name the file itself, {file.resolve()}")
+        raise CrewelError(f"{file} is a link: give the file itself, {file.resolve()}")
     if not stat.S_ISREG(mode):
-        raise CrewelError(f"{file}: is not a regular file, and is not replaced")
+        raise CrewelError(f"{file} is not a regular file, and stays unchanged")
 
 
 def _sync_directory(directory: Path) -> None:
@@ -171,7 +171,7 @@ async def _apply(storage: "Storage", file: Path, commands: int, force: bool) -> 
     async with admin_connection(storage) as connection:
         await connection.require_fit()
         if await connection.is_in_use():
-            raise CrewelError("a server is using this store: end it first")
+            raise CrewelError("a server is using this store: stop it first")
         if await connection.has_keys():
             if not force:
                 raise CrewelError(

@@ -44,15 +44,17 @@ Token = Annotated[
     str | None,
     typer.Option(
         envvar="CREWEL_TOKEN",
-        help="A JSON Web Token, or the admin token. Default: the admin token of a server on this machine, which is"
-        " sent to the address of that server only.",
+        help=(
+            "A JSON Web Token, or the admin token. Default: the admin token of a server on this machine; it is sent to "
+            "that server only."
+        ),
     ),
 ]
 ResumeFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="File for the session's secret (0600), with which the next process takes the session over at once.",
+        help="File for the session's secret (0600), with which the next process takes over the session at once.",
     ),
 ]
 Sender = Annotated[
@@ -60,13 +62,15 @@ Sender = Annotated[
     typer.Option(
         "--name",
         metavar="SUBJECT",
-        help="Subject of the sender, such as joe: receivers see client/joe/-7. The messages that wait for joe stay where"
-        " they are. With --token, a subject that the token is for.",
+        help=(
+            "Subject of the sender, such as joe: receivers see client/joe/-7. Messages queued for joe stay queued. "
+            "With --token, a subject of the token."
+        ),
     ),
 ]
 AsJson = Annotated[
     bool | None,
-    typer.Option("--json/--no-json", help="Print one JSON object per line; the default unless on a terminal."),
+    typer.Option("--json/--no-json", help="Print one JSON object per line; the default without a terminal."),
 ]
 
 
@@ -180,7 +184,9 @@ def check_channels(channels: Iterable[str]) -> None:
 
     for channel in channels:
         if parse(channel) is None:
-            raise typer.BadParameter(f"not a channel name: {channel}; one begins with a slash, such as /chat/demo")
+            raise typer.BadParameter(
+                f"not a channel name: {channel}; channel names begin with a slash, such as /chat/demo"
+            )
 
 
 def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:

@@ -18,18 +18,21 @@ _STYLES = {"passed": "green", "failed": "bold red", "not offered": "yellow", "un
 def conformance(
     url: Annotated[str, typer.Argument(help="The server: http://localhost:8080/cometd.")] = "",
     transport: Annotated[
-        list[str] | None, typer.Option(help="Try this transport only; repeatable. Default: all that are offered.")
+        list[str] | None,
+        typer.Option(help="Test this transport only; may be repeated. Default: all that the server offers."),
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Run the check with this id; repeatable.")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="Send `Name: value` with each request; repeatable.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run the check with this id; may be repeated.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="Send `Name: value` with each request; may be repeated.")
+    ] = None,
     root: Annotated[str, typer.Option(help="Publish below this channel.")] = "/conformance",
-    limit: Annotated[float, typer.Option(help="Seconds to wait for a reply that is due at once.", min=0.1)] = 5.0,
+    limit: Annotated[float, typer.Option(help="Seconds to wait for an immediate reply.", min=0.1)] = 5.0,
     expiry: Annotated[
         float | None, typer.Option(help="Check that the server ends a silent session within this many seconds.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a readable report to this file, as HTML.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 also if a SHOULD is not met.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Also exit with 1 if a SHOULD is not met.")] = False,
     list_checks: Annotated[bool, typer.Option("--list", help="List the checks and run none.")] = False,
 ) -> None:
     """Test whether a Bayeux server does what the specification says. Exits with 1 if a MUST is not met.

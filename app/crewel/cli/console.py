@@ -18,12 +18,12 @@ def page_link(url: str, token: str) -> str:
 
 
 def console(token: bayeux_client.Token = None, url: bayeux_client.Url = bayeux_client.DEFAULT_URL) -> None:
-    """Print a link to the operator's page that signs in once, within 15 minutes. It needs the admin token."""
+    """Print a link to the operator's page that signs in once, within 15 minutes. The command needs the admin token."""
     found = token or bayeux_client.local_token(url)
     if found is None:
         raise CrewelError(
-            f"the admin token of {url} is not found: run the command in the server's working directory, give the token by"
-            f" --token or CREWEL_TOKEN, or sign in with a token on the page{bayeux_client.elsewhere(url)}"
+            f"the admin token of {url} is not found: run the command in the server's working directory, give the token "
+            f"with --token or CREWEL_TOKEN, or sign in with a token on the page{bayeux_client.elsewhere(url)}"
         )
     if found.count(".") == 2:
         raise typer.BadParameter("--token takes the admin token here; sign in with a JSON Web Token on the page")

@@ -27,7 +27,7 @@ _NS = 1_000_000_000
 # Which ones are meant
 
 _Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of dead letters.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Count them only.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 _Detach = Annotated[
     bool, typer.Option("--detach", help="Start the job and exit; crewel jobs shows its progress. Not with ids.")
 ]
@@ -84,7 +84,7 @@ def _choose(ids: list[str] | None, asked: Mapping[str, Any], *, or_all: bool = F
     query = _filters(asked)
     if ids:
         if query:
-            raise typer.BadParameter("give ids or filters: filters choose among all dead letters")
+            raise typer.BadParameter("give either ids or filters")
         for dead_id in ids:
             if not is_dead_id(dead_id):
                 raise typer.BadParameter(f"{dead_id} is not the id of a dead letter, such as 1795179106957-0")
@@ -145,11 +145,11 @@ app = typer.Typer(name="dead-letters", help="List, redrive and discard dead lett
 async def _list(
     admin: Admin,
     count: Count = None,
-    newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
+    newest: Annotated[bool, typer.Option("--newest", help="Newest first.")] = False,
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Print dead letters, the oldest first."""
+    """Print dead letters, oldest first."""
     query = _filters(asked) | ({"newestFirst": "true"} if newest else {})
     if count is None and not output.wants_json(as_json) and not asked["everything"]:
         count = LISTED
@@ -195,7 +195,7 @@ async def redrive(
     ids: _Ids = None,
     dry_run: _DryRun = False,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, max=1_000_000, help="Dead letters per second, at most.")
+        float | None, typer.Option(min=0.001, max=1_000_000, help="Maximum dead letters per second.")
     ] = None,
     to_channel: Annotated[
         bool,
@@ -209,8 +209,8 @@ async def redrive(
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Redrive dead letters, each to its receiver. A dead letter that cannot be sent stays where it is. Those that filters
-    choose are a job of the server, which an interrupt does not end."""
+    """Redrive dead letters, each to its receiver. A dead letter that cannot be sent stays a dead letter. With filters, the
+    server does this as a job, which survives an interrupt."""
     choice = _choose(ids, asked)
     options: dict[str, Any] = {"toChannel": to_channel} | given(rate=rate, reason=reason)
     if dry_run:
@@ -224,7 +224,7 @@ async def redrive(
 def discard(
     ids: _Ids = None,
     dry_run: _DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     reason: Reason = None,
@@ -236,7 +236,7 @@ def discard(
     choice = _choose(ids, asked)
     if choice.ids is None and not yes and not dry_run:
         if not sys.stdin.isatty():
-            raise typer.BadParameter("discarding dead letters that are not named one by one needs --yes")
+            raise typer.BadParameter("discarding dead letters without giving their ids needs --yes")
         _confirm(choice, url, token)
 
     async def work(admin: Admin) -> None:
@@ -367,7 +367,7 @@ async def dump(
             else:
                 known += 1
             shown(written + known)
-    text = f"{written:,} dead letters written to {directory}, {known:,} were there"
+    text = f"{written:,} dead letters written to {directory}, {known:,} already there"
     output.print_answer({"written": written, "there": known}, text, as_json)
 
 

@@ -45,7 +45,7 @@ async def examine(settings: Settings) -> AsyncIterator[CheckResult]:
     """Yield what is found, the store first."""
     storage = settings.storage
     if not storage.enabled:
-        yield CheckResult("store", State.WARNING, "switched off", "storage.enabled=true keeps what was answered")
+        yield CheckResult("store", State.WARNING, "switched off", "storage.enabled=true keeps answered messages")
     else:
         async for result in _of_store(settings):
             yield result
@@ -111,12 +111,12 @@ def _fitness(info: StoreInfo, storage: Storage) -> CheckResult:
         )
     if storage.durability == "managed":
         file = "has" if info.appends else "has no"
-        found = f"storage.durability=managed: it {file} append-only file; what a crash or a fail-over loses is not known here"
+        found = f"storage.durability=managed: it {file} append-only file; Crewel cannot know what a crash or a fail-over loses"
         return CheckResult(
             "durability",
             State.UNKNOWN,
             found,
-            "ask the provider of the store whether it keeps all that it has answered",
+            "ask the provider of the store whether it keeps all confirmed writes",
         )
     return CheckResult("durability", State.OK, f"appends to a file, evicts nothing ({info.policy})")
 
@@ -125,7 +125,9 @@ async def _fsync(connection: AdminConnection) -> CheckResult:
     try:
         _, value = await connection.ask("CONFIG", "GET", "appendfsync")
     except (StoreError, ValueError):
-        return CheckResult("fsync", State.UNKNOWN, "the store does not say", "see appendfsync in its configuration")
+        return CheckResult(
+            "fsync", State.UNKNOWN, "the store does not report it", "see appendfsync in its configuration"
+        )
     found = value.decode()
     if found == "always":
         return CheckResult("fsync", State.OK, "always: a crash loses nothing")
@@ -142,8 +144,8 @@ async def _fail_over(connection: AdminConnection, info: StoreInfo) -> list[Check
     lacking = CheckResult(
         "fail-over",
         State.WARNING,
-        f"{awaited}: one of the others may lack what was answered when it is promoted",
-        f"storage.replicas={info.replicas} awaits all, and then each of them is needed",
+        f"{awaited}: if one of the others is promoted, it may lack answered messages",
+        f"storage.replicas={info.replicas} awaits all, and then needs each of them",
     )
     if location is None or not (location.can_fail_over or info.replicas):
         return []
@@ -163,7 +165,7 @@ async def _sentinels(location: StoreLocation) -> CheckResult:
     found = f"{agreeing} of {len(answers)} sentinels name {host}:{port} as the primary of {location.service}"
     quorum = max(int(each["quorum"]) for each in states)
     if agreeing < max(quorum, len(answers) // 2 + 1):
-        return CheckResult("sentinels", State.WRONG, found, "without a majority of them nothing is promoted")
+        return CheckResult("sentinels", State.WRONG, found, "without a majority, the sentinels promote no replica")
     return CheckResult("sentinels", State.OK if agreeing == len(answers) else State.WARNING, found)
 
 
@@ -182,7 +184,7 @@ async def _losses(connection: AdminConnection) -> list[CheckResult]:
     if lost is None:
         return []
     since, until = moment(lost.newest["from"]), moment(lost.newest["until"])
-    found = f"the store was found {lost.times} times without what it had answered, {lost.messages} messages in all"
+    found = f"the store lost answered messages {lost.times} times, {lost.messages} messages in all"
     return [
         CheckResult(
             "losses", State.WARNING, found, f"the last time from {since} to {until}; `crewel pipeline audit` has more"
@@ -234,7 +236,7 @@ async def _clock(connection: AdminConnection) -> CheckResult:
     if offset < _CLOCK_WARNING_S:
         return CheckResult("clock", State.OK, found)
     state = State.WRONG if offset >= _CLOCK_WRONG_S else State.WARNING
-    return CheckResult("clock", state, found, "lifetimes of messages are off by as much: set the clocks by NTP")
+    return CheckResult("clock", state, found, "message lifetimes are wrong by as much: set the clocks by NTP")
 
 
 def _descriptors() -> CheckResult:
@@ -248,7 +250,7 @@ def _descriptors() -> CheckResult:
 def _of_directory(storage: Storage) -> Iterator[CheckResult]:
     directory = Path(storage.data_dir)
     if not directory.exists():
-        yield CheckResult("data directory", State.OK, f"{directory.absolute()} is made by the first start")
+        yield CheckResult("data directory", State.OK, f"the first start creates {directory.absolute()}")
         return
     yield _rights("data directory", directory, 0o700)
     if storage.url is None:
@@ -265,7 +267,7 @@ def _rights(check: str, path: Path, wanted: int) -> CheckResult:
         return CheckResult(check, State.WRONG, f"{path} belongs to another user", "run the server as its owner")
     if mode & 0o077:
         return CheckResult(check, State.WRONG, f"{path} is open to others ({mode:o})", f"chmod {wanted:o} {path}")
-    return CheckResult(check, State.OK, f"{path} is its user's only")
+    return CheckResult(check, State.OK, f"only its owner can access {path}")
 
 
 def _disk(directory: Path, log_max_bytes: int) -> CheckResult:
@@ -290,13 +292,13 @@ def repair_files(storage: Storage, *, is_sure: bool) -> None:
     """
     directory = Path(storage.data_dir).absolute()
     if storage.url is not None or not holds_store(directory):
-        raise CrewelError(f"{directory}: there is no store of a server to repair")
+        raise CrewelError(f"{directory}: there is no store to repair")
     files = StoreFiles(directory)
     with file_errors(directory), without_store(directory):
         if _write_missing_manifest(files, is_sure) | _cut_tails(files, is_sure):
-            print("repaired: start the server, or look with `crewel doctor`")
+            print("repaired: start the server, or check with `crewel doctor`")
         else:
-            print("nothing to repair: all files can be read to their ends")
+            print("nothing to repair: all files are readable to the end")
 
 
 def _write_missing_manifest(files: StoreFiles, is_sure: bool) -> bool:
@@ -309,7 +311,7 @@ def _write_missing_manifest(files: StoreFiles, is_sure: bool) -> bool:
             missing = []
         if missing or not any(files.directory.glob("appendonlydir/appendonly.aof.*.*.*")):
             raise CrewelError(f"{damaged}; this cannot be repaired, only restored") from None
-        print("the manifest of the files is missing, and is made of the files that are there")
+        print("the manifest of the files is missing; the repair creates it from the existing files")
         _confirm(is_sure)
         print(*files.write_manifest(), sep="\n")
         return True
@@ -324,8 +326,8 @@ def _cut_tails(files: StoreFiles, is_sure: bool) -> bool:
     for tail in damaged:
         print(tail)
     if damaged != tails[-1:]:
-        raise CrewelError("what comes after the damage lies in further files: this cannot be repaired, only restored")
-    print("these bytes would be cut off, and kept in a separate file; the store loses what they hold")
+        raise CrewelError("data after the damage is in further files: this cannot be repaired, only restored")
+    print("these bytes would be cut off, and kept in a separate file; the store loses their contents")
     _confirm(is_sure)
     print(f"cut off, and kept in {cut_off(damaged[0])}")
     return True

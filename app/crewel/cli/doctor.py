@@ -25,8 +25,8 @@ def doctor(
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
-    """Check the store and this machine. Exits with 1 if there is a problem. A server may be running; if none is, the
-    embedded store runs during the check."""
+    """Check the store and this machine. Exits with 1 if there is a problem. The server may be running; if not, the embedded
+    store runs during the check."""
     from crewel.settings import load
 
     if repair:

@@ -39,7 +39,7 @@ def of_memory(used: int, *, turns_off_huge_pages: bool) -> Iterator[CheckResult]
 def overcommit_of(mode: str, used: int, available: int) -> CheckResult:
     """Whether a store of so many bytes can fork to rewrite its file. `mode` is `vm.overcommit_memory`."""
     if mode == "1" or (mode == "0" and used < available):
-        return CheckResult("overcommit", State.OK, f"vm.overcommit_memory={mode}: the store can write its file again")
+        return CheckResult("overcommit", State.OK, f"vm.overcommit_memory={mode}: the store can rewrite its file")
     found = f"vm.overcommit_memory={mode}, and the store uses {used / 2**20:,.0f} MiB of memory"
     return CheckResult(
         "overcommit", State.WARNING, found, "the rewrite of its file may fail: sysctl vm.overcommit_memory=1"
@@ -86,7 +86,7 @@ def _of_address(settings: Settings) -> CheckResult:
         )
     if http.tls_cert is None and not http.trusted_proxies:
         advice = "set http.tls_cert and http.tls_key, or http.trusted_proxies if a proxy ends TLS"
-        return CheckResult("address", State.WARNING, f"{found} without TLS: tokens can be read on the way", advice)
+        return CheckResult("address", State.WARNING, f"{found} without TLS: tokens can be read in transit", advice)
     return CheckResult("address", State.OK, f"{found}, with a token (security.policy={security.policy})")
 
 
@@ -128,10 +128,10 @@ def certificate_of(file: Path, now: datetime) -> CheckResult:
     since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     advice = "renew it, and restart the server"
     if until <= now:
-        return CheckResult(check, State.WRONG, f"{file}: it has ended on {until:%Y-%m-%d}", advice)
+        return CheckResult(check, State.WRONG, f"{file}: expired on {until:%Y-%m-%d}", advice)
     if since > now:
         return CheckResult(
-            check, State.WRONG, f"{file}: it begins on {since:%Y-%m-%d}", "see the clock of this machine"
+            check, State.WRONG, f"{file}: not valid before {since:%Y-%m-%d}", "check the clock of this machine"
         )
     found = f"{file}: valid until {until:%Y-%m-%d}"
     return (

@@ -32,10 +32,10 @@ async def _list(
         str | None,
         typer.Option(metavar="STATE", help="Only jobs in this state: running, paused, stopped, done or failed."),
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Print at most this many.")] = None,
     as_json: AsJson = None,
 ) -> None:
-    """Print the jobs, the newest first."""
+    """Print jobs, newest first."""
     headings = ("id", "what", "state", "done", "stayed", "of", "by", "began", "reason")
     await output.print_entries(admin.pages("/jobs", "jobs", given(state=state), count), headings, _row, as_json)
 
@@ -49,7 +49,7 @@ def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @command(app)
 async def show(admin: Admin, ids: _Ids, as_json: AsJson = None) -> None:
-    """Show everything about jobs. `became`: how the redriven messages ended; with `becamePartial`, of the first 100,000."""
+    """Show everything about jobs. `became`: the outcomes of redriven messages; with `becamePartial`, of the first 100,000."""
     for job_id in ids:
         job = await admin.call("GET", f"/jobs/{job_id}")
         if job["what"] == "redrive" and not job["toChannel"]:
@@ -79,7 +79,7 @@ def _add(verb: str, past: str, meaning: str) -> None:
 
 _add("pause", "paused", "Pause jobs. Completed work is not undone.")
 _add("resume", "running", "Let paused jobs continue.")
-_add("stop", "stopped", "Stop jobs for good. Completed work is not undone.")
+_add("stop", "stopped", "Stop jobs permanently. Completed work is not undone.")
 
 
 @command(app)

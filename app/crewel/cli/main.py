@@ -64,7 +64,7 @@ for _group in (
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def pipeline(context: typer.Context) -> None:
-    """Analyse what happened: live, backfill, report, audit, query, redrive, compact, doctor."""
+    """Analyse facts and events: live, backfill, report, audit, query, redrive, compact, doctor."""
     # By name, so that nothing of the server imports the pipeline and its Spark.
     jobs_of_spark = import_module("crewel.pipeline.cli")
     add_examples(jobs_of_spark.app, ("pipeline",))

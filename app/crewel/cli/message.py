@@ -24,7 +24,7 @@ async def message(
     ] = None,
     as_json: AsJson = None,
 ) -> None:
-    """Print what happened to a stored message for each receiver: acknowledged, waiting, a dead letter, or why not."""
+    """Print the outcome of a stored message for each receiver: acknowledged, waiting, a dead letter, or the reason for none."""
     from urllib.parse import quote
 
     from crewel.times import format_timestamp
@@ -34,7 +34,7 @@ async def message(
     if key is not None:
         found = [each async for each in admin.pages("/messages", "messages", {"key": key})]
         if not found:
-            raise CrewelError(f"no message with the key {key} is recorded, or no longer")
+            raise CrewelError(f"there is no record of a message with the key {key}, or no longer")
         if len(found) > 1:
             headings = ("message", "published", "channel")
             await output.print_entries(found, headings, _found_row, as_json)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(name="mock", help="Serve stand-ins for services that speak Bayeux, for tests.", no_args_is_help=True)
+app = typer.Typer(name="mock", help="Serve stand-ins for Bayeux services, for tests.", no_args_is_help=True)
 
 
 @app.callback()
@@ -19,7 +19,7 @@ def salesforce(
     port: Annotated[int, typer.Option(help="Port of the org; 0 picks one.")] = 0,
     control_port: Annotated[int, typer.Option(help="Port of the control address; 0 picks one.")] = 0,
     edition: Annotated[
-        str, typer.Option(help="Its limits: unlimited, performance, enterprise, developer.")
+        str, typer.Option(help="Limits of the org: unlimited, performance, enterprise, developer.")
     ] = "enterprise",
 ) -> None:
     """Serve a stand-in for Salesforce's streaming API. Prints `control URL`, `login URL`, `token TOKEN` and `ready URL`."""

@@ -74,7 +74,7 @@ def _confirmed(ctx: typer.Context, yes: bool) -> bool:
     """Ask before a topic is erased, while nothing is under way. No ends the command with 1."""
     if not yes and not ctx.resilient_parsing:
         if not sys.stdin.isatty():
-            raise typer.BadParameter("erasing a topic needs --yes where no terminal can ask")
+            raise typer.BadParameter("without a terminal, erasing a topic needs --yes")
         names = ", ".join(ctx.params.get("names") or ()) or "the topics"
         typer.confirm(f"Erase {names} with history and settings?", abort=True, err=True)
     return yes
@@ -93,7 +93,10 @@ def _add(operation: Operation) -> None:
     group, argument, read, about = _LEVELS[operation.level]
     options = {"names": (argument, Parameter.empty), **{each.name: _option(each) for each in operation.asked}}
     if operation.verb == "erase":
-        options["yes"] = Annotated[bool, typer.Option("--yes", help="Do not ask.", callback=_confirmed)], False
+        options["yes"] = (
+            Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.", callback=_confirmed)],
+            False,
+        )
 
     @command(group, operation.verb, operation.meaning, options)
     async def _(admin: Admin, as_json: AsJson = None, **asked: Any) -> None:
@@ -232,7 +235,7 @@ def _topic_row(topic: Mapping[str, Any]) -> tuple[Any, ...]:
 async def history(
     admin: Admin,
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel.")],
-    count: Annotated[int, typer.Option(min=1, max=1000, help="At most this many of the newest messages.")] = 100,
+    count: Annotated[int, typer.Option(min=1, max=1000, help="Print at most this many of the newest messages.")] = 100,
     newest_first: Annotated[bool, typer.Option("--newest-first", help="Newest first.")] = False,
 ) -> None:
     """Print the history of a topic, one JSON object per line. The messages stay."""
@@ -248,7 +251,7 @@ async def history(
 async def cmd(
     admin: Admin,
     command: Annotated[
-        str, typer.Argument(metavar="COMMAND", help="Such as '__cmd:client/joe/1/?dispatcherActive=true'.")
+        str, typer.Argument(metavar="COMMAND", help="The command, such as '__cmd:client/joe/1/?dispatcherActive=true'.")
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object with the command and its result.")

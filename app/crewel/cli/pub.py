@@ -33,7 +33,7 @@ def pub(
         int | None, typer.Option(min=1, help="Publish DATA this many times, or at most this many lines.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Messages per second. Default: as fast as they are answered.")
+        float | None, typer.Option(min=0.001, help="Messages per second. Default: as fast as the server replies.")
     ] = None,
     persistent: Annotated[
         bool,
@@ -89,7 +89,7 @@ def _check(channel: str, data: str | None) -> None:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if data is None and sys.stdin.isatty():
-        raise typer.BadParameter("DATA is missing: give it, `-`, or pipe lines in")
+        raise typer.BadParameter("DATA is missing: give DATA or `-`, or pipe lines in")
 
 
 async def _publish(
@@ -111,7 +111,7 @@ async def _publish(
             if as_json:
                 output.print_json(reply)
     if number == 0:
-        print("crewel: there was nothing on standard input: nothing is published", file=sys.stderr)
+        print("crewel: standard input was empty: nothing was published", file=sys.stderr)
 
 
 def _with_destinations(error: "PublishRefused") -> CrewelError:

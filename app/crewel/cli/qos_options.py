@@ -137,12 +137,10 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
         typer.Option("--history", min=0, metavar="N", help="Topic: how many messages its history keeps."),
     ],
     "readonly": Annotated[bool | None, typer.Option("--readonly", help="Topic: accept no second message.")],
-    "destroy_delay": Annotated[
-        str | None, typer.Option(metavar="TIME", help="Topic: how long it lives when nothing refers to it.")
-    ],
+    "destroy_delay": Annotated[str | None, typer.Option(metavar="TIME", help="Topic: lifetime without references.")],
     "administrative": Annotated[
         bool | None,
-        typer.Option("--administrative", help="Configure the topic and deliver nothing. DATA may be left out."),
+        typer.Option("--administrative", help="Configure the topic and deliver nothing. DATA is optional."),
     ],
 }
 """What `publish_options` reads."""

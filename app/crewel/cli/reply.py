@@ -51,7 +51,7 @@ def reply(
     """Answer requests until interrupted. Reports on standard error when it listens. Ignores messages that are not requests."""
     bayeux_client.check_channels([channel])
     if echo is (command is not None):
-        raise typer.BadParameter("either --echo or --command CMD says how requests are answered")
+        raise typer.BadParameter("give either --echo or --command CMD")
     answer: OnRequest = _echo if command is None else _command(command, timeout_ms / 1000)
     client = bayeux_client.client(url, transport, token, name=name, resume_file=resume_file, update=True)
     work = _reply(client, channel, answer, at_once, count, {} if group is None else {"group": group})

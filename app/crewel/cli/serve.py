@@ -45,7 +45,7 @@ def serve(
         typer.Option(metavar="MODULE", help="Python module with services; may be repeated."),
     ] = None,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Take over the store even from a server that is alive, which then ends.")
+        bool, typer.Option("--take-over", help="Take over the store even from a running server, which then ends.")
     ] = False,
     ephemeral: Annotated[
         bool,
@@ -169,7 +169,7 @@ def _explaining(settings: "Settings") -> "Iterator[None]":
         address = f"{settings.http.host}:{settings.http.port}"
         # Its own text repeats the address.
         why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror or error
-        advice = "; end the program that has the port, or choose another port with http.port or --port"
+        advice = "; stop the program that uses the port, or choose another port with http.port or --port"
         raise SettingsError(
             f"cannot serve on {address}: {why}{advice if error.errno == errno.EADDRINUSE else ''}"
         ) from None
@@ -210,7 +210,7 @@ def _refuse_open_to_all(settings: "Settings") -> None:
     if not _is_loopback(settings.http.host):
         raise SettingsError(
             f"http.host {settings.http.host} is not loopback, and security.policy=open accepts every client:"
-            " set security.allow_open=true if that is meant, or if a service has a policy of its own"
+            " set security.allow_open=true if you want this, or if a service has its own policy"
         )
 
 

@@ -19,7 +19,7 @@ def settings(
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
-    """Print the settings as `serve` would see them here."""
+    """Print the settings that `serve` would use here."""
     from crewel.settings import load
     from crewel.settings.table import rows
 

@@ -30,9 +30,9 @@ UpdateException = Annotated[
 UpdateMessage = Annotated[str, typer.Option(metavar="TEXT", help="Readable reason for --update-exception.")]
 Retries = Annotated[
     int | None,
-    typer.Option(min=-1, help="How often a message is sent again after a communication.* code; -1: no limit."),
+    typer.Option(min=-1, help="How often the server sends a message again after a communication.* code; -1: no limit."),
 ]
-DelayMs = Annotated[int | None, typer.Option(min=0, help="Pause before it is sent again.")]
+DelayMs = Annotated[int | None, typer.Option(min=0, help="Pause before each retry.")]
 SettleBy = Annotated[
     Literal["message", "batch"],
     typer.Option(help="Whether each printed message is acknowledged alone, or with its batch."),
@@ -45,7 +45,9 @@ Oneway = Annotated[
 @bayeux_client.with_options(qos_options.OF_SUBSCRIPTION)
 def sub(
     channels: Channels = None,
-    ack: Annotated[bool, typer.Option(help="Make the server keep messages until they have arrived.")] = True,
+    ack: Annotated[
+        bool, typer.Option(help="Acknowledge messages: the server keeps them until they have arrived.")
+    ] = True,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
     name: Annotated[
         str | None,
@@ -69,7 +71,7 @@ def sub(
     **asked: Any,
 ) -> None:
     """Print messages until interrupted. Reports on standard error when it has subscribed, and when the connection is lost.
-    Acknowledges the messages that it has printed, unless --no-ack; others are delivered again. With --name, also prints
+    Acknowledges the messages that it has printed, unless --no-ack; the server delivers others again. With --name, also prints
     messages that are addressed to that session or its subject, on any channel."""
     wanted = _wanted(channels or [], name)
     options = qos_options.subscribe_options(wanted, asked)
@@ -92,7 +94,7 @@ def sub(
 
 def _wanted(channels: list[str], name: str | None) -> list[str]:
     if not channels and name is None:
-        raise typer.BadParameter("CHANNEL is missing, or --name for what is addressed to it")
+        raise typer.BadParameter("CHANNEL is missing, or --name for messages addressed to it")
     bayeux_client.check_channels(channels)
     return widest(channels)
 
@@ -132,7 +134,7 @@ async def _read(reader: "Reader", *, named: bool, rejects: bool) -> None:
     await reader.prepare(with_addressed=named)
     async with reader.client as client:
         if rejects and not client.settles:
-            raise ClientError("nothing can be rejected here: the server lacks `update` in bayeux.extensions")
+            raise ClientError("rejections are impossible: the server lacks `update` in bayeux.extensions")
         await reader.read()
 
 
@@ -158,7 +160,7 @@ class Reader:
     async def read(self) -> None:
         """Take messages until there were enough, or until a subscription fails."""
         subscriptions = self._subscriptions
-        _say(f"subscribed to {', '.join(self._channels) or f'what is addressed to {self.client.name}'}")
+        _say(f"subscribed to {', '.join(self._channels) or f'messages to {self.client.name}'}")
         for subscription in subscriptions:
             if subscription.recovered is not None:
                 _say(f"{subscription.channel}: {'recovered' if subscription.recovered else 'not recovered'}")

@@ -37,7 +37,7 @@ async def top(
     every: Annotated[float, typer.Option(min=1.0, help="Seconds between updates.")] = 5.0,
     as_json: AsJson = None,
 ) -> None:
-    """Show the overview of the server until interrupted: rates, backlog, sessions, the store, and what is wrong."""
+    """Show the overview of the server until interrupted: rates, backlog, sessions, the store, and problems."""
     import asyncio
 
     if output.wants_json(as_json) or once or not sys.stdout.isatty():

@@ -199,7 +199,7 @@ PUBLISH: Final = Options(
         "destroyDelay",
         "destroy_delay_ms",
         whole(0, or_else=-1),
-        "Topic: how long it lives when nothing refers to it, ms; -1: no limit",
+        "Topic: lifetime without references, ms; -1: no limit",
         "how-to/topics.md",
     ),
     Option("history", "history_max", _history, "Topic: how many messages its history keeps", "how-to/topics.md"),
