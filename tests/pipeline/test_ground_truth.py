@@ -170,6 +170,7 @@ class Jobs:
     def kill(self) -> None:
         assert self._job is not None
         self._job.kill()
+        self._job.close()
 
     def close(self) -> None:
         if self._job is not None:
