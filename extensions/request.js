@@ -62,7 +62,7 @@ export function replyChannel(message) {
 export function createResponse(message, ...data) {
     const channel = replyChannel(message);
     if (channel === null) {
-        throw new TypeError(`a message on ${message?.channel} that is no request has no answer`);
+        throw new TypeError(`the message on ${message?.channel} is not a request, and takes no answer`);
     }
     if (data.length) {
         return {channel, data: data[0], ext: {}};

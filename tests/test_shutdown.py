@@ -53,7 +53,7 @@ async def test_step_that_takes_too_long_is_given_up_by_its_name(caplog: pytest.L
     await shutdown.within(0, endless(), "the endless one")
     assert steps[0] == "quick"
     assert [record.getMessage() for record in caplog.records] == [
-        "shutdown: the endless one took longer than 0.0 s and was given up"
+        "shutdown: the endless one took longer than 0.0 s and was abandoned"
     ]
 
 

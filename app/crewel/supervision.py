@@ -50,7 +50,7 @@ class Shutdown:
             async with asyncio.timeout(limit):
                 await step
         except TimeoutError:
-            log.warning("shutdown: %s took longer than %.1f s and was given up", name, limit)
+            log.warning("shutdown: %s took longer than %.1f s and was abandoned", name, limit)
 
 
 class Supervisor:

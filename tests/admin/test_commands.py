@@ -206,7 +206,7 @@ def test_a_misspelt_property_is_refused_with_the_nearest_name(desk: Desk, place:
         ("__cmd:client/nobody/1/?killSession", "the session client/nobody/1, which is not here"),
         ("__cmd:client/table/9/?id", "the session client/table/9, which is not here"),
         ("__cmd:topic/never/heard/?subscribers", "the channel /never/heard, which is not known"),
-        ("__cmd:client/table/1/?dispatcherActive=maybe", "'maybe', and dispatcherActive takes true or false"),
+        ("__cmd:client/table/1/?dispatcherActive=maybe", "'maybe', but dispatcherActive takes true or false"),
         ("__cmd:client/table/1/?dispatcherActive=", "dispatcherActive takes true or false"),
         ("__cmd:client/table/1/?dispatcherActive=true&false", "dispatcherActive takes true or false"),
         ("__cmd:client/table/1/?peekCallbackMessages=0", "takes a whole number from 1 to 1000000"),

@@ -117,22 +117,22 @@ def test_a_job_is_paused_resumed_and_stopped(desk: Desk, dead: list[str], receiv
     assert len(desk.letters(f"receiver={subject}")) == left >= 2
     assert dead
     refused = desk.ask("POST", f"{path}/resume")
-    assert (refused.status, refused.json()["message"]) == (400, "job: must be paused or running, and is stopped")
+    assert (refused.status, refused.json()["message"]) == (400, "job: must be paused or running, but is stopped")
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({}, "what: must be there: one of redrive, discard, drain"),
+        ({}, "what: is required: one of redrive, discard, drain"),
         ({"what": "erase"}, "what: must be one of redrive, discard, drain"),
-        ({"what": "redrive"}, "ids: must be there"),
-        ({"what": "redrive", "all": True, "sessions": ["joe/1"]}, "sessions: goes with the drain of receivers"),
-        ({"what": "discard", "all": True, "rate": 5}, "rate: goes with the redrive"),
-        ({"what": "drain"}, "sessions: must be there, or `subject`"),
+        ({"what": "redrive"}, "ids: is required"),
+        ({"what": "redrive", "all": True, "sessions": ["joe/1"]}, "sessions: is only for drains of receivers"),
+        ({"what": "discard", "all": True, "rate": 5}, "rate: is only for redrives"),
+        ({"what": "drain"}, "sessions: is required, or `subject`"),
         ({"what": "drain", "sessions": ["joe"]}, "sessions.0: must be the name of a session"),
         ({"what": "drain", "sessions": []}, "sessions: must name one"),
         ({"what": "drain", "subject": "joe/1"}, "subject: must be the name of a subject"),
-        ({"what": "drain", "subject": "joe", "code": "user"}, "code: goes with dead letters"),
+        ({"what": "drain", "subject": "joe", "code": "user"}, "code: is only for dead letters"),
     ],
 )
 def test_a_job_that_makes_no_sense_is_refused(desk: Desk, body: Any, words: str) -> None:

@@ -115,14 +115,14 @@ def test_a_json_web_token_has_to_make_an_operator(start_server: StartServer, tmp
         ("GET", "/dead-letters/export?count=5", None, "count: there is no such field"),
         ("GET", "/audit?outcome=well", None, "outcome: must be one of done, refused, failed"),
         ("GET", "/audit?after=5", None, "after: must be the `next` of the previous page"),
-        ("POST", "/dead-letters/redrive", None, "ids: must be there, or"),
-        ("POST", "/dead-letters/redrive", {}, "ids: must be there, or"),
+        ("POST", "/dead-letters/redrive", None, "ids: is required, or"),
+        ("POST", "/dead-letters/redrive", {}, "ids: is required, or"),
         ("POST", "/dead-letters/redrive", {"all": False}, "all: must be true"),
-        ("POST", "/dead-letters/redrive", {"all": True, "ids": []}, "ids: must be there, or"),
+        ("POST", "/dead-letters/redrive", {"all": True, "ids": []}, "ids: is required, or"),
         ("POST", "/dead-letters/redrive", {"ids": ["x"]}, "ids.0: must be the id of a dead letter"),
         ("POST", "/dead-letters/redrive", {"ids": "1-0"}, "ids: must be a list of at most 1000"),
         ("POST", "/dead-letters/redrive", {"ids": ["1-0"] * 1001}, "ids: must be a list of at most 1000"),
-        ("POST", "/dead-letters/redrive", {"ids": ["1-0"], "code": "user"}, 'code: goes with "all": true'),
+        ("POST", "/dead-letters/redrive", {"ids": ["1-0"], "code": "user"}, 'code: needs "all": true'),
         ("POST", "/dead-letters/redrive", {"all": True, "rate": 0}, "rate: must be a number from 0.001"),
         ("POST", "/dead-letters/redrive", {"all": True, "rate": True}, "rate: must be a number"),
         ("POST", "/dead-letters/redrive", {"all": True, "count": 10_001}, "count: must be a whole number, from 1"),
@@ -179,7 +179,7 @@ def test_dead_letters_are_unavailable_without_a_store(start_server: StartServer)
         "/dead-letters/1-0",
     ):
         response = desk.ask("GET", path)
-        assert "keeps no store" in error(response, 503, "resource.unavailable")
+        assert "has no store" in error(response, 503, "resource.unavailable")
         assert response.header("Retry-After")
     error(desk.ask("POST", "/dead-letters/redrive", {"all": True}), 503, "resource.unavailable")
     assert desk.get("/sessions")["sessions"] == []

@@ -186,7 +186,7 @@ class TestInstalling:
 
     @pytest.mark.parametrize("target", ["best/{item}", "best/*"])
     def test_a_remote_call_with_a_variable_is_refused(self, service: Service, target: str) -> None:
-        with pytest.raises(ServiceError, match="is a pattern; pass what varies as data"):
+        with pytest.raises(ServiceError, match="is a pattern; pass the variable part as data"):
             service.remote_call(target)
 
     def test_decorators_leave_the_function_as_it_was(self, service: Service) -> None:
@@ -216,7 +216,7 @@ class TestLoading:
 
     @pytest.mark.parametrize(
         ("text", "complaint"),
-        [("x = 1", "holds no crewel.Service"), ("raise RuntimeError('no')", "cannot be imported")],
+        [("x = 1", "has no crewel.Service"), ("raise RuntimeError('no')", "cannot be imported")],
     )
     def test_what_is_no_service_module_is_told_by_name(
         self, module: Callable[[str, str], str], text: str, complaint: str

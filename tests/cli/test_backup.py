@@ -233,13 +233,13 @@ END = b"*2\r\n$3\r\nend\r\n$1\r\n%d\r\n"
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"", "no backup of Crewel"),
-        (SET + END % 1, "no backup of Crewel"),
+        (b"", "not a backup of Crewel"),
+        (SET + END % 1, "not a backup of Crewel"),
         (HEAD, "cut off"),
         (HEAD + SET, "cut off"),
         (HEAD + SET + END % 2, "damaged"),
         (HEAD + SET + END % 1 + SET, "damaged"),
-        (HEAD + b"nonsense\r\n", "no backup"),
+        (HEAD + b"nonsense\r\n", "not a backup"),
         (HEAD + b"*1\r\n$8\r\nFLUSHALL\r\n" + END % 1, "other commands"),
         (HEAD + b"*1\r\n$3\r\nSET\r\n" + END % 1, "other commands"),
         (HEAD.replace(b"$1\r\n1", b"$1\r\n2", 1) + END % 0, "newer version"),
@@ -304,7 +304,7 @@ def test_a_settings_file_elsewhere_does_not_move_the_data_directory(tmp_path: Pa
 
 
 def test_a_prefix_under_which_nothing_is_kept_is_no_backup(prefix: str, tmp_path: Path) -> None:
-    assert_refused(run("backup", tmp_path / "a.backup", prefix), "no server has kept anything there", prefix)
+    assert_refused(run("backup", tmp_path / "a.backup", prefix), "no server has stored anything there", prefix)
     assert not list(tmp_path.iterdir())
 
 
@@ -314,7 +314,7 @@ def test_an_empty_backup_is_not_restored(client: redis.Redis, prefix: str, tmp_p
     before = contents(client, prefix)
     file = tmp_path / "a.backup"
     file.write_bytes(gzip.compress(HEAD + END % 0))
-    assert_refused(run("restore", file, prefix, "--force"), "a.backup: holds nothing")
+    assert_refused(run("restore", file, prefix, "--force"), "a.backup is empty")
     assert contents(client, prefix) == before
 
 

@@ -117,7 +117,7 @@ def test_an_interrupted_redrive_is_continued_by_the_server(post: Post, joe: Rece
     (followed,) = post.lines("jobs", "follow", job["id"])
     assert (followed["state"], followed["done"], followed["undone"]) == ("done", 60, 0)
     assert sent + [message["data"] for message in joe.take_all()] == list(range(60))
-    assert_refused(post.run("jobs", "stop", job["id"]), "job: must be running or paused, and is done")
+    assert_refused(post.run("jobs", "stop", job["id"]), "job: must be running or paused, but is done")
     assert_refused(post.run("jobs", "show", "1-1"), "there is no job 1-1")
 
 

@@ -347,7 +347,7 @@ async def test_the_younger_of_two_workers_with_one_secret_has_the_session(desk: 
         ({"name": "worker/1", "ack_wait": "x"}, "ack_wait is a number of seconds, or -1 for no limit, not 'x'"),
         (
             {"name": "worker/1", "resume_file": "a", "resume_store": ResumeCallbacks(str, print)},
-            "resume_file and resume_store say the same",
+            "resume_file and resume_store exclude each other",
         ),
     ],
 )

@@ -128,7 +128,7 @@ class TestCreateResponse:
         assert create_response(request()).ext is None
 
     def test_what_is_no_request_has_none(self) -> None:
-        with pytest.raises(ValueError, match="/power that is no request"):
+        with pytest.raises(ValueError, match="/power is not a request"):
             create_response(Message("/power", 1, {"channel": "/power", "data": 1}))
 
 

@@ -80,7 +80,7 @@ def test_a_worker_has_a_file_by_default(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_one_place_is_enough() -> None:
-    with pytest.raises(ValueError, match="resume_file and resume_store say the same"):
+    with pytest.raises(ValueError, match="resume_file and resume_store exclude each other"):
         Config(URL, resume_file="a", resume_store=ResumeFile(Path("b")))
 
 
@@ -102,7 +102,7 @@ def test_names_of_version_0_1_are_accepted_with_a_warning() -> None:
         assert in_milliseconds({"life_time_ms": -1, "persistent": None}) == {"life_time_ms": -1, "persistent": None}
     with pytest.warns(DeprecationWarning, match="life_time_ms"):
         assert publication("/a", 1, life_time_ms=1500)["ext"] == {"publish": {"lifeTime": 1500}}
-    with pytest.raises(TypeError, match="ack_wait and ack_wait_ms say the same"):
+    with pytest.raises(TypeError, match="ack_wait and ack_wait_ms mean the same"):
         in_seconds({"ack_wait": 1, "ack_wait_ms": 1})
     message = Message("/a", 1, {"ext": {"update": {"lifeTime": 5000, "remainingLife": 4000}}})
     with pytest.warns(DeprecationWarning, match="life_time_ms is deprecated"):

@@ -76,7 +76,7 @@ def test_what_is_true_for_a_message(expression: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("expression", "where"),
     [
-        ("", "and not nothing"),
+        ("", "that is not empty"),
         ("data ==", "at its end"),
         ("data.?x", "Unknown token ? at column 6"),
         ("data x", "'x' at column 6"),

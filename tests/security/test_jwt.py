@@ -81,7 +81,7 @@ def test_the_claims_have_the_names_that_the_settings_say(tmp_path: Path) -> None
     [
         ({"exp": None}, 'missing the "exp" claim'),
         ({"sub": None}, 'missing the "sub" claim'),
-        ({"sub": ""}, "sub must be a text that is not empty"),
+        ({"sub": ""}, "sub must be a non-empty string"),
         ({"sub": 5}, "."),
         ({"exp": "soon"}, "."),
         ({"nbf": int(time.time()) + 3600}, "not yet valid"),

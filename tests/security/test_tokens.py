@@ -51,7 +51,7 @@ def test_readable_token_file_is_warned_about(tmp_path: Path, caplog: pytest.LogC
 
 def test_a_kept_one_that_is_too_short_is_refused(tmp_path: Path) -> None:
     token_file(str(tmp_path)).write_text("fifteen-letters\n")
-    with pytest.raises(SettingsError, match="a token of 15 characters, and 16 are the least"):
+    with pytest.raises(SettingsError, match="a token of 15 characters, but the minimum is 16"):
         keep_token(str(tmp_path))
 
 

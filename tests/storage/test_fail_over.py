@@ -126,7 +126,7 @@ async def test_a_primary_without_replicas_is_not_believed(watched: WatchedStore,
 
 async def test_a_service_that_no_sentinel_knows_is_told_at_once(steady: WatchedStore, open_store: OpenStore) -> None:
     url = steady.url.replace(SERVICE, "other")
-    with pytest.raises(SettingsError, match="no service 'other'"):
+    with pytest.raises(SettingsError, match="not know the service 'other'"):
         await open_store(f"storage.url={url}", "storage.replicas=1")
 
 

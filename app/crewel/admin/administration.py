@@ -87,7 +87,7 @@ class Administration:
     def store(self) -> Store:
         """The store. Raises StoreUnavailable if there is none."""
         if not self.broker.access.has_store:
-            raise StoreUnavailable("this server keeps no store, and so no dead letters")
+            raise StoreUnavailable("this server has no store, and so no dead letters")
         return self.broker.access.store
 
     def takes(self, session: Session) -> bool:

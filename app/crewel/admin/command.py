@@ -193,7 +193,7 @@ def read_order(text: object, node: str) -> Order:
         raise illegal(f"must begin with {PREFIX}, as in __cmd:client/joe/1/?dispatcherActive")
     found = _ORDER.fullmatch(text)
     if found is None or not found["property"]:
-        raise illegal("names no property: it stands after a question mark, as in __cmd:client/joe/1/?dispatcherActive")
+        raise illegal("names no property: it follows a question mark, as in __cmd:client/joe/1/?dispatcherActive")
     level, name = _target(found["path"], node)
     values = None if found["values"] is None else tuple(unquote(each) for each in found["values"].split("&"))
     return Order(level, name, found["property"], values)

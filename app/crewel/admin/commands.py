@@ -93,7 +93,7 @@ def _value(row: Command, order: Order) -> Any:
     takes, values = row.takes, order.values
     if takes is None:
         if values is not None:
-            raise illegal(f"brings a value, and {row.name} takes none")
+            raise illegal(f"has a value, but {row.name} takes none")
         return None
     if values is None:
         if takes.default is None and row.write is None:
@@ -103,7 +103,7 @@ def _value(row: Command, order: Order) -> Any:
         (text,) = values
         return takes.read(text)
     except ValueError:
-        raise illegal(f"brings {'&'.join(values)!r}, and {row.name} takes {takes.expected}") from None
+        raise illegal(f"has {'&'.join(values)!r}, but {row.name} takes {takes.expected}") from None
 
 
 async def _addressed(admin: Administration, order: Order, who: str, value: Any) -> Call:
@@ -112,7 +112,7 @@ async def _addressed(admin: Administration, order: Order, who: str, value: Any) 
         case Level.SESSION:
             session = admin.find(order.name)
             if session is None:
-                raise illegal(f"is about the session {order.name}, which is not here; __cmd:?sessionList has them all")
+                raise illegal(f"is about the session {order.name}, which is not here; __cmd:?sessionList lists all")
             return Call(admin, who, order.name, [session], value)
         case Level.SUBJECT:
             subject = order.name.partition("/")[2]
@@ -124,7 +124,7 @@ async def _addressed(admin: Administration, order: Order, who: str, value: Any) 
             return Call(admin, who, order.name, list(admin.broker.names.of_subject(subject)), value)
         case Level.TOPIC:
             if await admin.broker.topics.views.state(order.name) is State.DEAD:
-                raise illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList has them all")
+                raise illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList lists all")
             return Call(admin, who, order.name, [], value)
         case Level.NODE:
             return Call(admin, who, value=value)

@@ -252,13 +252,13 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
     fields = ask.fields
     ids: Sequence[str] | None = fields.get("ids")
     if (ids is None) is ("all" not in fields):
-        raise IllegalArgument("ids", 'must be there, or "all": true; not both, for one of them would not count')
+        raise IllegalArgument("ids", 'is required, or "all": true, but not both')
     if ids is None:
         until = fields.get("until") or await dead_letters.newest(ask.admin.store)
         return Chosen(_filter(ask, needed, until), fields.get("after", ""))
     for each in _FILTERS:
         if each.name in fields:
-            raise IllegalArgument(each.name, 'goes with "all": true, and not with `ids`')
+            raise IllegalArgument(each.name, 'needs "all": true, and excludes `ids`')
     if not ask.scope.allows(needed):
         letters = await dead_letters.get(ask.admin.store, ids)
         if not all(ask.covers(letter.channel, needed) for letter in letters):

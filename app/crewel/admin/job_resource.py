@@ -79,13 +79,13 @@ def _subject(value: object) -> str:
 async def _begin(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
     if "what" not in fields:
-        raise IllegalArgument("what", f"must be there: one of {', '.join(Work)}")
+        raise IllegalArgument("what", f"is required: one of {', '.join(Work)}")
     work = Work(fields["what"])
     demand(ask.role, work.role)
     choice, total = await (_receivers(ask) if work is Work.DRAIN else _letters(ask, work.role))
     for name in () if work is Work.REDRIVE else ("toChannel", "rate"):
         if name in fields:
-            raise IllegalArgument(name, "goes with the redrive of dead letters")
+            raise IllegalArgument(name, "is only for redrives of dead letters")
     more = {
         "reason": fields.get("reason", ""),
         "to_channel": fields.get("toChannel", False),
@@ -100,7 +100,7 @@ async def _begin(ask: Ask) -> dict[str, Any]:
 async def _letters(ask: Ask, needed: Role) -> tuple[dict[str, Any], int]:
     for name in ("sessions", "subject"):
         if name in ask.fields:
-            raise IllegalArgument(name, "goes with the drain of receivers")
+            raise IllegalArgument(name, "is only for drains of receivers")
     chosen = await chosen_of(ask, needed)
     return choice_of(chosen), await ask.admin.broker.redrive.count(chosen)
 
@@ -108,16 +108,16 @@ async def _letters(ask: Ask, needed: Role) -> tuple[dict[str, Any], int]:
 async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
     fields, admin = ask.fields, ask.admin
     if ("sessions" in fields) is ("subject" in fields):
-        raise IllegalArgument("sessions", "must be there, or `subject`; not both")
+        raise IllegalArgument("sessions", "is required, or `subject`, but not both")
     for each in CHOICE:
         if each.name in fields and each.name != "reason":
-            raise IllegalArgument(each.name, "goes with dead letters, and a drain is of receivers")
+            raise IllegalArgument(each.name, "is only for dead letters, and a drain is of receivers")
     if "subject" in fields:
         names = sorted(session.name for session in admin.broker.names.of_subject(fields["subject"]))
     else:
         names = list(dict.fromkeys(fields["sessions"]))
     if not names:
-        raise IllegalArgument("sessions", "must name one that there is")
+        raise IllegalArgument("sessions", "must name one that exists")
     found = list(filter(None, map(admin.find, names)))
     if not ask.scope.allows(Work.DRAIN.role) and (len(found) < len(names) or not _covers(ask, found)):
         raise refused(Work.DRAIN.role, About.MANY)
@@ -211,7 +211,7 @@ def _steering(verb: str) -> Callable[[Ask], Awaitable[dict[str, Any]]]:
         with ask.action(f"{verb} job", about=job.id, reason=ask.fields.get("reason", "")):
             if not await ask.admin.jobs.steer(job.id, verb, ask.who):
                 allowed = " or ".join(each.value for each in STEERINGS[verb].allowed)
-                raise IllegalArgument("job", f"must be {allowed}, and is {(await _found(ask)).state.value}")
+                raise IllegalArgument("job", f"must be {allowed}, but is {(await _found(ask)).state.value}")
         return job_view(await _found(ask))
 
     return handle

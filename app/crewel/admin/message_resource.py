@@ -87,9 +87,9 @@ async def _answer(ask: Ask) -> dict[str, Any]:
     if letter is not None:
         _add_letter(told, letter)
     if not (told.outcomes or not_for or told.channel):
-        raise NotThere(f"nothing is recorded of the message {message}, or no longer")
+        raise NotThere(f"there is no record of the message {message}, or no longer")
     if not (ask.covers_all or ask.covers(told.channel)):
-        raise NotThere(f"nothing is recorded of the message {message} on the operator's channels")
+        raise NotThere(f"there is no record of the message {message} on the operator's channels")
     await asyncio.sleep(0)
     counts, shown = await _shown(told, ask.fields.get("receiver", ""))
     _add_filters(admin, told.channel, shown)
@@ -325,7 +325,7 @@ async def _show_end(ask: Ask) -> dict[str, Any]:
             message = next(islice(messages, fields["letters"].index(dead_id), None), "")
             told = {"end": "discarded", "message": message, "reason": await _reason(admin, gone), **gone}
             return await _if_covered(ask, told, "")
-    raise NotThere(f"it is not recorded what became of a dead letter {dead_id[:64]}, or no longer")
+    raise NotThere(f"there is no record of the outcome of the dead letter {dead_id[:64]}, or no longer")
 
 
 async def _if_covered(ask: Ask, told: dict[str, Any], channel: str) -> dict[str, Any]:
@@ -335,7 +335,9 @@ async def _if_covered(ask: Ask, told: dict[str, Any], channel: str) -> dict[str,
         found = await facts_of(ask.admin.store, log_id, ask.admin.fact_index)
         channel = message_history(log_id, found.facts).channel
     if not (ask.covers_all or (channel and ask.covers(channel))):
-        raise NotThere(f"it is not recorded what became of the dead letter {ask.path['id']} on the operator's channels")
+        raise NotThere(
+            f"there is no record of the outcome of the dead letter {ask.path['id']} on the operator's channels"
+        )
     return told
 
 

@@ -126,7 +126,7 @@ class OtherNodes:
         try:
             route = self._routes.get((asked["method"], asked["route"]))
             if route is None:
-                raise NotThere(f"this node has no {asked['route']}: it is of another version")
+                raise NotThere(f"this node has no {asked['route']}: its version differs")
             given = asked["role"]
             scope = scope_of(given) if isinstance(given, list) else Scope(Role(given))
             demand(scope.highest, route.needs)

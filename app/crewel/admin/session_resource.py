@@ -402,7 +402,7 @@ async def _timeline(ask: Ask) -> dict[str, Any]:
     name = ask.session_name
     told, session = ask.admin.timelines.of(name), ask.admin.find(name)
     if told is None and session is None:
-        raise NotThere(f"nothing is known of a session {name} here")
+        raise NotThere(f"there is no record of a session {name} here")
     events, dropped = told or ([], 0)
     since = None if session is None else int(ask.admin.clock_ms(session.added_at))
     return {"name": name, "since": since, "events": events[: ask.fields.get("count", PAGE)], "dropped": dropped}

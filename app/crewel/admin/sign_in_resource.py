@@ -46,7 +46,7 @@ def operator_of(grants: Grants) -> tuple[str, Scope]:
 async def _sign_in(ask: Ask) -> web.Response:
     token, code = ask.fields.get("token"), ask.fields.get("code")
     if (token is None) is (code is None):
-        raise IllegalArgument("token", "must be there, or `code`; not both")
+        raise IllegalArgument("token", "is required, or `code`, but not both")
     address = ask.client.address or ""
     try:
         if token is not None:

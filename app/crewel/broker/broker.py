@@ -147,7 +147,7 @@ class Broker(Parts):
     def set_policy(self, policy: SecurityPolicy) -> None:
         """Use this policy. Raises ServiceError if another service has set one."""
         if type(self.guard.policy) is not OpenPolicy:
-            raise ServiceError("two services bring a security policy; a server has one")
+            raise ServiceError("two services have a security policy; a server takes one")
         self.guard.policy = policy
 
     def install(self, services: Iterable[Installable]) -> None:

@@ -193,7 +193,7 @@ class Logins:
                     yield from self._until_arrived(answer.name)
                 yield durability.recall(session, answer)
             if session.durable is None:
-                raise StoreUnavailable(f"{answer.name}: the store is read again, with this session")
+                raise StoreUnavailable(f"{answer.name}: the server is reading the store again, with this session")
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
         self._names.add(session, *digests)
         self._presence.logged_in(session)
@@ -214,7 +214,7 @@ class Logins:
         while name in self._durability.inheritance.arriving:
             yield asyncio.sleep(_LOOK_S)
         if name in self._access.node.sessions:
-            raise StoreUnavailable(f"{name}: the session has just come from another server")
+            raise StoreUnavailable(f"{name}: the session has just moved from another server")
 
     def apply_options(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
@@ -239,7 +239,7 @@ class Logins:
     ) -> Steps[None]:
         if target.is_reliable is not session.is_reliable:
             text = "must be asked for again" if target.is_reliable else "must not be asked for"
-            raise IllegalArgument("ack", f"{text}: the session that is taken over cannot change that")
+            raise IllegalArgument("ack", f"{text}: a take-over cannot change that")
         _check(target, qos, is_stored=target.durable is not None)
         resume, durability = self._access.marked(new_resume()), self._durability
         digests = _digests(resume, qos)
@@ -248,7 +248,7 @@ class Logins:
             facts = _facts(session, message, digests, reply_id)
             answer = yield durability.login(target.name, facts, _ANY_NUMBER)
             if not target.is_live or target.durable is None:
-                raise StoreUnavailable(f"{target.name}: the session has ended just now")
+                raise StoreUnavailable(f"{target.name}: the session has just ended")
             durability.renew(target, answer)
         yield from self._claims.note_again(target, qos)
         target.use_reply_id(reply_id)
@@ -311,9 +311,9 @@ def _check(session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
     if qos.persistent and not session.is_reliable:
         raise IllegalArgument("persistent", "needs ext.ack: without it, no message stays pending for a session")
     if qos.persistent and not is_stored:
-        raise StoreUnavailable("this server keeps no store")
+        raise StoreUnavailable("this server has no store")
     if qos.queue.policy is OverflowPolicy.DEAD_MESSAGE and not is_stored:
-        raise IllegalArgument("queue.onOverflow", "only sessions that are stored have dead letters: ask for ext.ack")
+        raise IllegalArgument("queue.onOverflow", "only stored sessions have dead letters: handshake with ext.ack")
 
 
 def _key(name: Name | None) -> str:

@@ -88,7 +88,7 @@ class NameClaims:
                 raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
             return None
         if qos.resume is not None:
-            raise login_refusal(IDENTICAL, name.relative, "the resume is not that of the session's last login")
+            raise login_refusal(IDENTICAL, name.relative, "the resume is not from the session's last login")
         if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
             raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
         if session.grants is None and self._is_alive(there):
@@ -98,7 +98,7 @@ class NameClaims:
 
     def _owned(self, session: Session, shown: Session, name: Name | None) -> Session:
         if name is not None and not _same(name, shown.name):
-            raise login_refusal(IDENTICAL, name.relative, "the resume is that of another session")
+            raise login_refusal(IDENTICAL, name.relative, "the resume belongs to another session")
         if session.grants is not None and shown.grants is not None and not may_be(session.grants, shown.grants.subject):
             raise login_refusal(ACCESS_DENIED, shown.name, _OF_ANOTHER)
         return shown
@@ -125,7 +125,7 @@ class NameClaims:
         if session.is_absent:
             return None  # brought back from the store: no client has connected
         # It has its answer. With that it has proved its new resume, which the old one must not bring to light any more.
-        raise login_refusal(IDENTICAL, session.name, "the handshake is a copy, and its client has connected already")
+        raise login_refusal(IDENTICAL, session.name, "the handshake is a duplicate: its client has already connected")
 
     def _is_alive(self, session: Session) -> bool:
         """Whether its client connects: a connect is held, or the next one is not overdue."""

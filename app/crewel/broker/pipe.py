@@ -170,7 +170,7 @@ class Pipe:
             try:
                 sent = part.send(session, entries)
                 if not (part.is_plain or (isinstance(sent, list) and all(isinstance(each, Entry) for each in sent))):
-                    raise TypeError("expected the list of the entries that leave")
+                    raise TypeError("expected the list of outgoing entries")
                 entries = sent
             except Exception:
                 log.exception("a session part failed in send: the messages go out unchanged")

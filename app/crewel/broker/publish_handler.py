@@ -167,9 +167,9 @@ class PublishHandler:
     def _publish_with_qos(self, session: Session, message: Message, qos: PublishQos) -> Reply | Steps[Reply]:
         if message.channel.is_reply and (qos.destinations or qos.administrative):
             # No policy is asked about an answer, so it must do nothing but answer.
-            raise IllegalArgument("publish", "an answer goes to who asked, and is kept nowhere")
+            raise IllegalArgument("publish", "an answer goes to its requester only, and configures no topic")
         if qos.administrative and qos.destinations:
-            raise IllegalArgument("destination", "must be left out: what configures a topic is delivered to nobody")
+            raise IllegalArgument("destination", "must be left out: a message that configures a topic has no receivers")
         if (qos.destinations or qos.is_volatile) and self._topics.is_closed(message.channel):
             raise readonly(message.channel)  # the store refuses what would go into the history, and only that
         if qos.destinations:

@@ -43,7 +43,7 @@ class Service:
         one; in that case, use what `attach` returned."""
         if len(self.brokers) != 1:
             servers = f"is installed in {len(self.brokers)} servers" if self.brokers else "is not installed in a server"
-            raise ServiceError(f"the service {self.name!r} {servers}: there is not one broker that is meant")
+            raise ServiceError(f"the service {self.name!r} {servers}: `broker` needs exactly one")
         return self.brokers[0]
 
     def publish(
@@ -90,7 +90,7 @@ class Service:
         data; the server logs any other exception and answers with an error without details. Other messages are ignored."""
         pattern = _pattern(channel)
         if pattern.startswith(("/service/", "/meta/")):
-            raise ServiceError(f"requests are published on broadcast channels, and {channel!r} is none")
+            raise ServiceError(f"requests need a broadcast channel, and {channel!r} is not one")
 
         def bind(broker: Broker, function: OnRequest) -> None:
             _add(broker.registry.subscribed, pattern, responder(broker.publish, function))
@@ -104,7 +104,7 @@ class Service:
         name = "/service/" + target.removeprefix("/")
         channel = _pattern(name)
         if channel.endswith("*") or "{" in channel:
-            raise ServiceError(f"a remote call has one name: {target!r} is a pattern; pass what varies as data")
+            raise ServiceError(f"a remote call has one name: {target!r} is a pattern; pass the variable part as data")
 
         def bind(broker: Broker, function: RemoteCall) -> None:
             if channel in broker.registry.calls:
@@ -133,7 +133,7 @@ class Service:
         it raises an exception, the server logs it and runs the function again after a pause of 0.1 to 5 seconds; if it returns,
         it has ended. Each worker and each node runs it. Raises ServiceError if it is not a coroutine function."""
         if not iscoroutinefunction(function):
-            raise ServiceError(f"background work is a coroutine function, `async def`, and {function!r} is none")
+            raise ServiceError(f"background work is a coroutine function, `async def`, and {function!r} is not one")
         # Not a pair `on_start` and `on_stop`: applications would have to keep them in step, and a failure in one of them has no
         # clear meaning. No node is elected to run it either: work that must run once is a client.
         task = f"{self.name}.{getattr(function, '__name__', 'background')}"
@@ -186,7 +186,7 @@ def load_services(modules: Iterable[str]) -> list[Service]:
         services = [value for value in vars(module).values() if isinstance(value, Service)]
         if not services:
             raise ServiceError(
-                f"the module {name!r} holds no crewel.Service; write `{name.rpartition('.')[2]} = Service(...)`"
+                f"the module {name!r} has no crewel.Service; write `{name.rpartition('.')[2]} = Service(...)`"
             )
         found.extend(service for service in services if service not in found)
     return found

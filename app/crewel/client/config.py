@@ -196,7 +196,7 @@ class Config:
             if not self.update:
                 raise ValueError("unclaimed_timeout needs update")
         if self.resume_file is not None and self.resume_store is not None:
-            raise ValueError("resume_file and resume_store say the same: give one of them")
+            raise ValueError("resume_file and resume_store exclude each other: give one of them")
         if self.update and not self.ack:
             raise ValueError("update needs ack")
         if self.network_delay <= 0:

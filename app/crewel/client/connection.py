@@ -211,7 +211,7 @@ class Connection:
                 await self._arrived.wait()
         except TimeoutError as error:
             await self.close_transport()
-            raise RequestTimeoutError("messages announced by the handshake reply did not come") from error
+            raise RequestTimeoutError("messages announced by the handshake reply did not arrive") from error
 
     def _receive(self, payload: list[Fields], whole: bool) -> None:
         self._process(self.gate.admit(payload, whole))

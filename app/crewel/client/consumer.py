@@ -107,8 +107,8 @@ class Delivery(Message):
     def _check_not_recorded(self) -> None:
         if self.is_recorded is not None and self.is_recorded():
             raise RuntimeError(
-                f"the inbox has recorded message {self.id}: with the commit it counts as handled, and would not be processed"
-                " again; decide before is_first, or roll the transaction back first"
+                f"the inbox has recorded message {self.id}: after the commit it counts as handled, and is not processed "
+                "again; decide before is_first, or roll back the transaction first"
             )
 
     def _end(self) -> list[Handling]:
@@ -141,7 +141,7 @@ class Delivery(Message):
     def _failed(self, error: Exception) -> None:
         code, text = failure_of(error)
         if not self.is_open or self.consumer is None or self.is_waiting:
-            log.error("message %s of %s: an exception after its end", self.id, self.channel, exc_info=error)
+            log.error("message %s of %s: an exception after the message ended", self.id, self.channel, exc_info=error)
             return
         self.failures += 1  # and not `attempt`: a message that was fetched when the worker died has not failed
         if self.failures < self.consumer.attempts:

@@ -134,7 +134,7 @@ def _qos(
         addresses = [to] if isinstance(to, str | Destination) else to
         qos["destination"] = [_destination(each, force_queuing, distribute) for each in addresses]
     elif force_queuing is not None or distribute is not None:
-        raise ValueError("force_queuing and distribute say something of `to`, which is not given")
+        raise ValueError("force_queuing and distribute need `to`")
     return qos
 
 
@@ -191,7 +191,7 @@ def check_retry_for(retry_for: float) -> float:
     """`retry_for`, in seconds. Raises ValueError beyond the time for which a key is good."""
     if not 0 <= retry_for <= MAX_RETRY_S:
         raise ValueError(
-            f"retry_for is 0 to {MAX_RETRY_S:g} seconds, for servers forget a key after 120, not {retry_for:g}"
+            f"retry_for is 0 to {MAX_RETRY_S:g} seconds, because servers forget a key after 120, not {retry_for:g}"
         )
     return retry_for
 

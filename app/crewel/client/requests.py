@@ -204,7 +204,7 @@ def create_response(message: Message, data: Any = _SAME) -> Response:
     client properties. Raises ValueError if the message is no request."""
     channel = reply_channel(message.fields)
     if channel is None:
-        raise ValueError(f"a message on {message.channel} that is no request has no answer")
+        raise ValueError(f"the message on {message.channel} is not a request, and takes no answer")
     if data is not _SAME:
         return Response(channel, data)
     properties = copy.deepcopy(message.client_properties)
@@ -219,7 +219,7 @@ class Responder:
         check_function("callback", answer)
         check_whole("at_once", at_once)
         if at_once < 1:
-            raise ValueError("a responder works on 1 request at once, or more")
+            raise ValueError("a responder processes at least 1 request at once")
         self._answer = answer
         self._publish = publish
         self._places = asyncio.Semaphore(at_once)

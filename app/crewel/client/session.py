@@ -189,7 +189,7 @@ class Session:
                 if is_final or left <= 0:
                     raise
                 delay = min(delay, left)  # the last attempt is at the deadline, and not a pause before it
-                log.info("no session yet, next try in %.1f s: %s", delay, error)
+                log.info("no session yet, next attempt in %.1f s: %s", delay, error)
             await asyncio.sleep(delay)
 
     async def _try_transports(self) -> Fields:

@@ -40,7 +40,7 @@ def in_seconds(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         new = _OLD.get(name, name)
         if new in told or (new != name and new in given):
-            raise TypeError(f"{new} and {name} say the same: give only {new}")
+            raise TypeError(f"{new} and {name} mean the same: give only {new}")
         if new != name:
             warnings.warn(f"{name} is deprecated: use {new}, in seconds", DeprecationWarning, stacklevel=4)
             told[new] = value / 1000 if isinstance(value, int | float) and value > 0 else value

@@ -97,7 +97,7 @@ async def _disconnect_releases(trial: Trial) -> None:
 async def _expiry(trial: Trial) -> None:
     """A client connects once and is silent for as long as --expiry says; its subscribe then fails."""
     if trial.expiry_s is None:
-        raise Untested("--expiry was not given: how many seconds the server keeps a silent session")
+        raise Untested("--expiry was not given: the seconds for which the server keeps a silent session")
     client = await trial.open()
     await asyncio.sleep(trial.expiry_s)
     reply = await client.ask("/meta/subscribe", subscription=trial.root)

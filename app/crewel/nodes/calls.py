@@ -50,7 +50,7 @@ class Calls:
         if link is None:
             raise StoreUnavailable("the node cannot be reached at the moment")
         if about != OPERATOR and link.version < _SAYS_ABOUT:
-            raise StoreUnavailable(f"the node does not know the question {about}: it is of an earlier version")
+            raise StoreUnavailable(f"the node does not know the request {about}: its version is older")
         link.streams += 1
         key = link, link.streams
         told: asyncio.Future[bytes] = self._runtime.loop.create_future()
@@ -88,7 +88,7 @@ class Calls:
         answering = self.answers.get(about)
         try:
             if answering is None:
-                answer = {_FAILED: f"does not know the question {about}: it is of another version"}
+                answer = {_FAILED: f"does not know the request {about}: its version differs"}
             else:
                 answer = await answering(question)
         except Exception:

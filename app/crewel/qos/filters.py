@@ -223,14 +223,14 @@ def _parsed(text: str) -> _Node:
     except PendingDeprecationWarning:
         raise ValueError("a JMESPath expression, with JSON between back-ticks") from None
     except EmptyExpressionError:
-        raise ValueError("a JMESPath expression, and not nothing") from None
+        raise ValueError("a JMESPath expression that is not empty") from None
     except IncompleteExpressionError:
         raise ValueError("a JMESPath expression: something is missing at its end") from None
     except LexerError as error:
         raise ValueError(f"a JMESPath expression: {error.message} at column {error.lex_position + 1}") from None
     except ParseError as error:
         found = f"{error.token_value!r}" if error.token_value else "the end"
-        raise ValueError(f"a JMESPath expression: {found} at column {error.lex_position + 1} does not fit") from None
+        raise ValueError(f"a JMESPath expression: unexpected {found} at column {error.lex_position + 1}") from None
     except RecursionError:
         raise ValueError("a JMESPath expression that is nested less deeply") from None
     return tree

@@ -101,7 +101,7 @@ _POSITION: Final[Mapping[str, Check]] = {"epoch": text(64, 0), "id": _log_id}
 
 def _position(channel: str, value: object) -> Position:
     if not isinstance(value, dict) or value.keys() < _POSITION.keys():
-        raise IllegalArgument(channel, "must have epoch and id, as a subscribe has answered them")
+        raise IllegalArgument(channel, "must have epoch and id, as in the reply to a subscribe")
     try:
         fields = read_fields(value, _POSITION, "position")
     except IllegalArgument as inner:

@@ -119,7 +119,7 @@ async def grants_of(authorization: str, admin: AdminToken, policy: SecurityPolic
     scheme, _, token = authorization.partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
-        raise BadToken("a bearer token is asked for")
+        raise BadToken("a bearer token is required")
     if admin.matches(token):
         return OPERATOR
     if not isinstance(policy, JwtPolicy):

@@ -38,7 +38,7 @@ class Tokens:
         try:
             key = await keys.find(_key_id(token))
         except KeysUnavailable:
-            raise BadToken("the keys that verify tokens cannot be had at the moment", UNAVAILABLE) from None
+            raise BadToken("the keys that verify tokens are not available at the moment", UNAVAILABLE) from None
         return self._read(token, key, keys.algorithms)
 
     def read_at_once(self, token: str) -> Grants | None:
@@ -86,7 +86,7 @@ class Tokens:
         settings = self._settings
         subject = claims[settings.jwt_subject_claim]
         if not isinstance(subject, str) or not subject:
-            raise BadToken(f"the claim {settings.jwt_subject_claim} must be a text that is not empty")
+            raise BadToken(f"the claim {settings.jwt_subject_claim} must be a non-empty string")
         if subject == ANONYMOUS:
             raise BadToken(
                 f"the claim {settings.jwt_subject_claim} is {ANONYMOUS}, which names sessions without a name"

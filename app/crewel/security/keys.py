@@ -146,7 +146,7 @@ def _one_key(text: bytes, chosen: list[str]) -> Keys:
     if not text.startswith(b"-----BEGIN"):
         algorithms = chosen or ["HS256"]
         if not all(name.startswith("HS") for name in algorithms):
-            raise ValueError("it holds a secret, and jwt_algorithms are for public keys")
+            raise ValueError("it holds a secret, but jwt_algorithms are for public keys")
         shortest = max(int(name[2:]) // 8 for name in algorithms)
         if len(text) < shortest:  # as long as the digest, by RFC 7518, 3.2
             raise ValueError(f"a secret has at least {shortest} bytes")
@@ -154,7 +154,7 @@ def _one_key(text: bytes, chosen: list[str]) -> Keys:
     algorithms = chosen or list(_ASYMMETRIC)
     if any(name.startswith("HS") for name in algorithms):
         # Everyone knows a public key: as a secret it would let anyone sign.
-        raise ValueError("it holds a public key, and jwt_algorithms has one for secrets")
+        raise ValueError("it holds a public key, but jwt_algorithms has one for secrets")
     key = _public_key(text)
     return Keys(lambda _: key, algorithms)
 

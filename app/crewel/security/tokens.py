@@ -169,7 +169,7 @@ def keep_token(data_dir: str) -> str:
         kept = file.read_text("ascii").strip()
     if len(kept) < MIN_TOKEN:
         raise SettingsError(
-            f"{file} holds a token of {len(kept)} characters, and {MIN_TOKEN} are the least: remove the file for a new one"
+            f"{file} holds a token of {len(kept)} characters, but the minimum is {MIN_TOKEN}: remove the file to get a new one"
         )
     if file.stat().st_mode & 0o077:
         log.warning("%s can be read by others: chmod 600 it, or put a new token in its place", file)

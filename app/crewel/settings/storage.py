@@ -127,8 +127,8 @@ class Storage(Group):
     def _copies_before_a_fail_over(self) -> "Storage":
         if self.may_lose_by_fail_over and self.replicas < 1:
             raise ValueError(
-                "storage.replicas must be 1 or more with a store that can fail over: a replica that lacks what was answered"
-                " would take its place"
+                "storage.replicas must be 1 or more with a store that can fail over: otherwise a replica without "
+                "answered messages could be promoted"
             )
         return self
 

@@ -25,7 +25,7 @@ _UNITS = {"life_time": "life_time_ms", "destroy_delay": "destroy_delay_ms"}
 
 def _priority(given: object) -> object:
     if isinstance(given, bool):
-        raise ValueError("a truth value is not a priority")  # noqa: TRY004 - pydantic collects ValueErrors
+        raise ValueError("a Boolean is not a priority")  # noqa: TRY004 - pydantic collects ValueErrors
     return PRIORITIES.get(given.upper(), given) if isinstance(given, str) else given
 
 

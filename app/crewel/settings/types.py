@@ -58,7 +58,7 @@ def setting(
 def _no_bool(given: object) -> object:
     # pydantic takes true for 1, which would make `timeout_ms = true` one millisecond.
     if isinstance(given, bool):
-        raise ValueError("a truth value is not a number")  # noqa: TRY004 - pydantic collects ValueErrors
+        raise ValueError("a Boolean is not a number")  # noqa: TRY004 - pydantic collects ValueErrors
     return given
 
 
@@ -71,7 +71,7 @@ def _split(given: object) -> object:
         text = given.strip()
         given = json.loads(text) if text.startswith("[") else text.split(",") if text else []
     if not isinstance(given, list | tuple) or not all(isinstance(item, str) for item in given):
-        raise ValueError("not a list of texts")
+        raise ValueError("not a list of strings")
     return tuple(item.strip() for item in given)
 
 
@@ -87,7 +87,7 @@ def _each(check: Callable[[str], object]) -> AfterValidator:
 def _matching(pattern: str) -> Callable[[str], str]:
     def check(item: str) -> str:
         if not re.fullmatch(pattern, item):
-            raise ValueError(f"{item!r} does not fit")
+            raise ValueError(f"{item!r} is not valid")
         return item
 
     return check

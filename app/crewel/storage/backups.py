@@ -94,7 +94,7 @@ async def write(source: Redis, keys: Keys, file: BinaryIO, done: Progress) -> Co
     found = [name async for name in source.scan_iter(match=f"{keys.base}*", count=1000)]
     names = sorted(name for name in found if not name.startswith(leases))
     if not names:
-        raise BackupError("no server has kept anything there: is that the right place?")
+        raise BackupError("no server has stored anything there: is that the right place?")
     contents = Contents()
     with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3, filename="", mtime=0) as packed:
         packed.write(pack((_HEAD, _VERSION, FORMAT, len(names))))
@@ -110,7 +110,7 @@ async def write(source: Redis, keys: Keys, file: BinaryIO, done: Progress) -> Co
 async def _lines(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
     kind = str((await _ask(source, "TYPE", name)).decode())
     if kind not in _WRITERS:
-        raise BackupError(f"the key {short.decode('utf-8', 'replace')} is a {kind}, of which Crewel makes none")
+        raise BackupError(f"the key {short.decode('utf-8', 'replace')} is a {kind}, which Crewel does not use")
     async for line in _WRITERS[kind](source, name, short):
         yield line
     expiry = await _ask(source, "PEXPIRETIME", name)
@@ -180,7 +180,7 @@ def check(file: Path, done: Progress) -> Contents:
             done(contents.commands)
     done(contents.commands)
     if not contents.keys:
-        raise BackupError(f"{file}: holds nothing: there was no store where it was made")
+        raise BackupError(f"{file} is empty: there was no store where it was made")
     return contents
 
 
@@ -226,15 +226,15 @@ def _commands(file: Path) -> Iterator[_Command]:
             for count, line in enumerate(lines):
                 if line[0] == _END:
                     if int(line[1]) != count or next(lines, None) is not None:
-                        raise BackupError(f"{file}: is damaged: it holds {count} commands and not {int(line[1])}")
+                        raise BackupError(f"{file} is damaged: it holds {count} commands, not {int(line[1])}")
                     return
                 if line[0] not in _KNOWN or len(line) <= _KNOWN[line[0]]:
-                    raise BackupError(f"{file}: is no backup of Crewel: it holds other commands")
+                    raise BackupError(f"{file} is not a backup of Crewel: it holds other commands")
                 yield line
     except EOFError:
         raise BackupError(f"{file}: ends too early: it was cut off") from None
     except (gzip.BadGzipFile, zlib.error, hiredis.ProtocolError, ValueError) as error:
-        raise BackupError(f"{file}: is no backup, or a damaged one: {error}") from None
+        raise BackupError(f"{file} is not a backup, or is damaged: {error}") from None
     except OSError as error:
         raise BackupError(f"{file}: cannot be read: {error.strerror}") from None
     raise BackupError(f"{file}: ends too early: it was cut off")
@@ -252,10 +252,10 @@ def _read(packed: Any) -> Iterator[_Command]:
 
 def _check_head(head: _Command | None, file: Path) -> None:
     if head is None or head[0] != _HEAD:
-        raise BackupError(f"{file}: is no backup of Crewel")
+        raise BackupError(f"{file} is not a backup of Crewel")
     version, layout = int(head[1]), int(head[2])
     if version > _VERSION or layout > FORMAT:
-        raise BackupError(f"{file}: was made by a newer version of Crewel")
+        raise BackupError(f"{file} was made by a newer version of Crewel")
 
 
 @asynccontextmanager
@@ -290,7 +290,7 @@ async def _copy(pool: ConnectionPool, file: BinaryIO, received: Progress) -> Non
         finally:
             writer.close()
     except OSError as error:
-        raise StoreUnavailable(f"the store did not send a whole copy of itself: {error or 'nothing came'}") from None
+        raise StoreUnavailable(f"the store did not send a complete copy of itself: {error or 'nothing came'}") from None
 
 
 async def _dial(options: AbstractConnection) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -138,11 +138,11 @@ def check_server(info: StoreInfo, storage: Storage) -> None:
         needed = ".".join(map(str, _OLDEST[info.kind]))
         raise SettingsError(f"the store is {info.kind} {info.version}: {needed} or newer is needed")
     if info.is_replica:
-        raise StoreUnavailable("the store is a replica, which takes no writes")
+        raise StoreUnavailable("the store is a replica, which accepts no writes")
     if not info.appends and storage.durability == "file":
         raise SettingsError(
-            "the store keeps no append-only file, so that it would forget what was answered:"
-            " set `appendonly yes` in its configuration, or storage.durability=managed for a service that keeps it otherwise"
+            "the store has no append-only file, so it would lose answered messages: set `appendonly yes` in its "
+            "configuration, or storage.durability=managed for a service that protects them otherwise"
         )
     if info.policy != "noeviction":
         raise SettingsError(
@@ -151,8 +151,8 @@ def check_server(info: StoreInfo, storage: Storage) -> None:
         )
     if storage.may_lose_by_fail_over and not info.requires_replicas:
         raise SettingsError(
-            "the store can fail over and takes writes without a replica, so that one that was cut off would answer what"
-            " nothing else has: set `min-replicas-to-write 1` in the configuration of all its servers"
+            "the store can fail over but accepts writes without a replica, so an isolated primary would confirm writes "
+            "that no replica has: set `min-replicas-to-write 1` in the configuration of all its servers"
         )
 
 
@@ -162,8 +162,7 @@ def check_format(found: bytes | None, *, is_empty: bool) -> int:
         if is_empty:
             return FORMAT
         raise SettingsError(
-            "the store holds keys of Crewel without their format, as an interrupted restore leaves them:"
-            " restore again with --force"
+            "the store has keys of Crewel but no format, as after an interrupted restore: restore again with --force"
         )
     if found.isdigit() and 1 <= int(found) <= FORMAT:
         return FORMAT
@@ -182,7 +181,7 @@ def why_not(error: Exception, *, is_own: bool) -> SettingsError | StoreUnavailab
     while isinstance(error.__cause__, RedisError):  # the library wraps what the store answered
         error = error.__cause__
     if isinstance(error, BusyLoadingError):
-        return Loading("the store reads its file")
+        return Loading("the store is loading its file")
     if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
         return SettingsError(f"storage.url: the store does not accept the user or the password: {error}")
     if isinstance(error, ServiceUnknown):

@@ -102,7 +102,7 @@ def without_store(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SettingsError(f"storage.data_dir {directory}: the store runs there: end its server first") from None
+            raise SettingsError(f"storage.data_dir {directory}: the store runs there: stop its server first") from None
         yield
 
 
@@ -257,7 +257,7 @@ class Embedded:
         file = self._directory / _FORMAT_FILE
         if not file.exists():
             if self._was_here:
-                raise SettingsError(f"storage.data_dir {self._directory} has vanished, or another one is in its place")
+                raise SettingsError(f"storage.data_dir {self._directory} has vanished or was replaced")
             file.write_text(f"{_FORMAT}\n")
         elif (found := file.read_text().strip()) != str(_FORMAT):
             raise SettingsError(

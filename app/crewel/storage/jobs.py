@@ -105,7 +105,7 @@ def begin(k: Keys, token: str, node: str, job: Job) -> Step[None]:
 
 def _begun(answer: Any) -> None:
     if answer != b"begun":
-        raise TooManyJobs(f"{MOST_OPEN} jobs are open, which is as many as may be: stop some, or wait")
+        raise TooManyJobs(f"{MOST_OPEN} jobs are open, which is the limit: stop some, or wait")
 
 
 def claim(k: Keys, token: str, node: str) -> Step[list[str]]:

@@ -82,9 +82,9 @@ def newest_primary(answers: list[dict[str, Any] | Exception], location: StoreLoc
         return str(newest["ip"]), int(newest["port"])
     refusals = [each for each in answers if isinstance(each, ResponseError)]
     if refusals and len(refusals) == len(answers):
-        raise ServiceUnknown(f"the sentinels know no service {location.service!r}: {refusals[0]}")
+        raise ServiceUnknown(f"the sentinels do not know the service {location.service!r}: {refusals[0]}")
     why = next(each for each in answers if isinstance(each, Exception) and not isinstance(each, ResponseError))
-    raise NoConnection(f"no sentinel says where the primary of {location.service!r} is: {why}")
+    raise NoConnection(f"no sentinel knows the primary of {location.service!r}: {why}")
 
 
 async def _node_of(location: StoreLocation, key: str, options: dict[str, Any]) -> Place:

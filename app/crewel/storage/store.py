@@ -274,7 +274,7 @@ class Store:
         said, client = await self._ask(("INFO",), ("CLIENT", "ID"))  # a store that reads its file answers these
         info = StoreInfo(said)
         if info.is_loading:
-            raise Loading("the store reads its file")
+            raise Loading("the store is loading its file")
         (found,) = await self._ask(("GET", self.keys.format))
         check_server(info, self._storage)
         await self._forget_last_client(info, client)
@@ -386,7 +386,7 @@ class Store:
             space = self._space = self._space or Space(self._embedded.directory)
             why = await asyncio.to_thread(space.why_full, info)
             if space.should_rewrite(info, asyncio.get_running_loop().time()):
-                log.info("the store is asked to rewrite its file")
+                log.info("asking the store to rewrite its file")
                 await self._writer.ask([("BGREWRITEAOF",)])
         self._set_full(why)
 
@@ -412,7 +412,7 @@ class Store:
                 try:
                     came()  # in the turn in which the store is up
                 except Exception:
-                    log.exception("a part could not continue with the store that is back")
+                    log.exception("a part of the server could not continue after the store came back")
 
     def _lose(self, reason: str) -> None:
         """The writer calls this when its connection is gone."""

@@ -30,7 +30,7 @@ def seconds_of(duration: float | str) -> float:
             )
         seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if not 0 <= seconds < inf:
-        raise ValueError(f"{duration!r} is not a duration: time only goes forward")
+        raise ValueError(f"{duration!r} is not a duration: time only moves forward")
     return seconds
 
 

@@ -112,7 +112,7 @@ def _asked(body: str, fields: Collection[str] | None) -> dict[str, Any]:
     try:
         asked = json.loads(body) if body.strip() else {}
     except ValueError as error:
-        raise ValueError(f"the body is no JSON: {error}") from None
+        raise ValueError(f"the body is not JSON: {error}") from None
     if not isinstance(asked, dict):
         raise TypeError(f"expected a JSON object, got {body.strip()[:100]}")
     unknown = [] if fields is None else [name for name in asked if name not in fields]

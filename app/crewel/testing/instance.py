@@ -119,7 +119,7 @@ class Instance:
     def app(self) -> web.Application:
         """The application of the server that runs. Raises RuntimeError if none does."""
         if self._app is None:
-            raise RuntimeError("the server does not run: restart() starts it again")
+            raise RuntimeError("the server is not running: restart() starts it again")
         return self._app
 
     @property

@@ -342,7 +342,7 @@ async def mark_requests(request: web.Request, handler: Handler) -> web.StreamRes
     if isinstance(connection, Connection):
         connection.begin(request)
     if any(name in request.headers for name in _CONDITIONS) and not _has_dates(request):
-        raise web.HTTPBadRequest(text="a condition of the request has a date that there is not")
+        raise web.HTTPBadRequest(text="a condition of the request has an invalid date")
     try:
         return await handler(request)
     except OSError as error:

@@ -111,7 +111,7 @@ class DeadLetterRedrive:
         """The store, which may be written to. Raises StoreUnavailable if there is none, or it may not."""
         access = self._access
         if not access.has_store:
-            raise StoreUnavailable("this server keeps no store, and so no dead letters")
+            raise StoreUnavailable("this server has no store, and so no dead letters")
         if access.trouble is not None:
             raise StoreUnavailable(access.trouble)
         return access

@@ -95,7 +95,7 @@ class BacklogLoader:
 
     def _try_again(self, session: Session, durable: DurableSession, error: StoreError) -> None:
         if not self._pauses:  # what befalls one befalls many
-            log.warning("queued messages cannot be read, and will be tried again: %s", error)
+            log.warning("queued messages cannot be read, and will be retried: %s", error)
         pause = self._pauses.get(durable, _FIRST_PAUSE)
         self._pauses[durable] = min(2 * pause, _LONGEST_PAUSE)
         former = self._timers.pop(durable, None)

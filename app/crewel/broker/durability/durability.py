@@ -271,7 +271,7 @@ class Durability:
         if self._access.is_superseded or self._access.is_reloading:
             raise StoreUnavailable(self._access.trouble)
         if name in self._access.leaving:
-            raise StoreUnavailable("the session of this name is just ending")
+            raise StoreUnavailable("the session of this name is ending")
         access = self._access
 
         def answered(answer: LoggedIn | StoreError) -> LoggedIn | StoreError:
@@ -371,7 +371,7 @@ class Durability:
             except (Behind, Fenced) as error:
                 await self._lost(error)
             except StoreError as error:
-                log.warning("a commit was refused, and will be tried again: %s", error)
+                log.warning("a commit was refused, and will be retried: %s", error)
 
     async def committed(self) -> None:
         """Wait until the store knows how all has ended that has ended so far, or has its dead letter withheld; or until nothing
@@ -483,7 +483,7 @@ class Durability:
             else:
                 await self._reload(error if isinstance(error, Fenced) else None)
         except StoreError as again:
-            log.warning("the store (%s) does not say who has it: %s", error, again)  # the next commit asks again
+            log.warning("the store (%s) does not report its owner: %s", error, again)  # the next commit asks again
         finally:
             self._is_recovering = False
 

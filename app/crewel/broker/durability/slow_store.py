@@ -24,8 +24,8 @@ class SlowStore:
             if self._since is None:
                 self._since = now
                 log.warning(
-                    "the store is slow: a commit took %.3f s, and persistent publishes wait as long. See its disk and its"
-                    " memory, and crewel doctor (storage.slow_ms)",
+                    "the store is slow: a commit took %.3f s, and persistent publishes wait as long. Check its disk and "
+                    "memory, and run crewel doctor (storage.slow_ms)",
                     seconds,
                 )
             self._last = now

@@ -144,7 +144,9 @@ class DispatcherRunner:
         """The session's dispatcher, which is made if it has none. Raises IllegalArgument for one that does not
         acknowledge: nothing waits for it."""
         if not session.is_reliable:
-            raise IllegalArgument("dispatcherActive", f"{session.name} does not acknowledge: nothing is kept for it")
+            raise IllegalArgument(
+                "dispatcherActive", f"{session.name} does not acknowledge: the server keeps nothing for it"
+            )
         if session.dispatcher is NO_DISPATCHER:
             session.dispatcher = Dispatcher(self._rules(session, session.asked))
         return session.dispatcher

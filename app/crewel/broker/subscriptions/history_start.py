@@ -305,7 +305,7 @@ class HistoryRead:
         if self._error is not None:
             raise self._error
         if not taken <= {self._answers[0].last} or any(each.last != self._answers[0].last for each in self._answers):
-            raise StoreUnavailable("the log is not read up to its end at the moment")
+            raise StoreUnavailable("the server has not read the log to its end yet")
         answers = iter(self._answers)
         pasts = [(past := next(answers), past if start.is_initial else next(answers)) for start in self._starts]
         now = self._readers.room_of(self._session)

@@ -274,9 +274,9 @@ def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None
         )
     if qos.choice.group:
         if not is_stored:
-            raise IllegalArgument("group", "needs a session that the store has; shake hands with ext.ack")
+            raise IllegalArgument("group", "needs a session that the store has; handshake with ext.ack")
         if any(channel.is_system or channel.is_reply or not channel.is_broadcast for channel in channels):
-            raise IllegalArgument("group", "must be left out: what comes on this channel cannot be shared")
+            raise IllegalArgument("group", "must be left out: messages on this channel cannot be shared")
 
 
 def _reply_ext(result: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:

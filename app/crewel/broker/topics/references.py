@@ -208,7 +208,7 @@ class TopicViews:
         try:
             return await self.elsewhere(name)
         except StoreError as error:
-            log.warning("what other nodes have of %s is not known: %s", name, error)
+            log.warning("the references of other nodes to %s are not known: %s", name, error)
             return []
 
     async def share(self, name: str) -> TopicShare:
