@@ -1,6 +1,6 @@
 """Crewel: a Bayeux server for Python that does not lose messages.
 
-The names here are what an application is written with; everything else has its place in the tree.
+Applications import the names here; everything else has its place in the packages.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The jobs, one module for each command of `crewel pipeline`: they bring the Spark session, the paths and the store together.
+"""The jobs, one module for each command of `crewel pipeline`: they combine the Spark session, the paths and the store.
 
-What a job computes is in `transformations`; here it is read, written and repeated after a crash.
+`transformations` has the computations; the jobs read, write, and repeat them after a crash.
 """

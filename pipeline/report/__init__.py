@@ -1,1 +1,1 @@
-"""The page that a report is: HTML that needs nothing else, with its plots in it. Pure: rows go in and text comes out."""
+"""The page of a report: self-contained HTML that includes its plots. Pure: rows are arguments, and text is the result."""

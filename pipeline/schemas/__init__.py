@@ -1,5 +1,5 @@
-"""Every table of the pipeline: bronze as it was read, silver typed, gold the answers. docs/reference/pipeline-tables.md is
-generated from it, and nothing else says what a column is called."""
+"""Every table of the pipeline: bronze has the entries as read, silver the typed rows, gold the results.
+docs/reference/pipeline-tables.md is generated from it. Only this package defines the names of columns."""
 
 from typing import Final
 

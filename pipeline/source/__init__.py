@@ -3,7 +3,7 @@
     spark.read.format("crewel-events").option("streams", "facts").load()
     spark.readStream.format("crewel-events").option("maxRows", 200000).load()
 
-It is registered with the address of the store. Filters are not pushed down to it: what to read is said by its options.
+Its registration contains the address of the store. Spark does not push filters down to it: its options select the entries.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _CrewelEvents(DataSource):
 
     def _parsed(self, schema: StructType) -> Options:
         if schema.fieldNames() != RAW.names:
-            raise SettingsError("crewel-events has a schema of its own; select from it what is wanted")
+            raise SettingsError("crewel-events has a fixed schema; select columns from it")
         return parsed(self.options)
 
     def _store(self, options: Options) -> Address:

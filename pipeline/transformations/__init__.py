@@ -1,2 +1,2 @@
-"""From tables to tables: pure functions of DataFrames, opening and closing with a `select`. They know no paths and no
+"""Pure functions of DataFrames that compute tables from tables, and begin and end with a `select`. They know no paths and no
 session."""

@@ -1,6 +1,6 @@
 """A Bayeux client for asyncio: `async with Client("http://127.0.0.1:8080/cometd") as client:`, and docs/reference/client.md.
 
-It knows the protocol (`crewel.bayeux`), its options (`crewel.qos`) and the codes of errors, and nothing of the server.
+It knows the protocol (`crewel.bayeux`), its options (`crewel.qos`) and the error codes, and nothing of the server.
 """
 
 from crewel.client.client import Client as Client

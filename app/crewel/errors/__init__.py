@@ -1,5 +1,5 @@
-"""What can go wrong, in one place: the error tree and the texts of Bayeux replies (`tree`), and the dotted codes
-(`codes`). May import nothing of the server: everything imports it."""
+"""All errors in one place: the error tree and the texts of Bayeux replies (`tree`), and the dotted codes (`codes`).
+May import nothing of the server, because everything imports it."""
 
 from crewel.errors.codes import CODES as CODES
 from crewel.errors.codes import KNOWN as KNOWN

@@ -1,4 +1,4 @@
-"""Stand-ins for services that speak Bayeux: `Salesforce`, the streaming API of Salesforce."""
+"""Stand-ins for Bayeux services: `Salesforce`, the streaming API of Salesforce."""
 
 from typing import TYPE_CHECKING, Any
 

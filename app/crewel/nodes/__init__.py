@@ -1,4 +1,4 @@
-"""Several servers on one store: which there are, and how a request reaches the one that has its session (decision 0260).
+"""Several servers on one store: which nodes exist, and how a request reaches the node that has its session (decision 0260).
 
-A server that shares its store with no other uses nothing of it.
+A server that does not share its store uses none of it.
 """

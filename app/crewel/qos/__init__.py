@@ -1,3 +1,3 @@
-"""PURE. The options of a publish, a subscribe, a login and a delivery, as `ext` has them on the wire: which there are, their
-defaults and bounds. Server, client and command line read them here. May use `bayeux` and `errors`, and knows no session,
-queue or store."""
+"""PURE. The options of a publish, a subscribe, a login and a delivery, as `ext` has them on the wire, with their defaults and
+bounds. Server, client and command line use these definitions. May use `bayeux` and `errors`, and knows no session, queue or
+store."""

@@ -1,7 +1,7 @@
-"""Every setting of Crewel, where its value comes from, and what each one means.
+"""Every setting of Crewel, with the source of its value and its meaning.
 
 `server`, `storage`, `access` and `topic_rules` declare the settings with their types, units, defaults and bounds; `sources`
-reads crewel.toml, the environment and `--set`; `table` lists them. Nothing here knows what a setting does.
+reads crewel.toml, the environment and `--set`; `table` lists them. Nothing here knows the effect of a setting.
 """
 
 from importlib import import_module

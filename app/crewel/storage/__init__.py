@@ -1,6 +1,6 @@
-"""The store, Redis or Valkey: everything that survives the server, and the only place that knows its keys.
+"""The store, Redis or Valkey: all state that survives the server, and the only package that knows its keys.
 
 `keys` names every key; `steps` has the `Step`, one atomic step: a Lua file of the folder `scripts` with its arguments; `store`
-runs steps on one writing connection in order; `embedded` starts a server of our own. Each other module is one subject: what
-is asked for, and what comes back.
+runs steps in order on one writing connection; `embedded` starts our own store. Each other module has one subject: its requests
+and its replies.
 """

@@ -1,5 +1,5 @@
-"""Crewel servers for tests: `async with serving() as server:`, `with serving_in_thread() as server:`, and pytest's fixtures
-`crewel`, `crewel_client` and `salesforce`, which come with the wheel.
+"""Crewel servers for tests: `async with serving() as server:`, `with serving_in_thread() as server:`, and the pytest fixtures
+`crewel`, `crewel_client` and `salesforce`, which are part of the wheel.
 
 A server runs in a thread of this process, on a free port, and its clock can be moved ahead.
 """

@@ -1,5 +1,5 @@
-"""What outlives this process: the log, the sessions that the store has, and the messages that wait for them.
+"""The state that outlives this process: the log, the stored sessions and their pending messages.
 
-`access` is what every package of the broker shares of the store, and the lowest module of all; `durability` knows all parts
-but those that answer clients.
+`access` is the part of the store that all packages of the broker share, and the lowest module of all; `durability` knows all
+parts except those that answer clients.
 """

@@ -1,5 +1,5 @@
-"""Messages that one of several gets: addressed to a session or a subject, or shared by a consumer group.
+"""Messages for one of several receivers: addressed to a session or a subject, or shared by a consumer group.
 
-Uses the store, the queues of sessions and the dead letters. It knows nothing of topics and subscriptions: groups reach them
+Uses the store, the queues of sessions and the dead letters. Knows nothing of topics and subscriptions: groups reach them
 through hooks.
 """

@@ -1,4 +1,4 @@
-"""The messages that wait for one session, and how they leave: its queue, the connect it holds, statuses, expiry and time-outs.
+"""The pending messages of one session and their delivery: its queue, its held connect, statuses, expiry and time-outs.
 
-The slots of a session are assigned here and in `session` only. Everything else uses their methods.
+Only this package and `session` assign the slots of a session. Everything else uses their methods.
 """

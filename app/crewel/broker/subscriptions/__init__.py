@@ -1,4 +1,4 @@
-"""What subscriptions ask for beyond a channel: filters, histories, groups; and whether the policy grants it.
+"""The options of a subscription beyond its channel (filters, histories, groups), and whether the policy grants them.
 
-Uses topics, consumer groups and the queues of sessions. That the store has a subscription is the affair of `durability`.
+Uses topics, consumer groups and the queues of sessions. `durability` keeps subscriptions in the store.
 """
