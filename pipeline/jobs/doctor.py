@@ -160,7 +160,7 @@ def _directory(directory: str) -> CheckResult:
     found = f"{directory}{'' if there == path else ' (is made by the first job)'}, {free / 2**30:,.1f} GiB free"
     if free < _LEAST_DISK:
         return CheckResult(
-            "tables", State.WARNING, found, "tables grow every day, and take twice their room while they are compacted"
+            "tables", State.WARNING, found, "tables grow every day, and need twice the space while they are compacted"
         )
     return CheckResult("tables", State.OK, found)
 

@@ -89,7 +89,7 @@ class Result:
 def run(spark: SparkSession, options: Options, progress: Progress = lambda words: None) -> Result:
     """Choose letters, keep what was chosen, and have them sent. Raises CrewelError; BadCondition before anything is done."""
     if _NAME.fullmatch(options.job) is None:
-        raise SettingsError(f"{options.job!r} is no name of a job: letters, digits, dots, dashes, at most 100")
+        raise SettingsError(f"{options.job!r} is not a job name: letters, digits, dots, dashes, at most 100")
     found = chosen(searchable(_stored(spark)), options.where)
     if options.dry_run:
         counts = _safely(lambda: found.groupBy("code").count().orderBy(F.desc("count"), "code").collect())

@@ -46,7 +46,7 @@ _SICK: Final = (
     ),
     (
         "taken by others",
-        "It rejects messages that others take. Fix its program: see its reasons under “Dead letters”. Then redrive them:",
+        "It rejects messages that others accept. Fix its program: see its reasons under “Dead letters”. Then redrive them:",
         _REDRIVE_ALL,
     ),
     (
@@ -64,7 +64,7 @@ _SICK: Final = (
     ("absent", "Its client was not connected. Check whether it runs; its messages wait for it:", ""),
     (
         "takes",
-        "It acknowledges more slowly than before, or than others. Find out what it waits for, and how much waits for it:",
+        "It acknowledges more slowly than before, or than others. Find out what it waits for, and the size of its queue:",
         "",
     ),
     ("", "It does not acknowledge its messages in time: it is slow, or its connection breaks. Check its state:", ""),
@@ -77,9 +77,9 @@ _AUDIT: Final = {
     "twice": "A message ended more than once. Nothing is lost; the facts are the evidence of a defect of the server.",
     "surplus": "A receiver got a message that was not for it. The facts are the evidence of a defect of the server.",
     "both": "A message ended and still waits: its receiver may get it once more. The facts are evidence of a defect.",
-    "no letter": "A dead letter is gone that no operator redrove or discarded: something other than Crewel removed it from the"
-    " store. The publisher can publish the message again.",
-    "rolled back": "The store came back with less than it had answered: from a replica, a backup or a shortened file. The"
+    "no letter": "A dead letter is gone, although no operator redrove or discarded it: something other than Crewel "
+    "removed it from the store. The publisher can publish the message again.",
+    "rolled back": "The store came back without some confirmed writes: from a replica, a backup or a shortened file. The"
     " messages named in the fact `lost` are gone; the publisher can publish them again. `storage.replicas` and"
     " `min-replicas-to-write` prevent this.",
     "unknown": "Facts of that time were trimmed before they were read, so the result is unknown. Run `crewel pipeline live`"

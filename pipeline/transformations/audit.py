@@ -191,7 +191,7 @@ def without_letter(silver: Mapping[str, DataFrame], letters: DataFrame, upto: tu
             f.lit(None).cast("string").alias("pattern"),
             f.array("place").alias("evidence"),
             f.format_string(
-                "It became a dead letter of %s by %s, and there is no such letter", "receiver", "code"
+                "It became a dead letter of %s by %s, but there is no such dead letter", "receiver", "code"
             ).alias("words"),
         )
     )
@@ -206,7 +206,7 @@ def _rolled_back(losses: DataFrame) -> DataFrame:
         f.lit(None).cast("string").alias("pattern"),
         f.array("place").alias("evidence"),
         f.format_string(
-            "The store lost what came after %d, up to %d; %d messages of that had been answered to this server",
+            "The store lost entries after %d, up to %d; %d messages among them had been confirmed to this server",
             "from_id",
             "until_id",
             "messages",

@@ -16,7 +16,7 @@ from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.causes import of_ids
 from crewel.pipeline.transformations.expected import with_channel
 
-GONE: Final = "(the letter was sent again, discarded or dropped)"
+GONE: Final = "(the dead letter was redriven, discarded or dropped)"
 """The template of deaths whose letter is there no more: the facts tell the code only."""
 
 _MOST_READ: Final = 500  # characters of a reason; some have a stack trace, whose end is different each time

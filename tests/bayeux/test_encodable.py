@@ -37,7 +37,7 @@ CIRCLE.append(CIRCLE)
         ({"none": None, "raw": b"1234"}, "data.raw is 4 bytes"),
         ({"a": {1: 2}}, "data.a is an object with the key 1"),
         ([2**70], "data[0] is an integer of more than 64 bits"),
-        (["\ud800"], "data[0] is text that is no Unicode"),
+        (["\ud800"], "data[0] is text that is not valid Unicode"),
         ([{1, 2}], "data[0] is a set"),
         (CIRCLE, "data is nested more than 254 deep, or contains itself"),
     ],

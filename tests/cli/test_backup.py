@@ -281,7 +281,7 @@ def test_a_store_that_does_not_let_itself_be_copied_is_told_in_one_line(
     client.acl_setuser("joe", enabled=True, passwords=["+secret"], commands=["+@all", "-sync", "-psync"], keys=["*"])
     url = shared_store().url.replace("unix://", "unix://joe:secret@")
     ended = run("backup", tmp_path / "a.backup", prefix, url=url)
-    assert_refused(ended, "the store does not let itself be copied")
+    assert_refused(ended, "the store refuses to be copied")
 
 
 # What is not there, and what is not replaced

@@ -193,7 +193,7 @@ def test_a_node_that_was_stopped_for_longer_than_its_lease_begins_again(start_se
     publish(second, 2)
     until(lambda: inherited(second) == 1)
     os.kill(first.pid, signal.SIGCONT)
-    until(lambda: "taken this one for dead" in first.stderr)
+    until(lambda: "declared this one dead" in first.stderr)
     until(lambda: Connection(first).get("/health/ready").status == 200)
     # It does not deliver what it still had in memory: another node serves that client by now, and answers it.
     *messages, reply = late.response().messages
@@ -232,7 +232,7 @@ def test_a_connect_at_the_former_node_of_its_session_is_answered_by_the_heir(
     *messages, reply = early.response().messages
     assert (values(messages), reply["successful"]) == ([1], True)
     person.batch = reply["ext"]["ack"]
-    until(lambda: "taken this one for dead" in first.stderr)
+    until(lambda: "declared this one dead" in first.stderr)
     until(lambda: Connection(first).get("/health/ready").status == 200)
     late = person.ask_connect(ext={"ack": person.batch})
     publish(second, 2)

@@ -221,7 +221,7 @@ def test_another_condition_under_the_same_name_is_refused(place: Place) -> None:
 
 @pytest.mark.parametrize("job", ["", "../x", "a b", "x" * 200])
 def test_a_name_that_is_none_is_refused(place: Place, job: str) -> None:
-    with pytest.raises(SettingsError, match="no name of a job"):
+    with pytest.raises(SettingsError, match="not a job name"):
         place.run(job=job)
 
 

@@ -88,7 +88,7 @@ async def test_answers_may_come_in_pieces() -> None:
 @pytest.mark.parametrize(
     ("said", "reason", "known"),
     [
-        (b":1\r\n:2\r\n:3\r\n", "what it was not asked", []),
+        (b":1\r\n:2\r\n:3\r\n", "a reply without a request", []),
         (b":1\r\n?2\r\n", "does not speak its protocol", [1]),
     ],
 )

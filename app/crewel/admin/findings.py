@@ -97,7 +97,7 @@ def _server(figures: Figures) -> Iterator[Finding]:
         "descriptors": "Raise the limit of open files (ulimit -n), or lower limits.max_connections.",
     }
     for about, why in figures.concerns.items():
-        usual = "Look at the log of the server; it tries again by itself."
+        usual = "Look at the log of the server; it retries automatically."
         title = "The store cannot be used" if about == "store" else f"The server is not ready: {about}"
         yield Finding(f"not-ready-{about}", Level.BAD, title, why, advice.get(about, usual), "/")
 
@@ -144,7 +144,7 @@ def _dropped(figures: Figures) -> Iterator[Finding]:
             Level.BAD,
             f"{_plural(figures.dead_letters_dropped, 'dead letter')} were dropped",
             "There were more than delivery.dead_letters_max, or they took more than delivery.dead_letters_max_bytes.",
-            "Export, redrive or discard old ones, or raise the setting. What was dropped is gone.",
+            "Export, redrive or discard old ones, or raise the setting. Dropped ones are lost.",
             "/dead-letters",
             figures.dead_letters_dropped,
         )
@@ -161,7 +161,7 @@ def _full(figures: Figures) -> Iterator[Finding]:
             Level.BAD if is_full else Level.WARN,
             f"{_plural(counted.full_count, 'queue')} {how}",
             f"the queue of {name} is {'full' if is_full else f'at {share:.0%} of its bound'}",
-            "Start its client if that is away, let it take messages faster, or drain the queue into dead letters.",
+            "Start its client if it is away, make it process messages faster, or drain the queue into dead letters.",
             _receiver(name),
             counted.full_count,
         )

@@ -403,7 +403,7 @@ MESSAGE_ROUTES: Final = (
     Route(
         "GET",
         "/messages/{message}",
-        "Show what happened to a stored message for each receiver.",
+        "Show the outcome of a stored message for each receiver.",
         _show,
         f"`message`, `channel`, `key` (its idempotency key, or empty), `publishedAt`; {_CONTENT}, null if the store no longer"
         " has them. `recorded`: whether its publish is still among the facts. `partial`: whether there are more facts than one"
@@ -437,7 +437,7 @@ MESSAGE_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters/{id}/end",
-        "Show what happened to a dead letter that has been removed.",
+        "Show the outcome of a removed dead letter.",
         _show_end,
         "`end` (redriven, discarded, or kept: it is still there) and `message` (its id, if it is recorded). If it has been"
         " removed, also `at` and `job` (empty if it was not part of one); if redriven, `redrivenAs`; if discarded, `who`"

@@ -212,7 +212,7 @@ class Rest:
         path = request.path.removeprefix(API)
         methods = sorted(route.method for route in ROUTES if re.fullmatch(_spelled(route.path, "{1}"), path))
         if not methods:
-            raise NotThere(f"there is no {API}{path}; {API}/ shows what there is")
+            raise NotThere(f"there is no {API}{path}; {API}/ lists all resources")
         text = f"{path} takes {' and '.join(methods)}, not {request.method}"
         return json_response(
             encode({"errorCode": "user.illegalArgument", "message": text}), 405, Allow=", ".join(methods)

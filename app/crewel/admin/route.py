@@ -50,9 +50,9 @@ _ERROR: Final = {
 _ALWAYS: Final = {
     400: "A field is unknown or has a wrong value; the message names it (user.illegalArgument).",
     403: "Requests from the page's origin are not allowed, or the token is not an operator's, or does not have this role.",
-    503: "The store cannot be asked at the moment, or the server keeps none (resource.unavailable).",
+    503: "The store is unavailable, or the server has none (resource.unavailable).",
 }
-_CLOSED: Final = {401: "There is no token, or one that does not hold."}
+_CLOSED: Final = {401: "The token is missing or invalid."}
 
 
 class NotThere(Refused):

@@ -226,7 +226,7 @@ class Limiter:
             return
         bucket = account.bucket("failed_tokens", rate, now)
         if bucket.available(rate, now) < 1:
-            text = "too many tokens from this address did not hold"
+            text = "too many invalid tokens from this address"
             raise self._limited("failed_tokens_per_s", text, max(bucket.take(rate, 1, now), _BUSY_S), None)
 
     def token_failed(self, account: Account) -> None:

@@ -70,7 +70,7 @@ OUTCOMES: Final[tuple[Row, ...]] = (
         "user",
         OnUserError.DEAD,
         Outcome.REJECT_ALL,
-        "dead letter, like all that is queued and all that arrives",
+        "dead letter, like all queued and new messages",
         "DEAD: rejects everything until a new handshake, kill or expiry",
     ),
     Row(
@@ -78,8 +78,8 @@ OUTCOMES: Final[tuple[Row, ...]] = (
         None,
         Outcome.RETRY,
         "stays queued, in its place",
-        "POLLING: redelivered after the delay, at most `retries` times in a row; then DEAD: what is queued becomes dead"
-        " letters, and the session is removed",
+        "POLLING: redelivered after the delay, at most `retries` times in a row; then DEAD: queued messages become dead "
+        "letters, and the session is removed",
     ),
 )
 """The first line that fits counts. Every code that `reported_code` answers fits one."""

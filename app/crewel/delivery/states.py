@@ -17,7 +17,7 @@ class DispatcherState(Explained):
 
     ALIVE = "ALIVE", "The client is there, and messages go to it."
     POLLING = "POLLING", "The client is gone, or has failed: messages wait for it."
-    DEAD = "DEAD", "It failed for good: what waits and what arrives becomes dead letters."
+    DEAD = "DEAD", "It failed permanently: queued and new messages become dead letters."
 
 
 class DispatcherEvent(Enum):

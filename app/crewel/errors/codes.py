@@ -301,7 +301,8 @@ _USER: Final = (
         "user.security.authentication.accessDenied",
         "The login is not permitted.",
         _FINAL,
-        "There is no token, it is invalid or for another subject; or a name is asked for, and the policy gives no identity.",
+        "There is no token, it is invalid or for another subject; or the client asks for a name, and the policy returns "
+        "no identity.",
     ),
     ErrorCode("user.security.authentication.accessDenied.unknownLoginName", "There is no such login name.", _FINAL),
     ErrorCode("user.security.authentication.accessDenied.wrongPassword", "The password is wrong.", _FINAL),

@@ -77,7 +77,9 @@ class Calls:
         """No answer comes from there any more."""
         for (each, _), answer in self._waiting.items():
             if each is link and not answer.done():
-                answer.set_exception(StoreUnavailable("the link to the node has ended; what it has done is unknown"))
+                answer.set_exception(
+                    StoreUnavailable("the link to the node has ended; the outcome of the request is unknown")
+                )
 
     def asked(self, link: Link, frame: Frame) -> None:
         """Another node asks."""

@@ -316,7 +316,7 @@ async def _request_copy(
 async def _expect_ok(reader: asyncio.StreamReader) -> None:
     line = await _line(reader)
     if not line.startswith(b"+"):
-        raise StoreError(f"the store does not let itself be copied: {line[1:].decode('utf-8', 'replace')}")
+        raise StoreError(f"the store refuses to be copied: {line[1:].decode('utf-8', 'replace')}")
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
@@ -337,7 +337,7 @@ async def _receive(reader: asyncio.StreamReader, file: BinaryIO, received: Progr
     elif head.startswith(b"$"):
         await _receive_bytes(int(head[1:]), reader, file, received)
     else:
-        raise StoreError(f"the store does not let itself be copied: {head[1:].decode('utf-8', 'replace')}")
+        raise StoreError(f"the store refuses to be copied: {head[1:].decode('utf-8', 'replace')}")
 
 
 async def _receive_bytes(count: int, reader: asyncio.StreamReader, file: BinaryIO, received: Progress) -> None:

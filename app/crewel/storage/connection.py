@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol):
             return
         if len(answers) > self._wanted:
             answers.clear()
-            self._lost("the store answered what it was not asked")
+            self._lost("the store sent a reply without a request")
         elif len(answers) == self._wanted and self._done is not None:
             done, self._done = self._done, None
             self._wanted, self._answers = 0, []

@@ -37,7 +37,7 @@ class NameTaken(StoreError):
 _REFUSALS: Final[dict[bytes, tuple[type[StoreError], str]]] = {
     b"fenced": (Fenced, "another server owns this by now"),
     b"behind": (Behind, "the store has lost a commit that it had answered"),
-    b"early": (StoreUnavailable, "a part of the commit that comes before is not written yet"),
+    b"early": (StoreUnavailable, "an earlier part of the commit is not written yet"),
     b"ending": (StoreUnavailable, "the session of this name is ending"),
     b"taken": (NameTaken, "another node has just given a session this name"),
     b"too many": (TooManySessions, "the subject has as many sessions as it may have"),

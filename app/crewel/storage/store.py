@@ -159,7 +159,7 @@ class Store:
             return error
         except Exception as error:
             log.exception("a reply of the store to %s could not be parsed", step.script)
-            return StoreError(f"the store answered what cannot be understood: {error}")
+            return StoreError(f"the reply of the store cannot be parsed: {error}")
 
     def confirm(self, connection: Connection, done: Callable[[StoreError | None], None]) -> None:
         """Ask whether replicas have all that this connection has read until now, as many as must have it; `done` is called with

@@ -40,8 +40,8 @@ class Damaged(SettingsError):
 
     def __init__(self, directory: Path, what: str) -> None:
         super().__init__(
-            f"storage.data_dir {directory}: {what}. Nothing is started, so that nothing is overwritten:"
-            " `crewel doctor --repair` shows what can be saved, `crewel restore FILE --force` puts back a backup"
+            f"storage.data_dir {directory}: {what}. The store does not start, so that nothing is overwritten: `crewel "
+            "doctor --repair` shows what can be saved, `crewel restore FILE --force` puts back a backup"
         )
 
 

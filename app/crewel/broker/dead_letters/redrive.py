@@ -212,7 +212,7 @@ class DeadLetterRedrive:
             raise failures[0]
         for letter, future in asked:
             if not future.done():
-                text = "the store does not answer; as soon as it does, the letter is sent"
+                text = "the store does not answer; the dead letter is sent as soon as it does"
                 report.undone.append(Undone(letter.dead_id, "resource.unavailable", text))
             elif (answer := future.result()).outcome is RedriveOutcome.MOVED:
                 report.done += 1

@@ -18,7 +18,7 @@ from crewel.storage.losses import Loss
 log = logging.getLogger(__name__)
 
 _ANOTHER: Final = "the store is another one, or has restarted"
-_TAKEN_FOR_DEAD: Final = "another node has taken this one for dead"
+_TAKEN_FOR_DEAD: Final = "another node has declared this one dead"
 
 
 @dataclass(eq=False)

@@ -180,7 +180,7 @@ class SubscriptionStore:
         if durable not in self._in_doubt and not self._access.is_reloading:
             return None
         refused: asyncio.Future[Any] = self._runtime.loop.create_future()
-        refused.set_exception(StoreUnavailable("the store has not said yet what it did before"))
+        refused.set_exception(StoreUnavailable("the store has not yet answered the previous request"))
         return refused
 
     def _me(self) -> tuple[Keys, str]:

@@ -161,7 +161,7 @@ class Failure(NamedTuple):
     """Names of the sessions that have failed it."""
     code: str = "user.update.error"
     """What the last one said."""
-    reason: str = "everybody who was there has failed it"
+    reason: str = "every receiver that was present has failed it"
 
 
 _NO_FAILURE: Final = Failure()

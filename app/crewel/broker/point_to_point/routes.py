@@ -106,9 +106,7 @@ def _route_to_one(
 def _unreachable(destination: Destination, queue: str, *, is_anybody: bool) -> Route:
     to, subject = destination.to.relative, destination.to.subject
     if subject == ANONYMOUS:
-        return Route(
-            to, code=_UNKNOWN, message=f"{ANONYMOUS} is nobody's name: only single sessions of it can be meant"
-        )
+        return Route(to, code=_UNKNOWN, message=f"{ANONYMOUS} is not the name of a subject: give single sessions of it")
     if destination.force_queuing:
         return Route(to, queue=queue)
     if is_anybody:
