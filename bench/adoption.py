@@ -28,7 +28,7 @@ from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage import nodes
 from crewel.storage.embedded import server_binary
-from crewel.storage.leases import Membership
+from crewel.storage.node_leases import Membership
 from crewel.storage.store import Store
 
 EVERY_S, BEFORE_S, LIMIT_S = 0.01, 3.0, 120.0

@@ -25,7 +25,7 @@ from crewel.delivery.records import Commit, LogId, PendingDeadLetter, SessionNam
 from crewel.errors import StoreError
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
-from crewel.storage import dead_letters, leases, log, sessions
+from crewel.storage import dead_letters, log, node_leases, sessions
 from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome, StoredDeadLetter
 from crewel.storage.store import Store
 
@@ -76,7 +76,7 @@ async def fill(store: Store, count: int) -> float:
     """Store the letters of sessions that stand for the receivers; the store's processor time for each, microseconds."""
     k, draw = store.keys, random.Random(1)
     names = [RARE, *(f"client/u{number % 500}/{number // 500 + 1}" for number in range(SESSIONS))]
-    await done(store, leases.claim(k, TOKEN, "bench", leases.this_process("bench", has_directory=False), 0))
+    await done(store, node_leases.claim(k, TOKEN, "bench", node_leases.this_process("bench", has_directory=False), 0))
     for start in range(0, len(names), 200):
         await done(
             store,

@@ -25,7 +25,7 @@ from waiting import Clients, Session
 from crewel.delivery.records import Submission
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
-from crewel.storage import leases, log
+from crewel.storage import log, node_leases
 from crewel.storage.store import Store
 
 SHORT = 1_000
@@ -78,7 +78,7 @@ async def fill(directory: str, lengths: dict[str, int]) -> float:
     await store.open()
     begun = time.perf_counter()
     await store.run(
-        [leases.claim(store.keys, "earlier", "bench", leases.this_process("bench", has_directory=False), 0)]
+        [node_leases.claim(store.keys, "earlier", "bench", node_leases.this_process("bench", has_directory=False), 0)]
     )
     for channel, length in lengths.items():
         for first in range(0, length, AT_ONCE):

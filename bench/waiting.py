@@ -11,8 +11,8 @@ from typing import Self, cast
 
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
-from crewel.storage import leases, sessions
-from crewel.storage.leases import ALONE, Membership
+from crewel.storage import node_leases, sessions
+from crewel.storage.node_leases import ALONE, Membership
 from crewel.storage.store import Store
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
@@ -197,8 +197,8 @@ async def store_sessions(storage: Storage, count: int, membership: Membership = 
     store = Store(Settings(storage=storage))
     await store.open()
     keys, facts_max = store.keys, 1000
-    process = leases.this_process("bench", has_directory=False)
-    await store.run([leases.claim(keys, FORMER, "bench", process, lease_ms, (), membership)])
+    process = node_leases.this_process("bench", has_directory=False)
+    await store.run([node_leases.claim(keys, FORMER, "bench", process, lease_ms, (), membership)])
     for start in range(0, count, 250):
         numbers = range(start, min(start + 250, count))
         login = [{"id": f"client{number:032}", "browser": f"browser{number:032}", "ack": True} for number in numbers]
@@ -216,6 +216,6 @@ async def end_lease(storage: Storage) -> None:
     """End that lease."""
     store = Store(Settings(storage=storage))
     await store.open()
-    process = leases.this_process("bench", has_directory=False)
-    await store.run([leases.renew(store.keys, FORMER, process, 0)])
+    process = node_leases.this_process("bench", has_directory=False)
+    await store.run([node_leases.renew(store.keys, FORMER, process, 0)])
     await store.close()

@@ -12,8 +12,8 @@ import redis
 
 from crewel.delivery.records import BATCH_BLOCK, Logged, LogId, PendingMessage, SessionRecord
 from crewel.errors import Fenced
-from crewel.storage import leases, nodes
-from crewel.storage.leases import Claimed, Membership
+from crewel.storage import node_leases, nodes
+from crewel.storage.node_leases import Claimed, Membership
 from crewel.storage.nodes import Slice
 from tests.delivery.interleaving import MOST_SERVERS, Run
 from tests.delivery.ledger import MATCHING
@@ -30,7 +30,7 @@ class NodesStore(RealStore):
 
     def boot(self, token: str) -> LogId:
         member = Membership(f"tag-{token}", "")
-        answer = self.do(leases.claim(self.keys, token, "heron", PROCESS, LEASE_MS, (), member))
+        answer = self.do(node_leases.claim(self.keys, token, "heron", PROCESS, LEASE_MS, (), member))
         assert not isinstance(answer, Claimed)
         return LogId(answer)
 

@@ -17,8 +17,8 @@ from crewel.delivery.records import (
     Submission,
 )
 from crewel.errors import StoreError
-from crewel.storage import leases, log, sessions
-from crewel.storage.steps import Step
+from crewel.storage import log, node_leases, sessions
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 from tests.storage.reading import read_facts
 
@@ -27,7 +27,7 @@ ANN = SessionName("client/ann/1")
 FACTS_MAX = 1_000
 LETTERS_MAX = 1_000
 
-PROCESS = leases.Owner("heron", 1, "host", machine="", started="", has_directory=False)
+PROCESS = node_leases.Owner("heron", 1, "host", machine="", started="", has_directory=False)
 
 
 class Owner:
@@ -87,7 +87,7 @@ class Owner:
         return await self.do(log.trim(self.keys, self.token))
 
     async def adopt(self, count: int = 1000) -> list[SessionRecord]:
-        return await self.do(leases.adopt(self.keys, self.token, count))
+        return await self.do(node_leases.adopt(self.keys, self.token, count))
 
     async def adopt_all(self, count: int = 1000) -> dict[str, SessionRecord]:
         records = {}
@@ -166,7 +166,7 @@ class Owner:
 async def started(store: Store, token: str = "a") -> Owner:
     """Return a server that has registered itself, and has no sessions."""
     owner = Owner(store, token)
-    await owner.do(leases.claim(store.keys, token, "heron", PROCESS, 0))
+    await owner.do(node_leases.claim(store.keys, token, "heron", PROCESS, 0))
     return owner
 
 

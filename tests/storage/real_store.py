@@ -22,9 +22,9 @@ from crewel.delivery.records import (
     Submission,
 )
 from crewel.errors import StoreUncertain
-from crewel.storage import leases, log, sessions
+from crewel.storage import log, node_leases, sessions
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step, scripts
+from crewel.storage.script_step import Step, scripts
 from tests.delivery.ledger import Broken
 from tests.storage.owner import PROCESS
 from tests.store_process import own_prefix
@@ -69,10 +69,10 @@ class RealStore:
         return int(self.do(log.trim(self.keys, token)))
 
     def boot(self, token: str) -> LogId:
-        return LogId(self.do(leases.claim(self.keys, token, "heron", PROCESS, 0)))
+        return LogId(self.do(node_leases.claim(self.keys, token, "heron", PROCESS, 0)))
 
     def adopt(self, token: str, count: int) -> list[SessionRecord]:
-        return list(self.do(leases.adopt(self.keys, token, count)))
+        return list(self.do(node_leases.adopt(self.keys, token, count)))
 
     def login(self, token: str, name: SessionName) -> int:
         return int(self.do(sessions.login(self.keys, token, name, {}, -1, BOUND)).batch)
@@ -192,4 +192,4 @@ def _record(name: SessionName, fields: dict[bytes, bytes]) -> tuple[str, Session
     at = fields.get(b"at")
     record = SessionRecord(name, {}, None if at is None else LogId(int(at)), int(fields[b"batch"]))
     flat = [text for pair in fields.items() for text in pair]
-    return fields[b"owner"].decode(), leases.filled(record, flat)
+    return fields[b"owner"].decode(), node_leases.filled(record, flat)

@@ -25,8 +25,8 @@ from crewel.delivery.records import (
 from crewel.errors import StoreError
 from crewel.storage import sessions, shared_queues
 from crewel.storage.keys import Keys
+from crewel.storage.script_step import Step
 from crewel.storage.shared_queues import Addressed, Delivery, Lease, Member, Requeued, SendOutcome, Sent
-from crewel.storage.steps import Step
 from tests.delivery.interleaving import Run
 from tests.delivery.ledger import Broken, Ledger
 from tests.delivery.server_model import Request, Server

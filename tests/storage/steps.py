@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crewel.storage.steps import Script, Step, scripts
+from crewel.storage.script_step import Script, Step, scripts
 
 TEXTS = {
     "test_count": b"#!lua\nreturn redis.call('INCR', KEYS[1])",

@@ -2,13 +2,13 @@
 
 import time
 
-from crewel.storage import leases
+from crewel.storage import node_leases
 from crewel.storage.store import Store
 from tests.storage.owner import PROCESS, Owner, started
 
 
 async def boot(owner: Owner) -> int:
-    return int(await owner.do(leases.claim(owner.keys, owner.token, "heron", PROCESS, 0)))
+    return int(await owner.do(node_leases.claim(owner.keys, owner.token, "heron", PROCESS, 0)))
 
 
 async def test_a_server_starts_at_the_end_of_the_log(store: Store) -> None:
@@ -38,5 +38,5 @@ async def test_a_repeated_boot_answers_the_same(store: Store) -> None:
 async def test_each_boot_raises_the_epoch_once(store: Store) -> None:
     for token in ("a", "b", "b", "c"):
         await boot(Owner(store, token))
-    assert await leases.epoch(store) == 3
-    assert [await leases.epoch(store, token) for token in "abcd"] == [1, 2, 3, 0]
+    assert await node_leases.epoch(store) == 3
+    assert [await node_leases.epoch(store, token) for token in "abcd"] == [1, 2, 3, 0]

@@ -6,8 +6,8 @@ import pytest
 
 from crewel.delivery.records import LogId, SessionName
 from crewel.errors import Fenced
-from crewel.storage import leases, nodes
-from crewel.storage.leases import ALONE, Claimed, Membership
+from crewel.storage import node_leases, nodes
+from crewel.storage.node_leases import ALONE, Claimed, Membership
 from crewel.storage.nodes import Members, Slice
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, JOE, PROCESS, Owner, change
@@ -20,7 +20,7 @@ async def joined(store: Store, token: str, membership: Membership | None = None)
     """Return a node whose lease lasts for the whole test."""
     owner = Owner(store, token)
     member = Membership(f"tag-{token}", HERE) if membership is None else membership
-    step = leases.claim(store.keys, token, f"node-{token}", PROCESS, MINUTE_MS, (), member)
+    step = node_leases.claim(store.keys, token, f"node-{token}", PROCESS, MINUTE_MS, (), member)
     answer = await owner.do(step)
     assert not isinstance(answer, Claimed)
     return owner
@@ -68,7 +68,9 @@ async def test_the_first_node_makes_the_secret(store: Store) -> None:
 )
 async def test_who_shares_nothing_is_refused(store: Store, first: Membership, second: Membership) -> None:
     await joined(store, "a", first)
-    answer = await Owner(store, "b").do(leases.claim(store.keys, "b", "heron", PROCESS, MINUTE_MS, membership=second))
+    answer = await Owner(store, "b").do(
+        node_leases.claim(store.keys, "b", "heron", PROCESS, MINUTE_MS, membership=second)
+    )
     assert isinstance(answer, Claimed)
     assert answer.token == "a"
 
@@ -117,7 +119,7 @@ async def test_every_step_of_a_zombie_is_refused_from_the_first_slice_on(store: 
         with pytest.raises(Fenced):
             await step
     with pytest.raises(Fenced):
-        await first.do(leases.renew(first.keys, "a", PROCESS, MINUTE_MS))
+        await first.do(node_leases.renew(first.keys, "a", PROCESS, MINUTE_MS))
     with pytest.raises(Fenced):
         await inherit(first)
 
@@ -125,7 +127,7 @@ async def test_every_step_of_a_zombie_is_refused_from_the_first_slice_on(store: 
 async def test_a_lease_that_has_ended_is_renewed_unless_there_is_an_heir(store: Store) -> None:
     first = await joined(store, "a")
     await die(first)
-    await first.do(leases.renew(first.keys, "a", PROCESS, MINUTE_MS))
+    await first.do(node_leases.renew(first.keys, "a", PROCESS, MINUTE_MS))
     assert (await members(first)).nodes["a"].lives
 
 

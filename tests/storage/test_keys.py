@@ -6,7 +6,7 @@ from crewel.storage.keys import KEYS as OTHER_KEYS
 from crewel.storage.keys import Keys
 from crewel.storage.node_keys import NODE_KEYS
 from crewel.storage.operator_keys import OPERATOR_KEYS
-from crewel.storage.steps import scripts
+from crewel.storage.script_step import scripts
 
 KEYS = (*OTHER_KEYS, *NODE_KEYS, *OPERATOR_KEYS)
 ONLY_READ = {"history", "members", "progress", "recall"}

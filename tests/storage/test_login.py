@@ -5,9 +5,9 @@ import pytest
 from crewel.delivery.records import PendingMessage, SessionRecord
 from crewel.errors import Fenced, StoreUnavailable
 from crewel.storage import sessions, shared_queues
+from crewel.storage.script_step import TooManySessions
 from crewel.storage.sessions import LoggedIn
 from crewel.storage.shared_queues import Addressed, Delivery
-from crewel.storage.steps import TooManySessions
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, started
 

@@ -10,7 +10,7 @@ import crewel.storage
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter
 from crewel.errors import StoreFull
 from crewel.storage import dead_letters, histories, shared_queues
-from crewel.storage.steps import scripts
+from crewel.storage.script_step import scripts
 from crewel.storage.store import Store
 from tests.storage.conftest import OpenStore, StartStore
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter

@@ -15,7 +15,7 @@ import redis
 
 from crewel.delivery.records import Logged, LogId, SessionRecord
 from crewel.storage.nodes import Slice
-from crewel.storage.steps import Step, scripts
+from crewel.storage.script_step import Step, scripts
 from tests.delivery.ledger import Broken
 from tests.storage.node_interleaving import NodeServer, NodesRun, NodesStore
 from tests.store_process import StoreProcess

@@ -14,7 +14,7 @@ from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLe
 from crewel.errors import StoreError
 from crewel.storage import dead_letters, log
 from crewel.storage.dead_letters import RedriveOutcome
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 from tests.storage.conftest import OpenStore, StartStore
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter

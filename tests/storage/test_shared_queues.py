@@ -1,5 +1,5 @@
-"""Sending beside the log, and shared queues: send.lua, lease.lua, requeue.lua, discard_waiting.lua, and what publish.lua puts
-into the queues of groups."""
+"""Sending beside the log, and shared queues: send.lua, lease_queued.lua, requeue.lua, discard_waiting.lua, and what
+publish.lua puts into the queues of groups."""
 
 import time
 from collections.abc import Sequence

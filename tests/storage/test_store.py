@@ -15,7 +15,7 @@ import redis
 
 from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.settings import Settings
-from crewel.storage.steps import Script, Step, scripts
+from crewel.storage.script_step import Script, Step, scripts
 from crewel.storage.store import Store
 from tests.storage.conftest import OpenStore, StartStore, settings_for, until
 from tests.storage.steps import count, fill, known

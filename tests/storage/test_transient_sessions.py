@@ -6,7 +6,7 @@ import pytest
 
 from crewel.errors import Fenced
 from crewel.storage import nodes, sessions, transient_sessions
-from crewel.storage.steps import NameTaken, TooManySessions
+from crewel.storage.script_step import NameTaken, TooManySessions
 from crewel.storage.store import Store
 from crewel.storage.transient_sessions import TransientSession
 from tests.storage.owner import FACTS_MAX, JOE, Owner

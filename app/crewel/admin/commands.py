@@ -16,7 +16,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import Access, Call, Command, Order, illegal, read_order
 from crewel.admin.node_resource import NODE_COMMANDS
 from crewel.admin.operation import Level
-from crewel.admin.scopes import covers_channel, covers_session, covers_sessions, require
+from crewel.admin.role_scopes import covers_channel, covers_session, covers_sessions, require
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS

@@ -11,8 +11,8 @@ from aiohttp import web
 from crewel.admin.audit import Action
 from crewel.admin.fields import MAX_PAGE, PAGE, Field, flag_field, flag_text, number_text, pattern, text_field
 from crewel.admin.operation import About
+from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route, send_lines
-from crewel.admin.scopes import refused
 from crewel.bayeux.codec import encode
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report

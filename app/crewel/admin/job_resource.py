@@ -12,8 +12,8 @@ from crewel.admin.fields import MAX_PAGE, PAGE, Field, number_text, page_fields,
 from crewel.admin.jobs import Work, choice_of
 from crewel.admin.message_history import outcome_word
 from crewel.admin.operation import About
+from crewel.admin.role_scopes import covers_sessions, refused
 from crewel.admin.route import Ask, NotThere, Route
-from crewel.admin.scopes import covers_sessions, refused
 from crewel.broker.session import Session
 from crewel.delivery.records import LogId
 from crewel.errors import IllegalArgument

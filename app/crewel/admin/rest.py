@@ -30,8 +30,8 @@ from crewel.admin.other_nodes import OtherNodes, RefusedElsewhere
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.request_resource import REQUEST_ROUTES
+from crewel.admin.role_scopes import require
 from crewel.admin.route import API, Ask, NotThere, Route, answered, document, json_response, read
-from crewel.admin.scopes import require
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
 from crewel.admin.subject_resource import SUBJECT_ROUTES

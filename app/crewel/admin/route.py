@@ -22,7 +22,7 @@ from crewel.admin.audit import Action
 from crewel.admin.command import Call
 from crewel.admin.fields import Field
 from crewel.admin.operation import OPERATIONS, About, Level, Operation
-from crewel.admin.scopes import covers_channel, covers_session, covers_sessions, refused
+from crewel.admin.role_scopes import covers_channel, covers_session, covers_sessions, refused
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused, StoreError
 from crewel.qos.fields import read_fields

@@ -10,8 +10,8 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
 from crewel.admin.fields import MAX_PAGE, PAGE, number_text, page_fields
 from crewel.admin.operation import About, Level
+from crewel.admin.role_scopes import covers_sessions
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
-from crewel.admin.scopes import covers_sessions
 from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.security.grants import Role

@@ -39,7 +39,7 @@ from crewel.security.grants import OPERATOR
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.sign_in import own_grants
 from crewel.security.tokens import AdminToken
-from crewel.storage.steps import TooManySessions
+from crewel.storage.script_step import TooManySessions
 
 _ANY_NUMBER: Final = -1
 """The store need not count the sessions of a subject: the session is there already."""

@@ -26,7 +26,7 @@ from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import Grants
 from crewel.security.jwt import ACCESS_DENIED
 from crewel.storage import transient_sessions
-from crewel.storage.steps import NameTaken
+from crewel.storage.script_step import NameTaken
 
 _TOO_MANY: Final = "user.configuration.maxSession"
 _ANY_NUMBER: Final = -1

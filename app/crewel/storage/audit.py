@@ -10,7 +10,7 @@ import orjson
 
 from crewel.event_loop import Turns
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 
 _PORTION: Final = 500

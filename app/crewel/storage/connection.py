@@ -28,7 +28,7 @@ from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertai
 from crewel.event_loop import has_stalled
 from crewel.storage.keys import Keys
 from crewel.storage.primary import pool_at
-from crewel.storage.steps import scripts
+from crewel.storage.script_step import scripts
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from crewel.bayeux.codec import reread
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
 from crewel.storage.dead_letter_matching import beginning, fits, likeness_of, shape_of
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000

@@ -18,7 +18,7 @@ import orjson
 from crewel.delivery.records import Logged, LogId
 from crewel.storage.keys import Keys
 from crewel.storage.log import logged
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 
 _TOGETHER: Final = 500  # topics whose particulars are read in one round trip

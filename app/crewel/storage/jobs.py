@@ -15,7 +15,7 @@ import orjson
 
 from crewel.errors import StoreError
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 
 MOST: Final = 1000

@@ -255,7 +255,7 @@ KEYS: tuple[Key, ...] = (
         " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none),"
         " where the source is the shared queue that it came from",
         "until the session has ended",
-        "login, subscribe, unsubscribe, open, commit, spill, adopt, inherit, close, hold, redrive, send, lease, requeue,"
+        "login, subscribe, unsubscribe, open, commit, spill, adopt, inherit, close, hold, redrive, send, lease_queued, requeue,"
         " end",
         "each start; recall",
         "A reliable session.",
@@ -265,7 +265,7 @@ KEYS: tuple[Key, ...] = (
         "hash",
         "log id: the fields of the log's entry, packed; and `f` as in `qb:<queue>`",
         "until it is acknowledged",
-        "spill, redrive, send, lease, requeue, commit, end",
+        "spill, redrive, send, lease_queued, requeue, commit, end",
         "loading of backlogs; dead letters",
         "Pending messages of a session, kept outside the log: those trimmed from it, point-to-point messages,"
         " messages from shared queues, and redriven dead letters.",
@@ -284,8 +284,8 @@ KEYS: tuple[Key, ...] = (
         "string",
         "log id; for other steps than publish, also the rest of their result",
         "two minutes",
-        "publish, send, lease, requeue, redrive",
-        "publish, send, lease, requeue, redrive",
+        "publish, send, lease_queued, requeue, redrive",
+        "publish, send, lease_queued, requeue, redrive",
         "A publish with a `key`, by channel, subject and key: a repeat returns the same id. Other steps keep their"
         " results here too, so that they can be repeated: the id of a dead letter, what was leased; for a second,"
         " the pending messages of a receiver.",
@@ -326,7 +326,7 @@ KEYS: tuple[Key, ...] = (
         "sorted set",
         "`<log id> <channel>` and `<log id> <queue>`; the score is milliseconds since 1970",
         "until then",
-        "publish, send, lease, requeue, expire, erase, discard_waiting, commit, end",
+        "publish, send, lease_queued, requeue, expire, erase, discard_waiting, commit, end",
         "expire",
         "Expiry times of messages in histories and shared queues.",
     ),
@@ -335,7 +335,7 @@ KEYS: tuple[Key, ...] = (
         "sorted set",
         "names; the score is the milliseconds since 1970 of the last addition",
         "as their `q:<queue>`",
-        "publish, send, lease, requeue, expire, discard_waiting, unsubscribe, end",
+        "publish, send, lease_queued, requeue, expire, discard_waiting, unsubscribe, end",
         "each start; the sweeper",
         "The shared queues that are not empty.",
     ),
@@ -344,8 +344,8 @@ KEYS: tuple[Key, ...] = (
         "sorted set",
         "`<9 - priority>:<log id>`; all scores are 0",
         "until it is empty",
-        "publish, send, lease, requeue, expire, discard_waiting, unsubscribe, end",
-        "lease; operators",
+        "publish, send, lease_queued, requeue, expire, discard_waiting, unsubscribe, end",
+        "lease_queued; operators",
         "The order of a shared queue: `client/joe` of a subject, or `group:<pattern> <group>`.",
     ),
     Key(
@@ -354,8 +354,8 @@ KEYS: tuple[Key, ...] = (
         "log id: the fields of the log's entry, packed; also `a` how often it may have been sent, `f` the receivers that"
         " failed it, `e` microseconds since 1970 when it expires",
         "until it is empty",
-        "publish, send, lease, requeue, expire, discard_waiting, unsubscribe, end",
-        "lease; operators",
+        "publish, send, lease_queued, requeue, expire, discard_waiting, unsubscribe, end",
+        "lease_queued; operators",
         "The messages of a shared queue.",
     ),
     Key(
@@ -372,7 +372,7 @@ KEYS: tuple[Key, ...] = (
         "set",
         "session names; with a `!` before it if it ended there without an acknowledgement",
         "until one of them has acknowledged it, or none has it",
-        "send, lease, requeue, commit, end",
+        "send, lease_queued, requeue, commit, end",
         "requeue, commit, end",
         "The sessions for which a subject's message is pending: when the last of them ends, it waits for the"
         " subject again.",
@@ -434,8 +434,8 @@ KEYS: tuple[Key, ...] = (
         "stream",
         "`t` type; `d` JSON; the types are in [facts](reference/facts.md)",
         "about the newest `storage.facts_max_entries`, and about `storage.facts_max_bytes` at most",
-        "publish, send, lease, requeue, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive, discard,"
-        " discard_waiting, end, lose, trim_facts",
+        "publish, send, lease_queued, requeue, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive,"
+        " discard, discard_waiting, end, lose, trim_facts",
         "the pipeline",
         "What happened to each message, for the audit.",
     ),

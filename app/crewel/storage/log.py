@@ -32,7 +32,7 @@ from crewel.qos.publish import NORMAL
 from crewel.storage import dead_letters
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 
 _READ_AT_ONCE: Final = 1000

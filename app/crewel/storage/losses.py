@@ -16,7 +16,7 @@ import orjson
 
 from crewel.delivery.records import LogId
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store_files import moment
 
 _REMEMBERED_MS: Final = 86_400_000

@@ -15,8 +15,8 @@ import orjson
 from crewel.delivery.records import BATCH_BLOCK, SessionRecord
 from crewel.storage import transient_sessions
 from crewel.storage.keys import Keys
-from crewel.storage.leases import Owner, adopted
-from crewel.storage.steps import Step
+from crewel.storage.node_leases import Owner, adopted
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 
 

@@ -16,8 +16,8 @@ from crewel.delivery.records import BATCH_BLOCK, Disposition, LogId, PendingDead
 from crewel.storage.dead_letters import described
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
-from crewel.storage.leases import filled
-from crewel.storage.steps import Step, nothing
+from crewel.storage.node_leases import filled
+from crewel.storage.script_step import Step, nothing
 
 _UNCOUNTED: Final = "client/anonymous/"
 _STAYS: Final = -2

@@ -22,7 +22,7 @@ from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Se
 from crewel.qos.publish import NORMAL
 from crewel.storage.keys import Keys
 from crewel.storage.log import logged, unpacked, waiting_of
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000
@@ -184,7 +184,7 @@ def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max:
     arguments: list[bytes | str | int] = [k.base, token, facts_max, _REMEMBERED_MS, queue]
     for each in members:
         arguments += each
-    return Step("lease", keys, tuple(arguments), _leased)
+    return Step("lease_queued", keys, tuple(arguments), _leased)
 
 
 def leased_before(step: Step[Lease]) -> Step[Lease]:

@@ -36,7 +36,7 @@ from crewel.storage.connection import (
 from crewel.storage.embedded import END_LIMIT_S, Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.losses import Met, meet
-from crewel.storage.steps import Step, scripts
+from crewel.storage.script_step import Step, scripts
 from crewel.storage.store_files import moment
 from crewel.supervision import Supervisor
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step, nothing
+from crewel.storage.script_step import Step, nothing
 
 if TYPE_CHECKING:  # the pipeline reads what groups hold, without a client of the store
     from crewel.storage.store import Store

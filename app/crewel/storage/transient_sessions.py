@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crewel.delivery.records import SessionName
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step, nothing
+from crewel.storage.script_step import Step, nothing
 from crewel.storage.store import Store
 
 

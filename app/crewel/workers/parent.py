@@ -23,7 +23,7 @@ from crewel.broker.session_queue.connects import LONGEST_PAUSE_MS
 from crewel.errors import StoreTaken, WorkersFailed
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
-from crewel.storage.leases import lock_directory
+from crewel.storage.node_leases import lock_directory
 from crewel.storage.store import Store
 from crewel.supervision import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from crewel.transports.listener import bind

@@ -16,7 +16,7 @@ from crewel.nodes.node_registry import NodeRegistry
 from crewel.storage import log
 from crewel.storage.keys import Keys
 from crewel.storage.log import Committed
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from tests.broker.stored_world import Receiver, StoredWorld
 from tests.broker.world import Request
 

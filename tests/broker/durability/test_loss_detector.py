@@ -8,7 +8,7 @@ import pytest
 
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from tests.broker.stored_world import Receiver, StoredWorld
 
 STORED = {"publish": {"persistent": True}}

@@ -18,8 +18,8 @@ from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, Pending
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.metrics import Metrics
 from crewel.storage.keys import Keys
+from crewel.storage.script_step import Step
 from crewel.storage.sessions import SessionEnd
-from crewel.storage.steps import Step
 
 PATTERNS = ("/a", "/*")
 

@@ -12,8 +12,8 @@ from crewel.broker.durability.durability import Durability
 from crewel.delivery.records import SessionName, SessionRecord, Submission
 from crewel.storage import log, shared_queues
 from crewel.storage.keys import Keys
+from crewel.storage.script_step import Step
 from crewel.storage.shared_queues import Addressed, Delivery
-from crewel.storage.steps import Step
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld
 from tests.storage.owner import FACTS_MAX, Owner
 

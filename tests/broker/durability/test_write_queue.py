@@ -13,9 +13,9 @@ from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
-from crewel.storage import leases, log
+from crewel.storage import log, node_leases
 from crewel.storage.log import Appended
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 from tests.storage.owner import PROCESS
 from tests.store_process import own_prefix, shared_store
@@ -76,7 +76,7 @@ async def queue() -> AsyncIterator[Queue]:
     storage = Storage(url=shared_store().url, prefix=own_prefix())
     store = Store(Settings(storage=storage))
     await store.open()
-    await store.run([leases.claim(store.keys, TOKEN, "heron", PROCESS, 0)])
+    await store.run([node_leases.claim(store.keys, TOKEN, "heron", PROCESS, 0)])
     queue = Queue(store)
     yield queue
     async with asyncio.timeout(LIMIT_S):

@@ -9,7 +9,7 @@ import pytest
 
 from crewel.qos.names import subject_queue
 from crewel.storage import shared_queues
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from tests.broker.point_to_point.post import Clerk, come, ids, login, queue
 from tests.broker.stored_world import StoredWorld
 
@@ -35,7 +35,7 @@ class Line:
         world.store.submit = self.submit  # type: ignore[method-assign]
 
     def submit(self, steps: Sequence[Step[Any]], done: Callable[[list[Any]], None]) -> None:
-        leases = [step.arguments for step in steps if step.script == "lease"]
+        leases = [step.arguments for step in steps if step.script == "lease_queued"]
         self.leases += leases
 
         def answered(answers: list[Any]) -> None:

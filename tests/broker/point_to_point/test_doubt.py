@@ -10,8 +10,8 @@ import pytest
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.storage import shared_queues
+from crewel.storage.script_step import Step
 from crewel.storage.shared_queues import StoredQueue
-from crewel.storage.steps import Step
 from crewel.storage.store import Store
 from tests.broker.point_to_point.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin, store
@@ -104,7 +104,7 @@ class TestAPublish:
 class TestTheRest:
     def test_a_lease(self, world: StoredWorld, is_done: bool) -> None:
         message_id = Clerk(world).post("hi", queue("joe"))
-        Line(world, "lease", 2, is_done=is_done)
+        Line(world, "lease_queued", 2, is_done=is_done)
         joe = login(world, "joe/1")
         wait(world)
         messages = come(joe)
@@ -155,7 +155,7 @@ class TestTheRest:
         assert ends(world) == {(message_id, "settled"): 1}
 
 
-@pytest.mark.parametrize("script", ["lease", "requeue"])
+@pytest.mark.parametrize("script", ["lease_queued", "requeue"])
 def test_a_store_that_is_full_is_asked_again_when_it_may_have_space(world: StoredWorld, script: str) -> None:
     first = login(world, "joe/1")
     message_id = Clerk(world).post("hi", one("joe"))

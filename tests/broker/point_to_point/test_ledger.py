@@ -16,7 +16,7 @@ import pytest
 from crewel.broker.durability.access import DEAD_SESSION
 from crewel.delivery.records import EndReason
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from tests.broker.point_to_point.post import BOX, Clerk, one, queue
 from tests.broker.stored_world import Receiver, StoredWorld, failed, ok
 from tests.broker.world import Request, World, reply_to
@@ -27,7 +27,7 @@ NAMES = ("joe/1", "joe/2", "joe/3", "ann/1")
 WORK = "/jobs/a"
 CODES = ("user.update.error", "user.update.deadMessage", "communication.timeout", "user.update.holdback")
 STEPS = 100
-LOST = ("send", "lease", "requeue", "end")
+LOST = ("send", "lease_queued", "requeue", "end")
 """Steps whose answers may get lost."""
 
 

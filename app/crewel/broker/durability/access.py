@@ -28,7 +28,7 @@ from crewel.storage.connection import Done
 from crewel.storage.keys import Keys
 from crewel.storage.log import Appended
 from crewel.storage.losses import AnsweredIds
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 
 DEAD_SESSION: Final = "communication.noConnection.dead"

@@ -50,8 +50,8 @@ from crewel.delivery.records import (
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
 from crewel.event_loop import in_turns
-from crewel.storage import leases
 from crewel.storage import log as stored_log
+from crewel.storage import node_leases
 from crewel.storage import sessions as stored_sessions
 from crewel.storage.sessions import LoggedIn
 from crewel.storage.shared_queues import queues as stored_queues
@@ -153,7 +153,7 @@ class Durability:
         self._generation = self._access.store.generation
         last = await self.lease.claim()
         self._clock.continue_from(last)
-        self._epoch = await leases.epoch(self._access.store, self._access.token)
+        self._epoch = await node_leases.epoch(self._access.store, self._access.token)
         records: list[SessionRecord] = []
         same: dict[Any, Any] = {}
         while adopted := await self._next_records():
@@ -188,7 +188,7 @@ class Durability:
         if access.is_shared:
             return await self.inheritance.next_slice(_ADOPTED_AT_ONCE, self.lease.own)
         records: list[SessionRecord] = await access.writing.ask(
-            leases.adopt(access.keys, access.token, _ADOPTED_AT_ONCE)
+            node_leases.adopt(access.keys, access.token, _ADOPTED_AT_ONCE)
         )
         return records
 
@@ -478,7 +478,7 @@ class Durability:
             return
         self._is_recovering = True
         try:
-            if not self._access.is_shared and await leases.epoch(self._access.store) > self._epoch:
+            if not self._access.is_shared and await node_leases.epoch(self._access.store) > self._epoch:
                 self._give_way()
             else:
                 await self._reload(error if isinstance(error, Fenced) else None)

@@ -18,8 +18,8 @@ from crewel.broker.ids import elapsed
 from crewel.broker.node_tags import tag_of
 from crewel.delivery.records import LogId
 from crewel.errors import Fenced, StoreError, StoreTaken
-from crewel.storage import leases
-from crewel.storage.leases import ALONE, Claimed, Membership, Owner, lock_directory
+from crewel.storage import node_leases
+from crewel.storage.node_leases import ALONE, Claimed, Membership, Owner, lock_directory
 
 if TYPE_CHECKING:
     from crewel.broker.durability.access import StoreAccess
@@ -54,13 +54,15 @@ class StoreLease:
         access, name = self._access, self._settings.node.name
         if self._owner is None:
             await self._lock_directory()
-            self._owner = await asyncio.to_thread(leases.this_process, name, has_directory=self._lock is not None)
+            self._owner = await asyncio.to_thread(node_leases.this_process, name, has_directory=self._lock is not None)
         dead = set(self.own)
         self.own.append(access.token)  # now: a claim whose answer is lost may have been made
         waiting: dict[str, float] = {}  # token: what was left of its lease
         while True:
             asked = elapsed()
-            step = leases.claim(access.keys, access.token, name, self._owner, self._lasts_ms, dead, self._membership())
+            step = node_leases.claim(
+                access.keys, access.token, name, self._owner, self._lasts_ms, dead, self._membership()
+            )
             answer = await access.writing.ask(step)
             if not isinstance(answer, Claimed):
                 self._ends = asked + self._lasts_ms / 1000
@@ -114,7 +116,7 @@ class StoreLease:
         """Renew it, past the queue of writes: that waits until all answers are processed, which may need the store again."""
         access = self._access
         assert self._owner is not None
-        step = leases.renew(access.keys, token, self._owner, self._lasts_ms)
+        step = node_leases.renew(access.keys, token, self._owner, self._lasts_ms)
         asked = elapsed()
         (answer,) = await access.store.run([step])
         if access.token != token:
@@ -133,7 +135,7 @@ class StoreLease:
         self._ends = 0.0
         access = self._access
         if self._owner is not None and not access.is_superseded and access.store.is_up:
-            step = leases.renew(access.keys, access.token, self._owner, 0)
+            step = node_leases.renew(access.keys, access.token, self._owner, 0)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_END_LIMIT_S):
                     await access.store.run([step])

@@ -40,7 +40,7 @@ from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
 from crewel.storage.log_follower import Unread
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 
 log = logging.getLogger(__name__)
 

@@ -39,8 +39,8 @@ from crewel.qos.publish import PublishQos
 from crewel.qos.update import Origin
 from crewel.storage import shared_queues
 from crewel.storage.receivers import Receiver
+from crewel.storage.script_step import Step
 from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
-from crewel.storage.steps import Step
 
 _FULL: Final = "resource.overflow.queue.entries"
 _GONE: Final = "user.ptp.unknownDestinationSession"

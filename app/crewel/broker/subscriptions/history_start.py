@@ -32,7 +32,7 @@ from crewel.qos.subscribe import ALL, Position
 from crewel.settings import Settings
 from crewel.storage import histories
 from crewel.storage.histories import History
-from crewel.storage.steps import Step
+from crewel.storage.script_step import Step
 
 REPLAY_NEW: Final = -1
 """Asks for events that are yet to come."""

@@ -24,7 +24,7 @@ from crewel.errors import StoreTaken
 from crewel.storage.embedded import unusable
 from crewel.storage.keys import Keys
 from crewel.storage.log import waiting_of
-from crewel.storage.steps import Step, nothing
+from crewel.storage.script_step import Step, nothing
 from crewel.storage.store import Store
 
 _LOCK: Final = "server.lock"
