@@ -161,7 +161,7 @@ $(STAMPS):
 
 $(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
 	@tools/need $(PYTHON) "everything" python3 python3-venv
-	@echo "setting up Python in $(VENV): once; one to four minutes without a further line"
+	@echo "setting up Python in $(VENV): once, one to four minutes"
 	@tools/venv $(VENV) $(PYTHON)
 	@touch $@
 

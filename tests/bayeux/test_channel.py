@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.bayeux import channel as channel_module
-from crewel.bayeux.channel import MAX_NAME, Kind, matches, parse
+from crewel.bayeux.channel import MAX_NAME, Kind, matches, parse, why_invalid
 from tests.texts import texts
 
 ALLOWED = string.ascii_letters + string.digits + " !#$()*+-./@_{~}"
@@ -80,6 +80,27 @@ class TestGrammar:
     def test_a_name_is_bounded(self) -> None:
         assert parse("/" + "a" * (MAX_NAME - 1)) is not None
         assert parse("/" + "a" * MAX_NAME) is None
+
+    @pytest.mark.parametrize(
+        ("name", "why"),
+        [
+            ("/a", ""),
+            ("a", "begins with a slash"),
+            ("", "begins with a slash"),
+            ("/", "begins with a slash"),
+            ("/" + "a" * MAX_NAME, f"at most {MAX_NAME} characters"),
+            ("/bücher", "'ü' is not allowed"),
+            ("/a//b", "empty segment"),
+            ("/a/*/b", "the last segment only"),
+        ],
+    )
+    def test_an_invalid_name_is_explained(self, name: str, why: str) -> None:
+        assert (why_invalid(name) == "") is (parse(name) is not None)
+        assert why in why_invalid(name)
+
+    @given(st.text("/a*ü ", max_size=6))
+    def test_a_name_is_explained_if_it_is_invalid(self, name: str) -> None:
+        assert (why_invalid(name) == "") is (parse(name) is not None)
 
     def test_case_matters(self) -> None:
         assert not matches("/Foo", "/foo")

@@ -39,6 +39,7 @@ CIRCLE.append(CIRCLE)
         ([2**70], "data[0] is an integer of more than 64 bits"),
         (["\ud800"], "data[0] is text that is not valid Unicode"),
         ([{1, 2}], "data[0] is a set"),
+        (object(), "data is an object"),
         (CIRCLE, "data is nested more than 254 deep, or contains itself"),
     ],
 )

@@ -114,8 +114,9 @@ def test_a_refusal_is_one_line(server: Server, tmp_path: Path, arguments: tuple[
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("pub", "a", "1"), "not a channel name"),
-        (("pub", "/a/*", "1"), "nothing can be published"),
+        (("pub", "a", "1"), "not a channel name: 'a': a channel name begins with a slash"),
+        (("pub", "/a/*", "1"), "nothing can be published to /a/*, which is a wildcard"),
+        (("pub", "/meta/x", "1"), "which is a meta channel"),
         (("pub", "/a", "1", "--count=0"), "--count"),
         (("pub", "/a", "1", "--transport=pigeon"), "pigeon"),
         (("sub",), "CHANNEL"),
@@ -141,6 +142,13 @@ def test_nothing_to_publish_on_a_terminal_is_wrong_usage(tmp_path: Path) -> None
     os.close(theirs)
     assert process.returncode == 2
     assert "DATA is missing" in err
+
+
+def test_quotes_that_the_shell_took_are_noticed(server: Server, tmp_path: Path) -> None:
+    for data, words in (("{bad json", "published as text"), ('{"good": 1}', ""), ("[1]", ""), ("a text", "")):
+        code, _, err = crewel("pub", "/fine", data, f"--url={server.url}", directory=tmp_path)
+        assert (code, words in err, bool(err)) == (0, True, bool(words)), (data, err)
+
 
 
 @pytest.mark.parametrize(

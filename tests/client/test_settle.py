@@ -169,7 +169,10 @@ class TestLedger:
         part(handling).reject("resource.full", "no")
         handling.end()
         assert book.told() == [{"id": "1", "errorCode": "resource.full", "message": "no"}]
-        assert "'resource.full' is no code that a receiver reports" in caplog.text
+        assert (
+            "counts the code 'resource.full' as user.update.internalError: codes of receivers begin with user."
+            in caplog.text
+        )
 
     def test_a_failure_after_an_ok_of_the_same_message_is_no_news(self) -> None:
         book = Book()

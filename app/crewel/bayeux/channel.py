@@ -90,6 +90,22 @@ def parse(name: str) -> Channel | None:
     return channel if channel is not None else _parse_and_remember(name)
 
 
+def why_invalid(name: str) -> str:
+    """The rule of channel names that this name breaks, as the rest of a sentence; empty if it is valid."""
+    if parse(name) is not None:
+        return ""
+    if not name.startswith("/") or name == "/":
+        return "a channel name begins with a slash, such as /chat/demo"
+    if len(name) > MAX_NAME:
+        return f"a channel name has at most {MAX_NAME} characters"
+    wrong = next((each for each in name if _CHARSET.fullmatch(f"/{each}") is None), "")
+    if wrong:
+        return f"{wrong!r} is not allowed in it: letters from a to z, digits, spaces and !#$()*+-./@_{{~}} are"
+    if "//" in name:
+        return "it has an empty segment"
+    return "* and ** are wildcards, which are allowed as the last segment only"
+
+
 def _parse(name: str) -> Channel | None:
     if len(name) > MAX_NAME or _CHARSET.fullmatch(name) is None:
         return None

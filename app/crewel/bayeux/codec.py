@@ -144,7 +144,12 @@ def _fault(value: Any) -> str | None:
     except TypeError:
         if isinstance(value, int):
             return "an integer of more than 64 bits"
-        return "text that is not valid Unicode" if isinstance(value, str) else f"a {type(value).__name__}"
+        kind = type(value).__name__
+        return (
+            "text that is not valid Unicode"
+            if isinstance(value, str)
+            else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+        )
     return None
 
 

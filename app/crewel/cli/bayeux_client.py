@@ -180,13 +180,11 @@ def _data_dir() -> str:
 
 def check_channels(channels: Iterable[str]) -> None:
     """End the command with 2 if one of these is not a channel name."""
-    from crewel.bayeux.channel import parse
+    from crewel.bayeux.channel import why_invalid
 
     for channel in channels:
-        if parse(channel) is None:
-            raise typer.BadParameter(
-                f"not a channel name: {channel}; channel names begin with a slash, such as /chat/demo"
-            )
+        if why := why_invalid(channel):
+            raise typer.BadParameter(f"not a channel name: {channel}: {why}")
 
 
 def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:

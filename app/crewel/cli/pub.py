@@ -90,6 +90,10 @@ def _check(channel: str, data: str | None) -> None:
         raise typer.BadParameter(str(error)) from None
     if data is None and sys.stdin.isatty():
         raise typer.BadParameter("DATA is missing: give DATA or `-`, or pipe lines in")
+    if (
+        data is not None and data[:1] in ("{", "[") and qos_options.value(data) == data
+    ):  # the shell has taken its quotes
+        print("crewel: DATA is not JSON, and is published as text", file=sys.stderr)
 
 
 async def _publish(

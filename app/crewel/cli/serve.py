@@ -169,7 +169,7 @@ def _explaining(settings: "Settings") -> "Iterator[None]":
         address = f"{settings.http.host}:{settings.http.port}"
         # Its own text repeats the address.
         why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror or error
-        advice = "; stop the program that uses the port, or choose another port with http.port or --port"
+        advice = "; stop the program that uses the port, or choose another port with --port or CREWEL_HTTP__PORT"
         raise SettingsError(
             f"cannot serve on {address}: {why}{advice if error.errno == errno.EADDRINUSE else ''}"
         ) from None

@@ -155,7 +155,7 @@ class Delivery(Message):
             self.reject(code, text)
 
 
-Handler = Callable[[Delivery], Awaitable[None]]
+Handler = Callable[[Delivery], Awaitable[None] | None]
 """What is called with each message of a worker."""
 
 
@@ -235,9 +235,9 @@ class Consumer:
             self._subscription.stop()
 
     async def run(self, handler: Handler, *, at_once: int = 1) -> None:
-        """Call the coroutine function `handler(message)` for each message, at most `at_once` at the same time, and start the
-        calls in the order of the messages. If the handler returns, its message is acknowledged; if it raises an exception, the
-        message is retried or rejected, as with `async with message:`.
+        """Call the function or coroutine function `handler(message)` for each message, at most `at_once` at the same time, and
+        start the calls in the order of the messages. If the handler returns, its message is acknowledged; if it raises an
+        exception, the message is retried or rejected, as with `async with message:`.
 
         Returns after `stop`, when the handlers have ended. If the call is cancelled, it cancels the handlers, and the server
         sends their messages again. Raises the errors of the iteration, and ValueError.
@@ -366,4 +366,6 @@ def check_worker(name: str, prefetch: int, attempts: int, backoff: BackoffRule) 
 
 async def _handle(handler: Handler, message: Delivery) -> None:
     async with message:
-        await handler(message)
+        result = handler(message)
+        if result is not None:
+            await result

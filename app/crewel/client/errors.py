@@ -230,7 +230,9 @@ def ended(reason: RefusedError | None) -> DisconnectedError:
     """The error for a session that the server ended, with the refusal as its cause."""
     error = DisconnectedError("the server ended the session")
     if reason is not None and reason.error_code == _IDENTICAL:
-        error = SupersededError("another client has taken the session over")
+        error = SupersededError(
+            "another client has taken the session over: one process at a time has it; give each a name of its own"
+        )
     error.__cause__ = reason
     return error
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from crewel.bayeux.channel import parse
+from crewel.bayeux.channel import parse, why_invalid
 from crewel.bayeux.message import Fields
 from crewel.bayeux.z85 import decode_z85
 from crewel.qos.update import ERASED, POINT_TO_POINT
@@ -310,10 +310,12 @@ def is_successful(reply: Fields) -> bool:
 
 
 def channel_name(channel: str) -> str:
-    """The name without a trailing slash. Raises ValueError if it is none."""
+    """The name without a trailing slash. Raises ValueError if it is none, TypeError if it is not even a text."""
+    if not isinstance(channel, str):
+        raise TypeError(f"channel is a str, such as '/chat/demo', not {channel!r}")
     parsed = parse(channel)
     if parsed is None:
-        raise ValueError(f"not a channel name: {channel!r}")
+        raise ValueError(f"not a channel name: {channel!r}: {why_invalid(channel)}")
     return parsed.name
 
 

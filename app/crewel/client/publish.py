@@ -92,13 +92,14 @@ class PublishOptions(TypedDict, total=False):
 def publication(
     channel: str, data: Any, ext: Fields | None = None, function: str = "publish", **options: Unpack[PublishOptions]
 ) -> Fields:
-    """The message that publishes `data`. Raises ValueError for a channel that takes no publish, TypeError for an option that
-    there is not, which names the function that got it."""
+    """The message that publishes `data`. Raises ValueError for a channel that takes no publish, TypeError for one that is
+    no text, and for an unknown option, which names the function that got it."""
     check_names(function, options, PublishOptions.__annotations__)
     name = channel_name(channel)
     parsed = parse(name)
     if parsed is None or parsed.is_wildcard or name.startswith("/meta/"):
-        raise ValueError(f"nothing can be published to {channel}")
+        kind = "meta channel" if name.startswith("/meta/") else "wildcard"
+        raise ValueError(f"nothing can be published to {channel}, which is a {kind}")
     content_type = options.pop("content_type", None)
     if content_type is not None and not (isinstance(content_type, str) and content_type):
         raise ValueError(f"content_type is a media type such as image/png, not {content_type!r}")

@@ -165,7 +165,11 @@ class Ledger:
         if message_id not in self._done:
             code, text = failure
             if not is_reportable(code):
-                log.warning("%r is no code that a receiver reports: the server counts it as %s", code, INTERNAL_ERROR)
+                log.warning(
+                    "the server counts the code %r as %s: codes of receivers begin with user. or communication.",
+                    code,
+                    INTERNAL_ERROR,
+                )
             self.statuses.put({"id": message_id, "errorCode": code[:MAX_CODE], "message": text[:MAX_TEXT]})
 
     def _ok(self, message_id: str) -> None:

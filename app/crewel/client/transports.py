@@ -35,10 +35,12 @@ _UPGRADE_HINTS = dict.fromkeys(
     ": either the server offers no WebSocket, or a proxy does not forward the Upgrade and Connection headers",
 )
 """The likely causes, by the status."""
+_PATH_HINT = ": Crewel's path is /cometd, unless the server's bayeux.path names another one"
 _ANSWER_HINTS = {
     400: ": it could not read the request; a port with TLS needs https",
     403: ": it refuses this origin or host, and its log names the setting",
-    404: ": Crewel's path is /cometd, unless the server's bayeux.path names another one",
+    404: _PATH_HINT,
+    405: _PATH_HINT,
 }
 """What to look at, by the status of an answer that is not Bayeux."""
 
@@ -98,7 +100,9 @@ def reason_of(error: Exception) -> str:
         return f"certificate verify failed: {getattr(verified, 'verify_message', '') or verified}{hint}"
     if isinstance(error, aiohttp.ClientSSLError):
         # Its errno says nothing; its reason is such as WRONG_VERSION_NUMBER, from a server that does not speak TLS.
-        return f"TLS failed: {getattr(error.os_error, 'reason', None) or error}"
+        reason = getattr(error.os_error, "reason", None)
+        hint = " (does the server speak http?)" if reason == "WRONG_VERSION_NUMBER" else ""
+        return f"TLS failed: {reason or error}{hint}"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         number = error.os_error.errno
         # The resolver's numbers are negative, and os.strerror does not know them.
