@@ -150,7 +150,6 @@ def test_quotes_that_the_shell_took_are_noticed(server: Server, tmp_path: Path) 
         assert (code, words in err, bool(err)) == (0, True, bool(words)), (data, err)
 
 
-
 @pytest.mark.parametrize(
     ("arguments", "number", "status"),
     [
