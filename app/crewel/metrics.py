@@ -29,18 +29,18 @@ class Declared(NamedTuple):
 DECLARED = (
     Declared("crewel_build_info", "gauge", "Always 1; the label is the version of the server.", "version"),
     Declared("crewel_sessions", "gauge", "Sessions that are alive."),
-    Declared("crewel_held_connects", "gauge", "Connects that the server holds until a message comes."),
+    Declared("crewel_held_connects", "gauge", "Connects that the server holds until a message arrives."),
     Declared("crewel_channels", "gauge", "Channels that the server knows."),
     Declared(
         "crewel_topics",
         "gauge",
-        "Topics that the server knows: channels that were published to, or that the store keeps.",
+        "Topics that the server knows: channels with a publish, and channels in the store.",
     ),
     Declared("crewel_connections", "gauge", "Open connections."),
     Declared(
         "crewel_nodes",
         "gauge",
-        "Servers that share the store and are alive, including this one; 0 without cluster.enabled.",
+        "Live servers that share the store, including this one; 0 without cluster.enabled.",
     ),
     Declared("crewel_inherited_sessions_total", "counter", "Sessions taken over from nodes that died."),
     Declared(
@@ -57,13 +57,13 @@ DECLARED = (
     Declared(
         "crewel_bus_lost_total",
         "counter",
-        "Transient messages of other nodes for subscribers here that did not arrive.",
+        "Transient messages from other nodes that did not reach the subscribers of this one.",
     ),
     Declared("crewel_sockets", "gauge", "Open WebSockets."),
     Declared(
         "crewel_task_restarts_total",
         "counter",
-        "How often a long-lived task of the server failed and was restarted.",
+        "Restarts of a long-lived task of the server after a failure.",
         "task",
     ),
     Declared(
@@ -71,9 +71,11 @@ DECLARED = (
         "counter",
         "How often the process ran out of file descriptors and stopped accepting connections for a while.",
     ),
-    Declared("crewel_tasks", "gauge", "Tasks of the event loop; a number that only grows is a leak."),
+    Declared("crewel_tasks", "gauge", "Tasks of the event loop. A number that only grows indicates a leak."),
     Declared("crewel_handshakes_total", "counter", "Handshakes that opened a session."),
-    Declared("crewel_sessions_expired_total", "counter", "Sessions that ended because no connect came in time."),
+    Declared(
+        "crewel_sessions_expired_total", "counter", "Sessions that ended because their client sent no connect in time."
+    ),
     Declared("crewel_connects_total", "counter", "Connects received."),
     Declared("crewel_publishes_total", "counter", "Publishes accepted from clients and from the server."),
     Declared("crewel_deliveries_total", "counter", "Messages sent to a receiver, including those sent again."),
@@ -81,40 +83,44 @@ DECLARED = (
     Declared(
         "crewel_resends_busy_total",
         "counter",
-        "Messages sent again to a client that is connected and busy: it has not answered yet, or had no room for them.",
+        "Messages sent again to a client that is connected and busy: it has not replied yet, or has no room for them.",
     ),
     Declared("crewel_redeliveries_total", "counter", "Messages queued again because their receiver failed."),
     Declared(
         "crewel_dropped_total",
         "counter",
-        "Messages dropped because a queue was full, or (noLetter) because no dead letter could be made.",
+        "Messages dropped because a queue was full, or (noLetter) because the server could not make a dead letter.",
         "policy",
     ),
     Declared(
         "crewel_ended_total",
         "counter",
-        "Messages that ended for a reliable session or in a shared queue, by reason: stored ones, and others that"
-        " expired or ended with their session.",
+        "Messages that ended for a reliable session or in a shared queue, by reason: all stored messages, and others"
+        " that expired or ended with their session.",
         "reason",
     ),
-    Declared("crewel_filter_failures_total", "counter", "Filters that could not be evaluated, once for each message."),
+    Declared(
+        "crewel_filter_failures_total", "counter", "Filters that the server could not evaluate, once for each message."
+    ),
     Declared(
         "crewel_filters_over_budget_total",
         "counter",
         "Messages that a filter could not evaluate within its budget, once for each receiver.",
     ),
-    Declared("crewel_unhandled_total", "counter", "Publishes to service channels that nothing on the server handles."),
+    Declared("crewel_unhandled_total", "counter", "Publishes to service channels without a handler."),
     Declared("crewel_stored_publishes_total", "counter", "Publishes stored in the log."),
     Declared(
         "crewel_store_losses_total",
         "counter",
-        "How often the server found that the store had lost messages that it had confirmed, as after a fail-over.",
+        "How often the server found that the store had lost confirmed messages, for example after a fail-over.",
     ),
     Declared(
         "crewel_lost_sessions_total", "counter", "Sessions that the store has lost, or that have lost subscriptions."
     ),
     Declared(
-        "crewel_lost_messages_total", "counter", "Messages of this server that the store had confirmed and has lost."
+        "crewel_lost_messages_total",
+        "counter",
+        "Messages of this server that the store has lost after confirming them.",
     ),
     Declared(
         "crewel_publishes_delayed_total",
@@ -125,7 +131,7 @@ DECLARED = (
     Declared("crewel_queued", "gauge", "Messages in the queues of subjects and groups."),
     Declared("crewel_letters_total", "counter", "Dead letters stored, by the class of their code.", "class"),
     Declared("crewel_letters_kept", "gauge", "Dead letters in the store."),
-    Declared("crewel_letters_dropped", "gauge", "Dead letters dropped because there were too many."),
+    Declared("crewel_letters_dropped", "gauge", "Dead letters dropped because of a limit on their number or memory."),
     Declared(
         "crewel_letters_redriven_total",
         "counter",
@@ -138,19 +144,25 @@ DECLARED = (
     Declared(
         "crewel_letters_not_shown_total",
         "counter",
-        "Dead letters that the live channel, hook or webhook had no room for. The store has them.",
+        "Dead letters for which the live channel, hook or webhook had no room. The store has them.",
         "to",
     ),
-    Declared("crewel_letters_posted_total", "counter", "Dead letters accepted by the webhook."),
-    Declared("crewel_letters_not_posted_total", "counter", "Dead letters not accepted by the webhook in time."),
+    Declared("crewel_letters_posted_total", "counter", "Dead letters that the webhook accepted."),
+    Declared("crewel_letters_not_posted_total", "counter", "Dead letters that the webhook did not accept in time."),
     Declared("crewel_webhook_failures_total", "counter", "Failed requests to the dead letter webhook."),
-    Declared("crewel_held_sessions", "gauge", "Sessions on hold: they get nothing until an operator activates them."),
+    Declared(
+        "crewel_held_sessions", "gauge", "Sessions on hold: they receive nothing until an operator activates them."
+    ),
     Declared(
         "crewel_unclaimed",
         "gauge",
-        "Open messages for which their client reports no listener.",
+        "Pending messages for which the client reports no listener.",
     ),
-    Declared("crewel_events_lost_total", "counter", "Events not written, because there were too many or no store."),
+    Declared(
+        "crewel_events_lost_total",
+        "counter",
+        "Events that were not written, because there were too many or no store was available.",
+    ),
     Declared(
         "crewel_trimmed_unread_total",
         "counter",

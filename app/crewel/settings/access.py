@@ -26,8 +26,8 @@ class Security(Group):
 
     policy: Literal["open", "jwt"] = setting(
         "open",
-        "Security policy. open: names are not verified, so it serves loopback only. jwt: clients send a JSON Web"
-        " Token.",
+        "Security policy. open: the server does not verify names, and serves loopback only. jwt: clients send a JSON"
+        " Web Token.",
     )
     allow_open: bool = setting(False, "Let the open policy serve other addresses than loopback.")
     jwt_keys: OptionalFileName = setting(
@@ -38,12 +38,12 @@ class Security(Group):
     )
     jwt_algorithms: Algorithms = setting(
         (),
-        "Accepted signatures. Not set: HS256 with a shared secret, else RS256, ES256 and EdDSA.",
+        "Accepted signature algorithms. Not set: HS256 with a shared secret, else RS256, ES256 and EdDSA.",
         expected="names such as RS256, ES256, EdDSA, HS256",
     )
     jwt_audience: Texts = setting(
         (),
-        "One of these must be in the token's aud. Not set: a token must have none.",
+        "One of these must be in the token's aud. Not set: the token must have no aud.",
         expected="texts",
     )
     jwt_issuer: OptionalText = setting(None, "Required iss of the token. Not set: not checked.", expected="a text")
@@ -96,13 +96,13 @@ class Admin(Group):
     )
     mask: Texts = setting(
         (),
-        "Fields of message bodies that operators do not see, at any depth, in upper or lower case.",
+        "Fields of message bodies that are hidden from operators, at any depth and in upper or lower case.",
         expected="names of fields, such as email,iban",
     )
     notice_webhook: HookAddress = setting(
         None,
-        "Address to which notices are POSTed as a JSON list: a receiver is on hold, or a session ended while messages waited."
-        " Not set: none.",
+        "Address to which the server POSTs notices as a JSON list: a receiver is on hold, or a session ended while"
+        " messages waited. Not set: none.",
         secret=True,
         expected="an http or https address such as https://example.org/hook?key=secret",
     )
@@ -126,20 +126,23 @@ class Limits(Group):
         "Addresses without rate limits. Caps still apply to them.",
     )
     max_connections: Number = setting(
-        50000, "Maximum number of connections in total. Further ones are answered 503 and closed.", live=True, ge=0
+        50000,
+        "Maximum number of connections in total. The server answers further connections with 503 and closes them.",
+        live=True,
+        ge=0,
     )
     max_connections_per_address: Number = setting(
         20000, "Maximum number of connections of one address that is not a trusted proxy.", live=True, ge=0
     )
     max_sessions: Number = setting(
         100000,
-        "Maximum number of sessions. Beyond it, a handshake is refused with advice to retry later.",
+        "Maximum number of sessions. Beyond it, the server refuses handshakes with advice to retry later.",
         live=True,
         ge=0,
     )
     max_sessions_per_address: Number = setting(20000, "Maximum number of sessions of one address.", live=True, ge=0)
     max_sessions_per_subject: Number = setting(
-        1000, "Maximum number of sessions of one subject, however many its logins allow.", live=True, ge=0
+        1000, "Maximum number of sessions of one subject, whatever its logins allow.", live=True, ge=0
     )
     max_subscriptions: Number = setting(500000, "Maximum number of subscriptions in total.", live=True, ge=0)
     max_subscriptions_per_address: Number = setting(
@@ -158,13 +161,13 @@ class Limits(Group):
         ge=0,
     )
     max_queued_bytes_per_session: Number = setting(
-        104857600, "Largest queue that a login may ask for (`queue.maxBytes`).", live=True, ge=0
+        104857600, "Maximum size of the queue that a login may ask for (`queue.maxBytes`).", live=True, ge=0
     )
     max_calls_per_session: Number = setting(
         1000, "Maximum number of pending remote calls of one session.", live=True, ge=0
     )
     max_history_entries: Number = setting(
-        1000000, "Longest history that a publish may ask for. Topic rules may ask for more.", live=True, ge=0
+        1000000, "Maximum history that a publish may ask for. Topic rules may ask for more.", live=True, ge=0
     )
     handshakes_per_s: Number = setting(
         200, "Rate of handshakes of one address.", unit="handshakes a second", live=True, ge=0
@@ -177,7 +180,9 @@ class Limits(Group):
         live=True,
         ge=0,
     )
-    publishes_burst: Number = setting(50000, "Burst of the same, after a pause.", live=True, ge=1)
+    publishes_burst: Number = setting(
+        50000, "Burst of publishes of one address and of one subject, after a pause.", live=True, ge=1
+    )
     subscribes_per_s: Number = setting(
         2000,
         "Rate of subscribed channels of one address and of one subject.",
@@ -185,16 +190,18 @@ class Limits(Group):
         live=True,
         ge=0,
     )
-    subscribes_burst: Number = setting(100000, "Burst of the same, after a pause.", live=True, ge=1)
+    subscribes_burst: Number = setting(100000, "Burst of subscribed channels, after a pause.", live=True, ge=1)
     channels_per_s: Number = setting(
         200, "Rate of new channels that one address publishes to.", unit="channels a second", live=True, ge=0
     )
-    channels_burst: Number = setting(10000, "Burst of the same, after a pause.", live=True, ge=1)
+    channels_burst: Number = setting(10000, "Burst of new channels of one address, after a pause.", live=True, ge=1)
     failed_tokens_per_s: Number = setting(
         10,
-        "Rate of invalid tokens of one address, including loopback. Beyond it, no token is checked.",
+        "Rate of invalid tokens of one address, including loopback. Beyond it, the server checks no token.",
         unit="tokens a second",
         live=True,
         ge=0,
     )
-    failed_tokens_burst: Number = setting(200, "Burst of the same, after a pause.", live=True, ge=1)
+    failed_tokens_burst: Number = setting(
+        200, "Burst of invalid tokens of one address, after a pause.", live=True, ge=1
+    )

