@@ -67,7 +67,7 @@ EVENTS: Final = (
     ),
     _event(
         "failed",
-        "Failures that receivers reported, and statuses that did not come in time.",
+        "Failures that receivers reported, and statuses that they did not send in time.",
         _HAPPENED,
         _SESSION,
         _CHANNEL,

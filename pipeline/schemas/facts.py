@@ -44,13 +44,13 @@ _ADDRESSED = _fact(
     "Messages for certain receivers, one row per receiver.",
     _LOG_ID,
     _CHANNEL,
-    Column("receiver", "string", "Name of the session that it is pending for, or of the shared queue where it waits."),
+    Column("receiver", "string", "Name of the session for which it is pending, or of the shared queue where it waits."),
     Column("is_queue", "boolean", "Whether the receiver is a shared queue."),
     key=("log_id", "receiver"),
 )
 _LEASED = _fact(
     "leased",
-    "Messages that a session got from a shared queue, and that are then pending for it.",
+    "Messages that a session got from a shared queue. They are then pending for it.",
     _LOG_ID,
     _QUEUE,
     _SESSION,
@@ -65,7 +65,7 @@ _ERASED = _fact(
 )
 _SESSIONS = _fact(
     "sessions",
-    "Sessions with `ext.ack` that started, and whose end was complete.",
+    "Sessions with `ext.ack` that started or ended completely.",
     _SESSION,
     Column("what", "string", "`opened` or `closed`."),
 )
@@ -127,28 +127,28 @@ _DISCARDED = _fact(
 )
 _HELD = _fact(
     "held",
-    "Receivers to which delivery is paused.",
+    "Receivers to which delivery was paused.",
     _SESSION,
     Column("who", "string", "The operator, or the name of the session if its client caused it."),
     Column("since", "timestamp", "Start of the pause.", "UTC"),
     Column("code", "string", "Dotted error code that it reported, or empty."),
     Column("message_id", "string", "The message that it could not process, or empty."),
     Column("reason", "string", "A readable reason."),
-    Column("active", "boolean", "False if messages wait meanwhile."),
-    Column("sink", "boolean", "True if they become dead letters instead."),
+    Column("active", "boolean", "False if messages wait in the queue."),
+    Column("sink", "boolean", "True if messages become dead letters instead."),
 )
-_RELEASED = _fact("released", "Receivers to which delivery continues.", _SESSION)
+_RELEASED = _fact("released", "Receivers to which delivery continued.", _SESSION)
 _LOST = _fact(
     "lost",
-    "Losses that a server found in the store: messages that it had answered and that are missing, one row each time.",
+    "Losses that a server found in the store: confirmed messages that are missing, one row each time.",
     Column("node", "string", "Name of the server."),
     Column("from_id", "bigint", "Newest log id that the store has kept.", "us"),
     Column("until_id", "bigint", "Newest log id that the server had seen.", "us"),
-    Column("messages", "bigint", "How many messages it had been answered that are missing.", "messages"),
+    Column("messages", "bigint", "How many confirmed messages are missing.", "messages"),
     Column(
         "kept", "string", "Place of the newest fact that the store has kept; later ones no longer hold, up to `met_ms`."
     ),
-    Column("met_ms", "bigint", "When a server first found the store so, since 1970.", "ms"),
+    Column("met_ms", "bigint", "When a server first found the loss, since 1970.", "ms"),
     Column("firsts", "array<bigint>", "Log ids of the missing messages: the first of each range."),
     Column("lasts", "array<bigint>", "The last of each range."),
 )
@@ -191,7 +191,7 @@ LETTERS: Final = Table(
         Column("code", "string", "Dotted error code."),
         Column("reason", "string", "A readable reason."),
         Column("attempts", "int", "How often the message may have been delivered.", "times"),
-        Column("returns", "int", "How often an operator redrove it and it failed again.", "times"),
+        Column("returns", "int", "How often the message was redriven and failed again.", "times"),
         Column("sender", "string", "Name of the session that published it."),
         Column("qos", "string", "Options of the publish as JSON; empty if there are none."),
         Column("body", "string", "The message as JSON, without its id."),
@@ -225,7 +225,7 @@ CORRUPT: Final = Table(
 GAPS: Final = Table(
     Layer.SILVER,
     "gaps",
-    "Entries of a stream that were trimmed before they were read: what happened there is unknown.",
+    "Entries of a stream that were trimmed before they were read. Their content is unknown.",
     (
         Column("key", "string", "The stream: `facts` or `events`."),
         *PLACE,

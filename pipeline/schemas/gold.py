@@ -8,13 +8,13 @@ from typing import Final
 from crewel.pipeline.schemas.table import BATCH, Column, Layer, Table
 
 FINDINGS: Final = {
-    "lost": "It was to be delivered, and has neither ended nor waits anywhere.",
+    "lost": "It was to be delivered, but it neither ended nor is pending.",
     "twice": "It ended more than once for the same receiver.",
-    "surplus": "It ended or waits for a receiver that it was not for.",
-    "both": "It ended and still waits.",
-    "no letter": "It became a dead letter, which is neither there nor was redriven or discarded.",
-    "rolled back": "The store lost what it had answered, as by a fail-over. Facts of the lost time no longer hold.",
-    "unknown": "Facts of this period were trimmed before they were read: the result is unknown.",
+    "surplus": "It ended or is pending for a receiver that it was not sent to.",
+    "both": "It ended and is still pending.",
+    "no letter": "It became a dead letter that no longer exists, but was neither redriven nor discarded.",
+    "rolled back": "The store lost confirmed data, for example by a fail-over. Facts of the lost time no longer hold.",
+    "unknown": "Facts of this period were trimmed before they were read, so the result is unknown.",
 }
 """What the audit can find."""
 
@@ -56,8 +56,8 @@ TRIAGE: Final = _gold(
     Column(
         "cause",
         "string",
-        "Cause of the rejections: `message`, `receiver`, `channel` or `unclear`; null if the receiver did not reject them,"
-        " or took them later.",
+        "Cause of the rejections: `message`, `receiver`, `channel` or `unclear`; null if the receiver did not reject"
+        " them, or accepted them later.",
         nullable=True,
     ),
     Column("template", "string", "The reason with placeholders for numbers, ids and quoted texts."),
@@ -76,11 +76,12 @@ TRIAGE: Final = _gold(
 
 POISON: Final = _gold(
     "poison",
-    "Messages that are the cause of their rejections: several receivers rejected them, or one that takes others.",
+    "Messages that are the cause of their rejections: several receivers rejected them, or one that accepts other"
+    " messages.",
     Column("message_id", "string", "Id of the message."),
     _CHANNEL,
     Column("receivers", "bigint", "How many receivers rejected it.", "receivers"),
-    Column("takers", "bigint", "How many receivers took it.", "receivers"),
+    Column("takers", "bigint", "How many receivers accepted it.", "receivers"),
     Column("failures", "bigint", "Total number of rejections.", "times"),
     Column("codes", "array<string>", "The distinct dotted error codes."),
     _NAMES,
@@ -102,9 +103,7 @@ FAILING_CHANNELS: Final = _gold(
         "The most frequent shape of rejected messages before; null if unknown.",
         nullable=True,
     ),
-    Column(
-        "publishers", "array<string>", "The sessions that published them, at most ten; those of named sessions only."
-    ),
+    Column("publishers", "array<string>", "The named sessions that published them, at most ten."),
     Column("messages", "bigint", "How many messages were rejected.", "messages"),
     Column("published", "bigint", "Messages of the channel from the first to the last of them.", "messages"),
     Column("earlier", "bigint", "Messages of the channel before the first of them, as far as known.", "messages"),
@@ -124,10 +123,15 @@ RECEIVERS: Final = _gold(
     "Receivers, compared with their own past and with their peers.",
     _SESSION,
     Column("settled", "bigint", "Messages that it acknowledged.", "messages"),
-    Column("failed", "bigint", "Failures that it reported, and missing statuses.", "failures"),
+    Column("failed", "bigint", "Failures that it reported, and statuses that it did not send.", "failures"),
     Column("excused", "bigint", "Failures whose cause is the message or the channel.", "failures"),
-    Column("rejected", "bigint", "Messages that it rejected, and whose cause it is.", "messages"),
-    Column("others_took", "bigint", "How many of them at least as many other receivers took.", "messages"),
+    Column("rejected", "bigint", "Messages that it rejected, if it is the cause itself.", "messages"),
+    Column(
+        "others_took",
+        "bigint",
+        "How many of them were accepted by at least as many receivers as rejected them.",
+        "messages",
+    ),
     Column(
         "failure_rate", "double", "Failures less the excused ones, as a share of all statuses.", "share", nullable=True
     ),
@@ -150,14 +154,14 @@ RECEIVERS: Final = _gold(
     Column(
         "redelivery_rate",
         "double",
-        "Redelivered messages as a share of all that were sent to it.",
+        "Redelivered messages as a share of all messages sent to it.",
         "share",
         nullable=True,
     ),
     _milliseconds(
         "lag_median_ms",
-        "Median time from the log to the acknowledgement; it includes up to `delivery.commit_ms` until the server recorded"
-        " it.",
+        "Median time from the log to the acknowledgement; it includes up to `delivery.commit_ms` until the server"
+        " recorded the acknowledgement.",
     ),
     _milliseconds("past_lag_median_ms", "The same in the previous period."),
     _milliseconds("peers_lag_median_ms", "Median of the same for its peers."),
@@ -253,11 +257,11 @@ HOLDBACKS: Final = _gold(
 MINUTES: Final = Table(
     Layer.GOLD,
     "minutes",
-    "Counts by minute: the live figures. A row has what one batch adds to a count.",
+    "Counts by minute: the live figures. A row is the contribution of one batch to a count.",
     (
         _MINUTE,
         _DATE,
-        Column("what", "string", "Type of a fact or event; for ends `ended:<reason>`."),
+        Column("what", "string", "Type of the fact or event; for an end, `ended:<reason>`."),
         Column("count", "bigint", "Number of facts, events or ends."),
     ),
     key=("minute", "what", BATCH),

@@ -65,7 +65,7 @@ FACTS: Final[tuple[FactType, ...]] = (
         {
             "id": Field(_ID, "Log id of the message."),
             "channel": Field(_TEXT, "Its channel."),
-            "sessions": Field(_TEXTS, "Names of the sessions that it is pending for."),
+            "sessions": Field(_TEXTS, "Names of the sessions for which it is pending."),
             "queues": Field(
                 _TEXTS, "Names of the shared queues where it waits: `client/joe` for a subject, or `group:...`."
             ),
@@ -84,7 +84,7 @@ FACTS: Final[tuple[FactType, ...]] = (
     ),
     FactType(
         "returned",
-        "when messages go back to a shared queue; for the sessions that had them, they have ended",
+        "when messages go back to a shared queue; they have ended for the sessions that had them",
         {"queue": Field(_TEXT, "Name of the shared queue."), "ids": Field(_IDS, "Log ids of the messages.")},
     ),
     FactType(
@@ -155,13 +155,13 @@ FACTS: Final[tuple[FactType, ...]] = (
             "code": Field(_TEXT, "Dotted error code that it reported, or empty."),
             "id": Field(_TEXT, "The message that it could not process, or empty."),
             "reason": Field(_TEXT, "A readable reason."),
-            "active": Field("boolean", "`false` if messages wait meanwhile."),
-            "sink": Field("boolean", "`true` if they become dead letters instead."),
+            "active": Field("boolean", "`false` if messages wait in the queue."),
+            "sink": Field("boolean", "`true` if messages become dead letters instead."),
         },
     ),
     FactType(
         "released",
-        "when delivery to a paused receiver continues",
+        "when delivery to a receiver continues after a pause",
         {"session": Field(_TEXT, "Name of the session.")},
     ),
     FactType(
@@ -197,17 +197,21 @@ FACTS: Final[tuple[FactType, ...]] = (
     ),
     FactType(
         "lost",
-        "when a server finds that the store no longer has messages that it had answered, as after a fail-over",
+        "when a server finds that the store no longer has messages that it had confirmed, for example after a"
+        " fail-over",
         {
             "node": Field(_TEXT, "The `node.name` of the server."),
             "from": Field(_ID, "Newest log id that the store has kept."),
             "until": Field(_ID, "Newest log id that the server had seen. All new messages have later ones."),
-            "messages": Field(_ID, "How many messages it had been answered that are missing."),
+            "messages": Field(_ID, "How many confirmed messages are missing."),
             "fact": Field(
                 _TEXT, "Id of the newest fact that the store has kept. Later ones no longer hold, up to `met`."
             ),
-            "met": Field(_ID, "Milliseconds since 1970 of the store's clock when a server first found it so."),
-            "first": Field(_IDS, "Their log ids: the first of each range without a gap, for at most 1,000 ranges."),
+            "met": Field(_ID, "When a server first found the loss: milliseconds since 1970, by the store's clock."),
+            "first": Field(
+                _IDS,
+                "Log ids of the missing messages: the first of each range without a gap, for at most 1,000 ranges.",
+            ),
             "last": Field(_IDS, "The last of each range."),
         },
     ),

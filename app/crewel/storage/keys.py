@@ -212,16 +212,15 @@ KEYS: tuple[Key, ...] = (
     Key(
         "log",
         "stream",
-        "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session excluded"
-        " from delivery; `q` PublishQos as JSON; `r` dead id of its dead letter, `n` how often it has been one; `t`"
-        " its destination; `w` of a message in inboxes of other nodes' sessions: their names and its record, as JSON;"
-        " `o` the node that accepted it, if several share the store;"
-        " `k` of a change of a topic: the token of the node that made it; then `b` is the change, as JSON; `s` to `k` only if"
-        " needed",
+        "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session excluded from"
+        " delivery; `q` PublishQos as JSON; `r` dead id of its previous dead letter, `n` how many dead letters it has"
+        " had; `t` its destination; `w` if the inboxes of other nodes' sessions have the message: their names and its"
+        " record, as JSON; `o` the node that accepted it, if several share the store; `k` for a change of a topic: the"
+        " token of the node that made it, and `b` is the change, as JSON; `s` to `k` only if needed",
         "until no cursor and no pending message needs it",
         "publish, send, redrive, configure, erase, trim",
-        "each start; publishers that another one has overtaken; loading of backlogs",
-        "The persistent messages in their order. Log ids are microseconds of the store's clock, strictly increasing.",
+        "each start; publishers overtaken by another one; loading of backlogs",
+        "The persistent messages, in order. Log ids are strictly increasing microseconds of the store's clock.",
     ),
     Key(
         "last",
@@ -245,15 +244,15 @@ KEYS: tuple[Key, ...] = (
         "s:<session>",
         "hash",
         "`owner` token; `r` options of its login, as JSON; `at` log id, while it is being adopted; `batch` highest"
-        " batch number reserved; `ending` log id, once its end has begun; `death` code and reason of that, as JSON,"
-        " if its receiver has failed for good; `d` why it receives nothing at present, as JSON; `s:<pattern>` log"
-        " id after which it is subscribed; `p:<pattern>` options of that subscription, as JSON, also of groups;"
+        " reserved batch number; `ending` log id, once its end has begun; `death` code and reason of the end, as JSON,"
+        " if its receiver has failed permanently; `d` why it receives nothing at present, as JSON; `s:<pattern>` log id"
+        " after which it is subscribed; `p:<pattern>` options of that subscription, as JSON, also for groups;"
         " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `n:<channel>`"
-        " log id of the notice that the topic was erased or the server has ended the subscription, the latter"
-        " followed by a space and the reason as JSON, until it is acknowledged; `o:<log id>` and `i:<log id>` a"
-        " pending message, with its body in the log or in the inbox:"
-        " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none),"
-        " where the source is the shared queue that it came from",
+        " until it is acknowledged, log id of the notice that the topic was erased or that the server has ended the"
+        " subscription, the latter followed by a space and the reason as JSON; `o:<log id>` and `i:<log id>` a pending"
+        " message, with its body in the log or in the inbox:"
+        " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none), where"
+        " the source is its shared queue",
         "until the session has ended",
         "login, subscribe, unsubscribe, open, commit, spill, adopt, inherit, close, hold, redrive, send, lease_queued, requeue,"
         " end",
@@ -286,9 +285,9 @@ KEYS: tuple[Key, ...] = (
         "two minutes",
         "publish, send, lease_queued, requeue, redrive",
         "publish, send, lease_queued, requeue, redrive",
-        "A publish with a `key`, by channel, subject and key: a repeat returns the same id. Other steps keep their"
-        " results here too, so that they can be repeated: the id of a dead letter, what was leased; for a second,"
-        " the pending messages of a receiver.",
+        "A publish with a `key`, by channel, subject and key: a repeated publish returns the same id. Other steps also"
+        " keep their results here, so that they can be repeated: the id of a dead letter, the leased messages; for a"
+        " second, the pending messages of a receiver.",
     ),
     Key(
         "topics",
@@ -297,25 +296,25 @@ KEYS: tuple[Key, ...] = (
         "as their `topic:<channel>`",
         "publish, configure, erase, forget",
         "each start",
-        "The channels that have settings or a history, or were erased while messages waited.",
+        "The channels that have settings or a history, or that were erased while messages waited.",
     ),
     Key(
         "topic:<channel>",
         "hash",
-        "`settings` as they were configured, as JSON; `epoch` a text; `past` 1 if its whole history has expired;"
-        " `added` total bytes added to the history; `erased` 1 and nothing else: it was soft-erased, and messages"
-        " of it may still be queued",
+        "`settings` as configured, as JSON; `epoch` a text; `past` 1 if its whole history has expired; `added` total"
+        " bytes added to the history; `erased` 1, as the only field: it was soft-erased, and its messages may still be"
+        " queued",
         "until the topic is erased and none of its messages is queued",
         "publish, configure, expire, erase, forget, lose",
         "history; each start",
-        "A topic that has settings or a history. Its epoch changes whenever something that a client has seen may be"
+        "A topic that has settings or a history. Its epoch changes whenever messages that a client has seen may be"
         " gone.",
     ),
     Key(
         "h:<channel>",
         "stream",
-        "as `log`; `z` total bytes added to the history before it; and `e` microseconds since 1970 when it expires,"
-        " if it does",
+        "as `log`; `z` total bytes added to the history before it; and `e` its expiry in microseconds since 1970, if it"
+        " has one",
         "the newest, up to the limit of the topic; until it expires",
         "publish, expire, erase",
         "history; each start",
@@ -351,8 +350,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "qb:<queue>",
         "hash",
-        "log id: the fields of the log's entry, packed; also `a` how often it may have been sent, `f` the receivers that"
-        " failed it, `e` microseconds since 1970 when it expires",
+        "log id: the fields of the log's entry, packed; also `a` how often it may have been sent, `f` the receivers"
+        " that failed to process it, `e` its expiry in microseconds since 1970",
         "until it is empty",
         "publish, send, lease_queued, requeue, expire, discard_waiting, unsubscribe, end",
         "lease_queued; operators",
@@ -370,21 +369,21 @@ KEYS: tuple[Key, ...] = (
     Key(
         "ptp:<id> <queue>",
         "set",
-        "session names; with a `!` before it if it ended there without an acknowledgement",
-        "until one of them has acknowledged it, or none has it",
+        "session names; with a `!` before the name if the message ended there without an acknowledgement",
+        "until one of them has acknowledged the message, or none has it",
         "send, lease_queued, requeue, commit, end",
         "requeue, commit, end",
-        "The sessions for which a subject's message is pending: when the last of them ends, it waits for the"
+        "The sessions for which a subject's message is pending: when the last of them ends, the message waits for the"
         " subject again.",
     ),
     Key(
         "dead",
         "stream",
         "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`;"
-        " `channel`; `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes"
-        " that it counts in `dead:bytes`; and only if needed: `p` 1 if the message was stored, else `w` 1 (its qos"
-        " has the destination; that of older versions does not); `r` dead id of its previous dead letter, `n` how"
-        " often it came back, `x` and `t` as in the log",
+        " `channel`; `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes that"
+        " it counts in `dead:bytes`; and only if needed: `p` 1 if the message was stored, else `w` 1 (its qos has the"
+        " destination, except in older versions); `r` dead id of its previous dead letter, `n` how often it became a"
+        " dead letter again, `x` and `t` as in the log",
         "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
         _LETTERS,
         "operators, the pipeline",
@@ -415,7 +414,7 @@ KEYS: tuple[Key, ...] = (
         _EVER,
         _LETTERS,
         _LETTERS,
-        "Approximate bytes of the dead letters with their texts. Those from older servers do not count.",
+        "Approximate bytes of the dead letters with their texts. Dead letters from older servers do not count.",
     ),
     *_INDEXES,
     *(
@@ -455,8 +454,8 @@ KEYS: tuple[Key, ...] = (
         " of entries of the stream up to it (or null), as JSON",
         _EVER,
         "the pipeline",
-        "the server, to report that it trims what the pipeline has not read; `crewel pipeline doctor`",
-        "Progress of the resident job of the pipeline; written when it has committed.",
+        "the server, to report that it trims entries that the pipeline has not read; `crewel pipeline doctor`",
+        "Progress of the resident job of the pipeline, written after each of its commits.",
     ),
     Key(
         "pipeline:ledger",
@@ -479,8 +478,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "met:<generation>",
         "hash",
-        "`from` the newest log id that it had; `facts` the id of its newest fact; `ms` when it was met, milliseconds since"
-        " 1970; token of a server that had seen more: number of messages that it misses",
+        "`from` the newest log id that it had; `facts` the id of its newest fact; `ms` when a server first found it,"
+        " milliseconds since 1970; token of a server that had seen more: number of messages that are missing here",
         "a day",
         "meet, lose",
         "each server, whenever it connects",
@@ -489,10 +488,10 @@ KEYS: tuple[Key, ...] = (
     Key(
         "losses",
         "hash",
-        "`times`; `messages` that were answered and are missing, in all; `newest` the last fact `lost`",
+        "`times`; `messages` the total number of confirmed messages that are missing; `newest` the last fact `lost`",
         _EVER,
         "lose",
         "`crewel doctor`",
-        "What the store is known to have lost, by a crash, a fail-over or a restore.",
+        "Known losses of the store by a crash, a fail-over or a restore.",
     ),
 )

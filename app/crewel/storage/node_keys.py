@@ -32,7 +32,7 @@ NODE_KEYS: Final = (
         _EVER,
         "boot, inherit, untag",
         "members",
-        "Which node a request belongs to. The tag of a former node stays while a session has it.",
+        "The node that a request belongs to. The tag of a former node stays while a session has it.",
     ),
     Key(
         "secret",
@@ -41,15 +41,15 @@ NODE_KEYS: Final = (
         _EVER,
         "boot",
         "each node",
-        "Nodes prove to each other that they know it.",
+        "Shared secret: nodes prove to each other that they know it.",
     ),
     Key(
         "node:<token>",
         "hash",
         "`name`; `cursor` log id up to which it has consumed the log; `low` log id up to which none of its sessions"
-        " needs anything; `seq` number of its last commit; `opening`, `opened` a commit that is written in parts,"
-        " and the number of parts; `since` microseconds of its start; `epoch` the number of its start; of a node also"
-        " `tag`, `link` (its address for other nodes) and `process` (as in `lease:<token>`)",
+        " needs anything; `seq` number of its last commit; `opening`, `opened` a commit in several parts, and their"
+        " number; `since` microseconds of its start; `epoch` the number of its start; for a node also `tag`, `link`"
+        " (its address for other nodes) and `process` (as in `lease:<token>`)",
         "until all its sessions are adopted",
         "boot, open, commit, adopt, inherit",
         "all, to detect that this server has been superseded; trim, members",
@@ -58,11 +58,12 @@ NODE_KEYS: Final = (
     Key(
         "left:<token>",
         "hash",
-        "as `node:<token>`; `heir` token of the node that takes its sessions; `scan` where that reads on among them",
+        "as `node:<token>`; `heir` token of the node that takes over its sessions; `scan` the position of the heir"
+        " among them",
         "until the heir has committed them",
         "inherit, release, adopt",
         "inherit, adopt, members, trim",
-        "A node that is dead: its record under another name, so that every step of it is refused.",
+        "The record of a dead node, under another name so that the store refuses every step of that node.",
     ),
     Key(
         "lease:<token>",
@@ -71,7 +72,7 @@ NODE_KEYS: Final = (
         "`cluster.lease_ms`, renewed while the server lives",
         "boot, renew, inherit",
         "boot, inherit, members",
-        "Lease of the server: while it exists, no other server takes the sessions.",
+        "Lease of the server: while it exists, no other server takes over the sessions.",
     ),
     Key(
         "own:<token>",
@@ -85,7 +86,7 @@ NODE_KEYS: Final = (
     Key(
         "unstored:<token>",
         "sorted set",
-        "`<session> ptp` or, of one that takes no addressed messages, `<session> -`; all scores are 0",
+        "`<session> ptp` or, for a session that accepts no addressed messages, `<session> -`; all scores are 0",
         "as `node:<token>`",
         "claim, unclaim, inherit, adopt",
         "claim, login; logins, addressed messages",
@@ -98,7 +99,7 @@ NODE_KEYS: Final = (
         _EVER,
         "mark",
         "nothing",
-        "Written before each `WAIT`, which waits for what its own connection has written.",
+        "Written before each `WAIT`, which waits only for writes of its own connection.",
     ),
 )
 """The keys about servers."""

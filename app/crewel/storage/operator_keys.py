@@ -13,16 +13,16 @@ OPERATOR_KEYS: Final = (
         "the newest `admin.audit_max_entries`",
         "audit",
         "operators",
-        "What operators did, and what they were refused.",
+        "The actions of operators, including refused ones.",
     ),
     Key(
         "jobs",
         "sorted set",
-        "ids of jobs; the score is milliseconds since 1970 of the beginning",
+        "ids of jobs; the score is their start, milliseconds since 1970",
         "the newest 1000",
         "begin_job",
         "operators",
-        "All jobs that are kept.",
+        "All jobs that the store keeps.",
     ),
     Key(
         "jobs:open",
@@ -36,9 +36,10 @@ OPERATOR_KEYS: Final = (
     Key(
         "job:<id>",
         "hash",
-        "`d` what was asked for, by whom, why and when, as JSON; `state`; `owner` token of the server that runs it, `node` its"
-        " name; `after` the place behind which it continues; `done`, `undone` numbers; `errors` the first failures, as JSON;"
-        " `error` why it has failed or waits; `changed`, `ended` milliseconds since 1970; `changedBy` an operator",
+        "`d` the request, its operator, reason and time, as JSON; `state`; `owner` token of the server that runs it,"
+        " `node` its name; `after` the place after which it continues; `done`, `undone` numbers; `errors` the first"
+        " failures, as JSON; `error` why it failed or waits; `changed`, `ended` milliseconds since 1970; `changedBy` an"
+        " operator",
         "as in `jobs`",
         "begin_job, claim_jobs, save_job, steer_job, redrive, discard",
         "operators; each start",

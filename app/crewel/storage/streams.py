@@ -88,12 +88,12 @@ EVENTS: Final = (
     EventType(
         "closed",
         Level.RELIABLE,
-        "when such a session has ended",
+        "when a named session ends; without `ext.ack` only at level `all`",
         {
             "at": _AT,
             "session": _SESSION,
             "reliable": "Whether it uses `ext.ack`.",
-            "reason": "`disconnected` by the client or the server; `expired`: no connect came in time; `dead`: its"
+            "reason": "`disconnected` by the client or the server; `expired`: its client sent no connect in time; `dead`: its"
             " receiver failed permanently.",
             "code": "Dotted code of a receiver that failed permanently; empty otherwise.",
         },
@@ -101,7 +101,7 @@ EVENTS: Final = (
     EventType(
         "failed",
         Level.FAILURES,
-        "when a receiver reports a failure, or its status did not come in time",
+        "when a receiver reports a failure, or does not send a status in time",
         {
             "at": _AT,
             "session": _SESSION,
@@ -143,8 +143,8 @@ EVENTS: Final = (
     EventType(
         "redelivered",
         Level.RELIABLE,
-        "once per group for each session that gets messages again: not acknowledged with their batch, unless its client is"
-        " busy, or requeued",
+        "once per group for each session that gets messages again, because it did not acknowledge their batch and its"
+        " client is not busy, or because they were requeued",
         {"session": _SESSION, "count": "Number of messages."},
     ),
     EventType(
