@@ -26,9 +26,9 @@ _FILTERS: Final = (
     text_field("contains", "Only entries that contain this text."),
 )
 _ENTRY: Final = (
-    "`id`, `at` (milliseconds since 1970), `node`, `who` (empty for a sign-in that was refused), `role`, `what`, `about`,"
-    " `count`, `reason`, `outcome` (done, refused, failed), `errorCode` and `details`. `count`: how many it was done to, or"
-    " null; of a refusal, how often it happened since the entry before"
+    "`id`, `at` (milliseconds since 1970), `node`, `who` (empty for a refused sign-in), `role`, `what`, `about`,"
+    " `count`, `reason`, `outcome` (done, refused, failed), `errorCode` and `details`. `count`: the number of affected"
+    " objects, or null; for a refusal, how often it occurred since the previous entry"
 )
 
 
@@ -69,8 +69,8 @@ AUDIT_ROUTES: Final = (
         "/audit",
         "List the actions of operators, including refused ones, the newest first, a page at a time.",
         _list,
-        f"`entries`, a list; `next`, the cursor of the next page, empty if this is the last: earlier pages may be short or"
-        f" empty; `kept`: how many entries there are; `max`: how many there may be. An entry has {_ENTRY}.",
+        "`entries`, a list; `next`, the cursor of the next page, empty if this is the last: earlier pages may be short"
+        f" or empty; `kept`: the number of entries; `max`: their maximum number. An entry has {_ENTRY}.",
         query=(
             *_FILTERS,
             text_field("after", "`next` of the previous page.", place),

@@ -75,7 +75,7 @@ _FILTERS: Final = (
     text_field("until", "Only those up to this id.", _dead_id),
     text_field("contains", "Only those with this text in data, options, reason, sender or message id."),
     text_field("like", "Only those whose data has this shape: `like` of a group."),
-    text_field("after", "Continue after this id: `next` of the previous answer.", _dead_id),
+    text_field("after", "Continue after this id: `next` of the previous page.", _dead_id),
 )
 CHOICE: Final = (
     Field(
@@ -306,15 +306,16 @@ def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:
 
 
 _WORK: Final = (
-    "`undone`: those that remain, with `id`, `errorCode` and `message` (the first 1000), `undoneCount`: how many. A request"
-    " takes five seconds at most. `next` is empty if all is done. Otherwise, wait for `waitMs` milliseconds and send the"
-    " request again with this `next` as `after` and this `until`; with `ids`, send those behind `next`. With `dryRun`, the"
-    " answer has `count` instead."
+    "`undone`: the first 1000 that remain, with `id`, `errorCode` and `message`; `undoneCount`: how many remain. A"
+    " request takes five seconds at most. `next` is empty if nothing is left to do. Otherwise, wait for `waitMs`"
+    " milliseconds and send the request again with this `next` as `after` and this `until`; with `ids`, send those"
+    " after `next`. With `dryRun`, the answer has `count` instead."
 )
 _LETTER: Final = (
-    "`id` (the dead id), `message` (the message's), `channel`, `receiver`, `errorCode`, `reason`, `attempts`, `data`, `ext`,"
-    " `sender`, `rcvTimestamp`, `persistent`, `qos`. An addressed message has `to`, its destination. One that was redriven and"
-    " came back has `redriveOf` and `returns`. `partial` is true if an older version stored it without its destination."
+    "`id` (the dead id), `message` (the id of the message), `channel`, `receiver`, `errorCode`, `reason`, `attempts`,"
+    " `data`, `ext`, `sender`, `rcvTimestamp`, `persistent`, `qos`. An addressed message has `to`, its destination. If"
+    " the message was redriven before, there are `redriveOf` and `returns`. `partial` is true if an older version"
+    " stored it without its destination."
 )
 
 DEAD_LETTER_ROUTES: Final = (
@@ -336,19 +337,19 @@ DEAD_LETTER_ROUTES: Final = (
         "/dead-letters/count",
         "Count the dead letters.",
         _count,
-        "`count`; `dropped`: how many have been dropped since the store was created, because there were too many.",
+        "`count`; `dropped`: how many were dropped since the creation of the store, because there were too many.",
         query=_FILTERS[:-1],
         about=About.MANY,
     ),
     Route(
         "GET",
         "/dead-letters/groups",
-        "Count the dead letters that match by code, channel, receiver or likeness: the shape of their data.",
+        "Count the matching dead letters by code, channel, receiver or likeness, which is the shape of their data.",
         _groups,
-        "`by`; `groups`, a list of `value` and `count`, the largest first, at most 1000; `values`: how many there are in all;"
-        " `partial`: whether there are more than one request reads, so that larger ones may be missing. By likeness, or with a"
-        " filter, the newest 20,000 dead letters are read; by likeness, a group also has `like`, for the filter, and `example`,"
-        " the id of its newest.",
+        "`by`; `groups`, a list of `value` and `count`, the largest first, at most 1000; `values`: their total number;"
+        " `partial`: whether there are more than one request reads, so that larger groups may be missing. By likeness,"
+        " or with a filter, a request reads the newest 20,000 dead letters. By likeness, a group also has `like`, for"
+        " the filter, and `example`, the id of its newest dead letter.",
         query=(
             text_field("by", f"Group them by this: {', '.join((*KINDS, LIKENESS))}.", one_of(*KINDS, LIKENESS)),
             *_FILTERS[:-1],

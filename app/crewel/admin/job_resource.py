@@ -224,13 +224,13 @@ _JOB: Final = (
     " `choice` (the filters, or how many), `toChannel`, `rate`, `total`, `done`, `undone`, `errors`, `error`"
 )
 _MORE: Final = (
-    "`total`: how many there were at its start. `undone`: how many remain, and `errors`: `id`, `errorCode` and `message` of"
-    " the first 20 of them. `error`: why it failed or waits."
+    "`total`: the number at its start. `undone`: how many remain; `errors`: `id`, `errorCode` and `message` of the first"
+    " 20 of them. `error`: why it failed or waits."
 )
 _SUMMARIES: Final = {
-    "pause": "Pause a job: completed work is not undone.",
+    "pause": "Pause a job. Its completed work remains.",
     "resume": "Resume a paused job. A discard needs the role destroy.",
-    "stop": "Stop a job for good: completed work is not undone.",
+    "stop": "Stop a job permanently. Its completed work remains.",
 }
 
 JOB_ROUTES: Final = (
@@ -278,13 +278,13 @@ JOB_ROUTES: Final = (
         "/jobs/{job}/letters",
         "List the dead letters that a job redrove or discarded, in that order, a page at a time.",
         _letters_of,
-        "`letters`, a list, each with `letter`, `message`, `at`, `redrivenAs` (the new id of the message; empty if it was"
-        " discarded), `to` (its receiver; or the channel that it was redriven to) and `state`. `state` is waiting,"
-        " acknowledged, dead letter, or another reason for the end of the message; empty if it was discarded, went to a"
-        " channel, or is not known. `states`: how many there are of each in the whole job, by the facts"
-        " up to `readTo`, milliseconds since 1970. `partial`: whether there are later ones; the next request reads on, up to"
-        " 100,000 messages of a job. `next`, the cursor of the next page, empty if this is the last: earlier pages"
-        " may be short or empty, and it may have more than asked for.",
+        "`letters`, a list, each with `letter`, `message`, `at`, `redrivenAs` (the new id of the message; empty if it"
+        " was discarded), `to` (its receiver; or the channel that it was redriven to) and `state`. `state` is waiting,"
+        " acknowledged, dead letter, or another reason for the end of the message. It is empty if the dead letter was"
+        " discarded, went to a channel, or has an unknown outcome. `states`: the number of each state in the whole job,"
+        " by the facts up to `readTo`, milliseconds since 1970. `partial`: whether there are later facts; the next"
+        " request continues with them, up to 100,000 messages of a job. `next`, the cursor of the next page, empty if"
+        " this is the last: earlier pages may be short or empty, and it may have more than asked for.",
         query=(
             text_field("after", "`next` of the previous page.", place),
             number_text("count", "Approximate number of dead letters.", 1, MAX_PAGE, PAGE),

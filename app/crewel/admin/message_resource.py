@@ -405,13 +405,14 @@ MESSAGE_ROUTES: Final = (
         "/messages/{message}",
         "Show the outcome of a stored message for each receiver.",
         _show,
-        f"`message`, `channel`, `key` (its idempotency key, or empty), `publishedAt`; {_CONTENT}, null if the store no longer"
-        " has them. `recorded`: whether its publish is still among the facts. `partial`: whether there are more facts than one"
-        " request reads. `redriveOf`, `redrivenAs`: other ids of it. `firstPublishedAt`: before it was redriven, or null."
-        " `receivers`, a list, with `receiver`, `state` (waiting, acknowledged, dead letter, or another reason of its end),"
-        " `at` and `code`. Where they are known, also `attempts`, `why`, `letter`, `reason`, `redrivenAs`, `filters` (of its"
-        " subscriptions) and `discarded`: `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not get it,"
-        " each with `why`. Each list has at most 1,000, those that lack the message first; `states` counts all receivers.",
+        f"`message`, `channel`, `key` (its idempotency key, or empty), `publishedAt`; {_CONTENT}, null if the store no"
+        " longer has them. `recorded`: whether its publish is still among the facts. `partial`: whether there are more"
+        " facts than one request reads. `redriveOf`, `redrivenAs`: other ids of it. `firstPublishedAt`: its first"
+        " publish, before it was redriven, or null. `receivers`, a list, with `receiver`, `state` (waiting,"
+        " acknowledged, dead letter, or another reason for its end), `at` and `code`. Where they are known, also"
+        " `attempts`, `why`, `letter`, `reason`, `redrivenAs`, `filters` (of its subscriptions) and `discarded`:"
+        " `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not receive it, each with `why`. Each"
+        " list has at most 1,000, those that lack the message first; `states` counts all receivers.",
         query=(text_field("receiver", "Only receivers with this text in their names."),),
         refusals={404: "There is no record of the message, or it has been removed."},
         about=About.MANY,
@@ -421,11 +422,12 @@ MESSAGE_ROUTES: Final = (
         "/messages",
         "Search the stored messages by a text or by idempotency key, the newest first.",
         _search,
-        f"`messages`, a list, each with `message` (its id), `channel`, `publishedAt`, {_CONTENT}. `next`, the cursor of the"
-        " next page, empty if this is the last: earlier pages may be short or empty. `queued`, on the first page: messages"
-        " that wait for a subject or a group, from their queues, in the same form; `queuedPartial`: there may be more. A text"
-        " is found in messages that are open, or were recently, but not in those that were redriven to a receiver. A key is"
-        " found as long as the facts are kept; the data is null if the store no longer has it.",
+        f"`messages`, a list, each with `message` (its id), `channel`, `publishedAt`, {_CONTENT}. `next`, the cursor of"
+        " the next page, empty if this is the last: earlier pages may be short or empty. `queued`, on the first page:"
+        " messages in the queues of subjects and groups, in the same form; `queuedPartial`: whether there may be more."
+        " A search by text finds messages that are or recently were pending, but not those that were redriven to a"
+        " receiver. A search by key finds messages as long as their facts exist; their data is null if the store no"
+        " longer has it.",
         query=(
             text_field("contains", "Only those with this text in data, options or sender."),
             text_field("key", "Only those that were published with this idempotency key."),
@@ -439,10 +441,12 @@ MESSAGE_ROUTES: Final = (
         "/dead-letters/{id}/end",
         "Show the outcome of a removed dead letter.",
         _show_end,
-        "`end` (redriven, discarded, or kept: it is still there) and `message` (its id, if it is recorded). If it has been"
-        " removed, also `at` and `job` (empty if it was not part of one); if redriven, `redrivenAs`; if discarded, `who`"
-        " and `reason`.",
-        refusals={404: "There is no record of it, or the record has been removed; or the dead letter was dropped."},
+        "`end` (redriven, discarded, or kept: it is still there) and `message` (its id, if recorded). If the dead"
+        " letter has been removed, also `at` and `job` (empty without a job); if redriven, `redrivenAs`; if discarded,"
+        " `who` and `reason`.",
+        refusals={
+            404: "There is no record of the dead letter, or the record has been removed, or the dead letter was dropped."
+        },
         about=About.MANY,
     ),
 )

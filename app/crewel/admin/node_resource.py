@@ -229,9 +229,9 @@ NODE_ROUTES: Final = (
         "/nodes",
         "List the servers that share the store.",
         _nodes,
-        "`nodes`, a list, the oldest first. A node has `node` (its name), `state` (ALIVE, or DEAD while its sessions have not"
-        " all been taken over), `own` (whether it sent this answer), `sessions` (how many it has in the store), `since`"
-        " (milliseconds since 1970) and `process`.",
+        "`nodes`, a list, the oldest first. A node has `node` (its name), `state` (ALIVE, or DEAD until other nodes"
+        " have taken over all its sessions), `own` (whether it sent this response), `sessions` (how many it has in the"
+        " store), `since` (milliseconds since 1970) and `process`.",
     ),
     Route(
         "GET",
@@ -246,15 +246,15 @@ NODE_ROUTES: Final = (
         "/settings",
         "Show the settings in effect.",
         _settings,
-        "`settings`, a list: `name`, `value`, `unit`, `default`, `source` (default, toml, env, --set, or operator for one that"
-        " was changed while the server runs), `live` (whether it can be) and `why`. Secrets are ***.",
+        "`settings`, a list: `name`, `value`, `unit`, `default`, `source` (default, toml, env, --set, or operator for"
+        " one that was changed while the server runs), `live` (whether it can change) and `why`. Secrets are ***.",
     ),
     Route(
         "PATCH",
         "/settings",
-        "Change settings while the server runs: all that are given, or none. They apply until it ends.",
+        "Change settings while the server runs: all given settings, or none. They apply until the server ends.",
         _change_settings,
-        "`settings`, as above, of those that were given.",
+        "`settings`, as above, of the given names.",
         body=tuple(Field(each.name, lambda value: value, {}, each.why) for each in declared().values()),
     ),
 )

@@ -203,7 +203,7 @@ OPERATIONS: Final = (
         "pingMs",
         "the round trip in milliseconds",
         command="pingClientCallbackServer",
-        refusals={504: "The client gave no answer in time (communication.noConnection)."},
+        refusals={504: "The client did not reply in time (communication.noConnection)."},
         role=Role.OPERATE,
     ),
     Operation(

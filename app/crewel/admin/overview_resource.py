@@ -121,15 +121,15 @@ OVERVIEW_ROUTES: Final = (
     Route(
         "GET",
         "/overview",
-        "Show the last hour, the current figures, and the problems that were found.",
+        "Show the last hour, the current figures and the problems found.",
         _overview,
         f"`samples`: by column ({', '.join(COLUMNS)}) a list, the oldest first; rates are per second, null is unknown."
-        " `memoryBytes`: messages that are queued in memory, without those that the store has."
-        " `sessions`, `store`: the current figures; `pages`: operators' pages; `queued`: messages for subjects and groups."
-        " `findings`: what is wrong, each with `level` (bad, warn), `title`, `cause`,"
-        " `advice`, `link` (a view of the page) and `count`. `groups`: consumer groups that are `working`, or `empty`: no"
-        " member takes their messages. With `cluster.enabled` all this is of all `nodes`, except `uptimeMs`: samples are added"
-        " up (of percentiles the largest), and a finding has its `node`; `unreached`: how many nodes did not answer.",
+        " `memoryBytes`: messages queued in memory, without those in the store. `sessions`, `store`: the current"
+        " figures; `pages`: operators' pages; `queued`: messages for subjects and groups. `findings`: the problems,"
+        " each with `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page) and `count`. `groups`:"
+        " consumer groups that are `working`, or `empty`: no member takes their messages. With `cluster.enabled` all"
+        " this is of all `nodes`, except `uptimeMs`: samples are added up (of percentiles the largest), and a finding"
+        " has its `node`; `unreached`: how many nodes did not answer.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
     ),
 )

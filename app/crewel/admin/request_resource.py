@@ -33,15 +33,15 @@ REQUEST_ROUTES: Final = (
     Route(
         "GET",
         "/requests",
-        "List the remote calls that are waiting for a service of this server, the longest first.",
+        "List the remote calls that wait for a service of this server, the oldest first.",
         _list,
-        "`requests`, a list of `channel`, `caller` (the name of the session, empty if it has none), `id` (of the message, or"
-        " null) and `since` (milliseconds since 1970); `count`: how many there are in all. Clients answer the"
-        " requests between clients, so the server does not know which of those wait.",
+        "`requests`, a list of `channel`, `caller` (the name of the session, empty if it has none), `id` (of the"
+        " message, or null) and `since` (milliseconds since 1970); `count`: their total number. The server does not"
+        " list requests between clients, because it does not know which of them are pending.",
         query=(
             text_field("channel", "Only those on channels that begin with this text."),
             text_field("caller", "Only those of sessions whose name begins with this text: client/joe."),
-            number_text("count", "At most this many requests, those that have waited longest.", 1, MAX_PAGE, PAGE),
+            number_text("count", "At most this many requests, the oldest.", 1, MAX_PAGE, PAGE),
         ),
         about=About.MANY,
     ),

@@ -82,10 +82,10 @@ ROUTES: Final = (
         "/commands",
         "List the commands.",
         _commands,
-        "`commands`, a list. A command has `level` (node, subject, session or topic), `path` (an example of what stands"
-        " before the name), `name`, `access` (r, rw, or x for an operation) and `meaning`. `takes` is what its value is, or"
-        " null; `needsValue` is whether it must have one. `role` is what it needs, and `writeRole` what writing it needs, or"
-        " null.",
+        "`commands`, a list. A command has `level` (node, subject, session or topic), `path` (an example of the path"
+        " before the name), `name`, `access` (r, rw, or x for an operation) and `meaning`. `takes` describes its value,"
+        " or is null; `needsValue`: whether the value is required. `role`: the necessary role; `writeRole`: the role"
+        " for writing, or null.",
         about=About.MANY,
     ),
     Route(

@@ -298,8 +298,9 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
         "info": {
             "title": "Crewel administration",
             "version": version,
-            "description": "What operators see and do. A request shows the admin token, or a JSON Web Token that makes"
-            " an operator, as `Authorization: Bearer …`; a page shows its cookie. Times are milliseconds since 1970.",
+            "description": "What operators see and do. A request has the header `Authorization: Bearer …`, with the"
+            " admin token or the JSON Web Token of an operator; a page sends its cookie. Times are milliseconds since"
+            " 1970.",
         },
         "paths": paths,
         "components": {

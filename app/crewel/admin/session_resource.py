@@ -450,9 +450,9 @@ SESSION_ROUTES: Final = (
         Level.SESSION.resource,
         "Show one session.",
         _show,
-        f"{_VIEW} `oldest`: when its oldest message was published; `inFlight`: how many its client has not acknowledged;"
-        " `pace`: how many it acknowledged (`count`) in the last `withinMs`, and when the `last`. `may`: the operator's highest"
-        " role.",
+        f"{_VIEW} `oldest`: when its oldest message was published; `inFlight`: how many its client has not"
+        " acknowledged; `pace`: how many messages it acknowledged (`count`) in the last `withinMs`, and when it"
+        " acknowledged the `last`. `may`: the operator's highest role.",
         refusals=_UNKNOWN,
         about=About.SESSION,
     ),
@@ -482,7 +482,7 @@ SESSION_ROUTES: Final = (
     Route(
         "GET",
         f"{Level.SESSION.resource}/trace",
-        "Show the messages of a session as they pass, as lines of JSON, without secrets and masked fields.",
+        "Show the messages of a session live, as lines of JSON, without secrets and masked fields.",
         _trace,
         "One message per line: `at`, `way` (in: from the client; out: to it), `message`, and `lost`: how many messages before"
         " it are missing because the reader was too slow. Replies to publishes are not shown. While there are no messages,"

@@ -135,7 +135,7 @@ SIGN_IN_ROUTES: Final = (
     Route(
         "POST",
         "/sign-in",
-        "Sign in a page with a token, or with the code of a link that works once. Sets a cookie.",
+        "Sign in a page with a token, or with the code of a one-time link. Sets a cookie.",
         _sign_in,
         _ME,
         body=(
@@ -165,10 +165,10 @@ SIGN_IN_ROUTES: Final = (
         "/feed",
         "Get a token with which a page follows the live feed over Bayeux.",
         _feed,
-        "`token`, for `ext.session.token` of a handshake; `expires`: until when a handshake may use it; `path`: where Bayeux"
-        " is served; and `channels`: `overview`, with the overview after each sample, and `notices`. A notice has `node`,"
-        " `at`, `kind` (`held`, `released`, `died`, `letters`, `job`) and the fields of its kind. The session has the"
-        " operator's rights until the sign-in ends.",
+        "`token`, for `ext.session.token` of a handshake; `expires`: when it expires for handshakes; `path`: the path"
+        " of Bayeux; and `channels`: `overview`, with the overview after each sample, and `notices`. A notice has"
+        " `node`, `at`, `kind` (`held`, `released`, `died`, `letters`, `job`) and the fields of its kind. The session"
+        " has the operator's rights until the sign-in ends.",
         role=Role.VIEW,
     ),
     Route("GET", "/me", "Show who the operator is.", _me, _ME, about=About.MANY),

@@ -168,8 +168,8 @@ SUBJECT_ROUTES: Final = (
         "/subjects",
         "List the subjects that have sessions or queued messages by name, a page at a time.",
         _list,
-        "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled` of all"
-        " nodes, and `unreached` is how many did not answer.",
+        "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`,"
+        " the list covers all nodes; `unreached`: how many of them did not answer.",
         query=page_fields("subjects"),
         about=About.MANY,
     ),

@@ -205,7 +205,7 @@ TOPIC_COMMANDS: Final = (
 # Resources
 
 _HISTORY: Final = "/history/{channel}"
-_UNKNOWN: Final = {404: "There is no such topic: nothing was ever published to the channel, or it has ended."}
+_UNKNOWN: Final = {404: "There is no such topic: the channel has had no publish, or the topic has ended."}
 _VIEW: Final = (
     "The topic: channel, state, history, readonly, destroyDelay, epoch, newest, queued, subscribers, groups and more."
 )
@@ -303,8 +303,9 @@ TOPIC_ROUTES: Final = (
         "/topics",
         "List the topics by channel, a page at a time.",
         _list,
-        "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled` of all nodes,"
-        " and `unreached` is how many did not answer; a page with `state` may then be shorter.",
+        "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`, the"
+        " list covers all nodes; `unreached`: how many of them did not answer. A page with `state` may then be"
+        " shorter.",
         query=(
             text_field("pattern", "Only those of this channel or pattern.", pattern),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
@@ -321,7 +322,7 @@ TOPIC_ROUTES: Final = (
         " `topics` (how many topics have this name or are below it), `deeper` (how many are below it), and their messages:"
         " `history` and `queued`.",
         query=(
-            text_field("below", "The prefix: /kitchen. If it is left out, the first segments."),
+            text_field("below", "The prefix, such as /kitchen. Without it, the first segments."),
             *page_fields("names"),
         ),
         about=About.MANY,
@@ -340,7 +341,7 @@ TOPIC_ROUTES: Final = (
         _HISTORY,
         "Read messages of a topic's history without removing them.",
         _history,
-        "`channel`, `epoch`, `entries`: how many there are, and `messages` as a subscriber would get them.",
+        "`channel`, `epoch`, `entries`: how many there are, and `messages` as a subscriber would receive them.",
         query=(
             number_text("count", "At most this many of the newest messages.", 1, MAX_PAGE, PAGE),
             flag_text("newestFirst", "false: the oldest of them first."),
