@@ -110,7 +110,7 @@ NODE_COMMANDS: Final = (
     _read("uptime", "Seconds since the server started.", _uptime),
     _read("serverTimestamp", "The server's clock.", lambda c: format_timestamp(time() * 1000)),
     _read("numNodes", "Number of nodes.", lambda c: 1, join=sum),
-    _read("nodeList", "Their names.", lambda c: [c.admin.node], join=union),
+    _read("nodeList", "Names of the nodes.", lambda c: [c.admin.node], join=union),
     _read(
         "numClients",
         "Subjects that have sessions.",
@@ -118,9 +118,13 @@ NODE_COMMANDS: Final = (
         join=union_count,
         asks="clientList",
     ),
-    _read("clientList", "Their names.", lambda c: c.admin.subjects(), join=union),
+    _read("clientList", "Names of these subjects.", lambda c: c.admin.subjects(), join=union),
     _read(
-        "clients", "The same on one line.", lambda c: ",".join(c.admin.subjects()), join=union_line, asks="clientList"
+        "clients",
+        "These names on one line.",
+        lambda c: ",".join(c.admin.subjects()),
+        join=union_line,
+        asks="clientList",
     ),
     _read("aliveCallbackClients", "Sessions whose client is connected.", _alive, join=union),
     _read("numSessions", "Sessions, including those without a name.", lambda c: len(c.admin.broker.sessions), join=sum),
@@ -133,8 +137,8 @@ NODE_COMMANDS: Final = (
     _read(
         "numTopics", "Topics that were published to and not erased.", _count_topics, join=union_count, asks="topicList"
     ),
-    _read("topicList", "Their names.", _topics, join=union),
-    _read("topics", "The same on one line.", _topics_line, join=union_line, asks="topicList"),
+    _read("topicList", "Names of these topics.", _topics, join=union),
+    _read("topics", "These names on one line.", _topics_line, join=union_line, asks="topicList"),
     _read(
         "numSubscriptions",
         "Subscriptions of all sessions.",
@@ -147,8 +151,8 @@ NODE_COMMANDS: Final = (
         _subscriptions,
         join=union,
     ),
-    _read("numPublish", "Messages that were published.", lambda c: c.admin.broker.metrics.publishes, join=sum),
-    _read("numUpdate", "Messages that were sent to a receiver.", lambda c: c.admin.broker.metrics.deliveries, join=sum),
+    _read("numPublish", "Published messages.", lambda c: c.admin.broker.metrics.publishes, join=sum),
+    _read("numUpdate", "Messages sent to a receiver.", lambda c: c.admin.broker.metrics.deliveries, join=sum),
     _read(
         "numWaiting",
         "Stored messages that wait, once for each receiver.",
@@ -166,8 +170,8 @@ NODE_COMMANDS: Final = (
     _read("totalMem", "Memory of the machine, in bytes.", lambda c: os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES),
     _operate(
         "gc",
-        "Collects young garbage now; returns the number of objects. With true, all garbage: nothing is answered for 50 ms, or"
-        " longer with many sessions.",
+        "Collects young garbage now; returns the number of objects. With true, all garbage: the server answers nothing"
+        " for 50 ms, or longer with many sessions.",
         lambda c: gc.collect(_ALL_GARBAGE if c.value else _YOUNG_GARBAGE),
         FLAG._replace(default=False),
     ),

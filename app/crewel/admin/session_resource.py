@@ -234,16 +234,16 @@ SESSION_COMMANDS: Final = (
         lambda c: transport_of(c.session) is not None,
     ),
     _read("connectionState", "ALIVE, POLLING or DEAD.", lambda c: c.admin.dispatchers.state(c.session).value),
-    _read("loginDate", "When this server got the session.", login_date),
-    _read("uptime", "Seconds since then.", uptime),
+    _read("loginDate", "When the session came to this server.", login_date),
+    _read("uptime", "Seconds since `loginDate`.", uptime),
     _read(
         "sessionTimeoutExpireDate",
-        "When it ends unless its client connects; empty while a connect is held.",
+        "When it ends if its client does not connect; empty while a connect is held.",
         _expire_date,
     ),
     _read(
         "pollingSinceDate",
-        "Since when its client is away or has failed; empty while it is ALIVE.",
+        "Start of the absence or failure of its client; empty while it is ALIVE.",
         _polling_since,
     ),
     _read("stalled", "Whether delivery pauses after a failure of its client.", _is_stalled),
@@ -252,7 +252,7 @@ SESSION_COMMANDS: Final = (
         "The last failure that its client reported; empty if none.",
         _last_failure,
     ),
-    _operate("clearLastCallbackException", "Clears it.", _forget_failure, role=Role.OPERATE),
+    _operate("clearLastCallbackException", "Clears that failure.", _forget_failure, role=Role.OPERATE),
     _read(
         "numCallbackExceptions",
         "How often in a row its client has failed; any OK resets it to 0.",
@@ -260,22 +260,24 @@ SESSION_COMMANDS: Final = (
     ),
     _read(
         "pingRoundTripDelay",
-        "Milliseconds of its last ping; -1 if there was none.",
+        "Round trip of its last ping in milliseconds; -1 without a ping.",
         lambda c: c.admin.pings.get(c.session, -1),
     ),
     _read(
         "cbQueueNumMsgs",
-        "Messages that wait, were sent, or are open.",
+        "Messages in its queue, including those sent and not acknowledged.",
         lambda c: c.admin.dispatchers.waiting(c.session),
     ),
-    _read("cbQueueNumBytes", "Their bytes.", lambda c: c.admin.dispatchers.waiting_bytes(c.session)),
-    _read("cbQueueMaxMsgs", "Limit of the number of messages.", lambda c: c.admin.bounds(c.session)[0]),
+    _read("cbQueueNumBytes", "Bytes of these messages.", lambda c: c.admin.dispatchers.waiting_bytes(c.session)),
+    _read("cbQueueMaxMsgs", "Maximum number of messages in its queue.", lambda c: c.admin.bounds(c.session)[0]),
     _read(
         "cbQueueMaxBytes",
-        "Limit of their bytes; -1: none.",
+        "Maximum bytes of its queue; -1: no limit.",
         lambda c: c.admin.bounds(c.session)[1] or -1,
     ),
-    _read("peekCallbackMessages", "The oldest messages of the queue; they stay.", _peek, COUNT._replace(default=1)),
+    _read(
+        "peekCallbackMessages", "The oldest messages of the queue, which keeps them.", _peek, COUNT._replace(default=1)
+    ),
     _operate(
         "removeFromCallbackQueue",
         "Drops the oldest messages without dead letters; returns the number.",
@@ -298,11 +300,11 @@ SESSION_COMMANDS: Final = (
         lambda c: c.admin.kill(c.sessions, c.who),
     ),
     _read("numSubscriptions", "Its subscriptions.", lambda c: len(c.session.subscriptions)),
-    _read("subscribedTopics", "Their channels.", lambda c: sorted(c.session.subscriptions)),
-    _read("subscriptions", "The same on one line.", lambda c: ",".join(sorted(c.session.subscriptions))),
+    _read("subscribedTopics", "Channels of its subscriptions.", lambda c: sorted(c.session.subscriptions)),
+    _read("subscriptions", "These channels on one line.", lambda c: ",".join(sorted(c.session.subscriptions))),
     _read(
         "subscriptionDump",
-        "The same with the options of each: groups, filters and more.",
+        "Its subscriptions with their options: groups, filters and more.",
         _subscription_dump,
     ),
 )

@@ -54,10 +54,12 @@ _write = partial(Command, Level.SUBJECT, Access.WRITE)
 
 SUBJECT_COMMANDS: Final = (
     _read("numSessions", "Its sessions.", lambda c: len(c.sessions), join=sum),
-    _read("sessionList", "Their names.", lambda c: sorted(session.name for session in c.sessions), join=union),
+    _read(
+        "sessionList", "Names of its sessions.", lambda c: sorted(session.name for session in c.sessions), join=union
+    ),
     _read(
         "sessions",
-        "Their numbers on one line.",
+        "Numbers of its sessions on one line.",
         _numbers,
         join=lambda lists: _line_of(union(lists)),
         asks="sessionList",
@@ -76,18 +78,20 @@ SUBJECT_COMMANDS: Final = (
     ),
     _read("subjectQueueNumMsgs", "Messages that wait for a session of the subject.", _queued, join=max),
     _read(
-        "subjectQueueMaxMsgs", "Limit of that number.", lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries
+        "subjectQueueMaxMsgs",
+        "Maximum number of these messages.",
+        lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries,
     ),
     _read(
         "peekSubjectMessages",
-        "The first messages of that queue; they stay.",
+        "The first of these messages, which stay in the queue.",
         _peek,
         COUNT._replace(default=1),
         join=_longest,
     ),
     _write(
         "blockClientLogin",
-        "Whether its logins are refused, until the server ends. Existing sessions stay.",
+        "Whether the server refuses its logins, until the server ends. Existing sessions stay.",
         lambda c: c.subject in c.admin.broker.names.blocked,
         FLAG,
         _set_blocked,

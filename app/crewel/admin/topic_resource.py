@@ -151,7 +151,7 @@ TOPIC_COMMANDS: Final = (
     ),
     _read(
         "subscribers",
-        "Their names, except of sessions without a name.",
+        "Names of these sessions, except those without a name.",
         lambda c: sorted_in_turns(session.name for session in _subscribers(c) if session.name),
         join=union,
     ),
@@ -159,12 +159,12 @@ TOPIC_COMMANDS: Final = (
     _read("numOfHistoryEntries", "Messages in its history.", _of_view(lambda view: view.history, 0)),
     _read(
         "historyMaxEntries",
-        "Limit of that number; 0: no history.",
+        "Maximum number of messages in its history; 0: no history.",
         _of_view(lambda view: view.settings.history_max, 0),
     ),
     _read(
         "peekHistoryMessages",
-        "The newest messages of the history, the newest first; they stay.",
+        "The newest messages of the history, the newest first. The history keeps them.",
         lambda c: _past(c.admin, c.name, c.value, newest_first=True),
         COUNT._replace(default=1),
     ),
@@ -175,12 +175,12 @@ TOPIC_COMMANDS: Final = (
     ),
     _read(
         "readonly",
-        "Whether it accepts one message only.",
+        "Whether it accepts only one message.",
         _of_view(lambda view: view.settings.is_readonly, False),
     ),
     _write(
         "destroyDelay",
-        "Milliseconds that it lives when nothing refers to it; -1: no limit.",
+        "How long it lives when nothing refers to it, in milliseconds; -1: no limit.",
         _of_view(lambda view: view.settings.destroy_delay_ms, None),
         Argument("milliseconds, or -1", _delay),
         _set_destroy_delay,
