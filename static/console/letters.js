@@ -168,7 +168,7 @@ async function end(id, me) {
         return null;
     });
     if (gone === null) {
-        return h("p", {}, "There is no such dead letter, or no longer, and what happened to it is not recorded.");
+        return h("p", {}, "There is no such dead letter, or it has been removed, and its outcome is not recorded.");
     }
     const message = gone.message ? [" Message ", h("a", {href: `#/message/${encodeURIComponent(gone.message)}`}, gone.message)] : null;
     if (gone.end === "discarded") {

@@ -82,7 +82,7 @@ def test_what_another_operator_took_is_told(desk: Desk, dead: list[str], subject
     job = ended(desk, desk.post("/jobs", {"what": "redrive", "ids": dead}))
     assert (job["state"], job["total"], job["done"], job["undone"]) == ("done", 4, 4, 1)
     [error] = job["errors"]
-    assert (error["id"], error["message"]) == (dead[1], "there is no such dead letter, or no longer")
+    assert (error["id"], error["message"]) == (dead[1], "there is no such dead letter, or it has been removed")
     taken = desk.post("/dead-letters/redrive", {"ids": dead[:1]})
     assert (taken["redriven"], taken["undone"][0]["id"]) == (0, dead[0])
     assert desk.letters(f"receiver={subject}") == []

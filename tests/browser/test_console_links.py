@@ -53,5 +53,5 @@ def test_names_lead_to_their_views_and_the_header_keeps_its_height(browser: Brow
     expect(page.get_by_role("heading", name="/kitchen/orders")).to_be_visible()
     console.refusals.append("404")
     page.goto(f"{mess.base}/admin/#/message/123")
-    expect(page.get_by_text("There is no record of the message 123, or no longer.")).to_be_visible()
+    expect(page.get_by_text("There is no record of the message 123, or it has been removed.")).to_be_visible()
     console.close()

@@ -156,7 +156,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     confirm(page, "Discard", "nobody pays twelve")
     finder.sees("It was discarded by admin at")
     other.page.get_by_role("dialog").locator(".primary").click()
-    lost = "0 dead letters discarded. 1 dead letter stayed: there is no such dead letter, or no longer"
+    lost = "0 dead letters discarded. 1 dead letter stayed: there is no such dead letter, or it has been removed"
     expect(other.page.locator(".outcome")).to_have_text(lost)
     other.close()
 

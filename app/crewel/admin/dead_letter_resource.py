@@ -187,7 +187,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
         raise NotThere(f"{dead_id!r} is not the id of a dead letter, such as 1795179106957-0")
     found = await dead_letters.get(ask.admin.store, [dead_id])
     if not found or not ask.covers(found[0].channel):
-        raise NotThere(f"there is no dead letter {dead_id}, or no longer")
+        raise NotThere(f"there is no dead letter {dead_id}, or it has been removed")
     return _shown(ask, found[0]) | {"may": ask.may(lambda role: ask.covers(found[0].channel, role))}
 
 
@@ -309,7 +309,7 @@ _WORK: Final = (
     "`undone`: the first 1000 that remain, with `id`, `errorCode` and `message`; `undoneCount`: how many remain. A"
     " request takes five seconds at most. `next` is empty if nothing is left to do. Otherwise, wait for `waitMs`"
     " milliseconds and send the request again with this `next` as `after` and this `until`; with `ids`, send those"
-    " after `next`. With `dryRun`, the answer has `count` instead."
+    " after `next`. With `dryRun`, the response has `count` instead."
 )
 _LETTER: Final = (
     "`id` (the dead id), `message` (the id of the message), `channel`, `receiver`, `errorCode`, `reason`, `attempts`,"

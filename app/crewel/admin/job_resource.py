@@ -111,13 +111,13 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
         raise IllegalArgument("sessions", "is required, or `subject`, but not both")
     for each in CHOICE:
         if each.name in fields and each.name != "reason":
-            raise IllegalArgument(each.name, "is only for dead letters, and a drain is of receivers")
+            raise IllegalArgument(each.name, "is only for redrives and discards of dead letters")
     if "subject" in fields:
         names = sorted(session.name for session in admin.broker.names.of_subject(fields["subject"]))
     else:
         names = list(dict.fromkeys(fields["sessions"]))
     if not names:
-        raise IllegalArgument("sessions", "must name one that exists")
+        raise IllegalArgument("sessions", "must name an existing session")
     found = list(filter(None, map(admin.find, names)))
     if not ask.scope.allows(Work.DRAIN.role) and (len(found) < len(names) or not _covers(ask, found)):
         raise refused(Work.DRAIN.role, About.MANY)
@@ -155,7 +155,7 @@ async def _found(ask: Ask) -> Job:
     job_id = ask.path["job"]
     job = await ask.admin.jobs.get(job_id) if is_dead_id(job_id) else None
     if job is None or not _is_shown(ask, job):
-        raise NotThere(f"there is no job {job_id[:64]}, or no longer")
+        raise NotThere(f"there is no job {job_id[:64]}, or it has been removed")
     return job
 
 
@@ -284,7 +284,7 @@ JOB_ROUTES: Final = (
         " discarded, went to a channel, or has an unknown outcome. `states`: the number of each state in the whole job,"
         " by the facts up to `readTo`, milliseconds since 1970. `partial`: whether there are later facts; the next"
         " request continues with them, up to 100,000 messages of a job. `next`, the cursor of the next page, empty if"
-        " this is the last: earlier pages may be short or empty, and it may have more than asked for.",
+        " this is the last: earlier pages may be short or empty, and a page may have more dead letters than requested.",
         query=(
             text_field("after", "`next` of the previous page.", place),
             number_text("count", "Approximate number of dead letters.", 1, MAX_PAGE, PAGE),

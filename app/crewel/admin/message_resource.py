@@ -87,7 +87,7 @@ async def _answer(ask: Ask) -> dict[str, Any]:
     if letter is not None:
         _add_letter(told, letter)
     if not (told.outcomes or not_for or told.channel):
-        raise NotThere(f"there is no record of the message {message}, or no longer")
+        raise NotThere(f"there is no record of the message {message}, or it has been removed")
     if not (ask.covers_all or ask.covers(told.channel)):
         raise NotThere(f"there is no record of the message {message} on the operator's channels")
     await asyncio.sleep(0)
@@ -187,7 +187,7 @@ async def _letter(admin: Administration, dead_id: str) -> StoredDeadLetter:
     """The dead letter. Raises NotThere."""
     found = await dead_letters.get(admin.store, [dead_id])
     if not found:
-        raise NotThere(f"there is no dead letter {dead_id}, or no longer")
+        raise NotThere(f"there is no dead letter {dead_id}, or it has been removed")
     return found[0]
 
 
@@ -325,7 +325,7 @@ async def _show_end(ask: Ask) -> dict[str, Any]:
             message = next(islice(messages, fields["letters"].index(dead_id), None), "")
             told = {"end": "discarded", "message": message, "reason": await _reason(admin, gone), **gone}
             return await _if_covered(ask, told, "")
-    raise NotThere(f"there is no record of the outcome of the dead letter {dead_id[:64]}, or no longer")
+    raise NotThere(f"there is no record of the outcome of the dead letter {dead_id[:64]}, or it has been removed")
 
 
 async def _if_covered(ask: Ask, told: dict[str, Any], channel: str) -> dict[str, Any]:
@@ -347,7 +347,7 @@ async def _search(ask: Ask) -> dict[str, Any]:
     after, count = fields.get("after", ""), fields.get("count", _FOUND)
     if "key" in fields:
         if "contains" in fields:
-            raise IllegalArgument("key", "must be left out, or `contains` must be")
+            raise IllegalArgument("key", "excludes `contains`")
         return await _search_key(ask, fields["key"], after, count)
     if after and _log_id(after) is None:
         raise IllegalArgument("after", "must be the `next` of the previous page")
@@ -407,12 +407,12 @@ MESSAGE_ROUTES: Final = (
         _show,
         f"`message`, `channel`, `key` (its idempotency key, or empty), `publishedAt`; {_CONTENT}, null if the store no"
         " longer has them. `recorded`: whether its publish is still among the facts. `partial`: whether there are more"
-        " facts than one request reads. `redriveOf`, `redrivenAs`: other ids of it. `firstPublishedAt`: its first"
+        " facts than one request reads. `redriveOf`, `redrivenAs`: its other ids. `firstPublishedAt`: its first"
         " publish, before it was redriven, or null. `receivers`, a list, with `receiver`, `state` (waiting,"
         " acknowledged, dead letter, or another reason for its end), `at` and `code`. Where they are known, also"
         " `attempts`, `why`, `letter`, `reason`, `redrivenAs`, `filters` (of its subscriptions) and `discarded`:"
         " `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not receive it, each with `why`. Each"
-        " list has at most 1,000, those that lack the message first; `states` counts all receivers.",
+        " list has at most 1,000 entries, receivers that lack the message first; `states` counts all receivers.",
         query=(text_field("receiver", "Only receivers with this text in their names."),),
         refusals={404: "There is no record of the message, or it has been removed."},
         about=About.MANY,

@@ -250,8 +250,8 @@ NODE_ROUTES: Final = (
         "/settings",
         "Show the settings in effect.",
         _settings,
-        "`settings`, a list: `name`, `value`, `unit`, `default`, `source` (default, toml, env, --set, or operator for"
-        " one that was changed while the server runs), `live` (whether it can change) and `why`. Secrets are ***.",
+        "`settings`, a list: `name`, `value`, `unit`, `default`, `source` (default, toml, env, --set, or operator if it"
+        " was changed while the server runs), `live` (whether it can change) and `why`. Secrets are ***.",
     ),
     Route(
         "PATCH",

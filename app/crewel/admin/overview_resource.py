@@ -127,8 +127,8 @@ OVERVIEW_ROUTES: Final = (
         " `memoryBytes`: messages queued in memory, without those in the store. `sessions`, `store`: the current"
         " figures; `pages`: operators' pages; `queued`: messages for subjects and groups. `findings`: the problems,"
         " each with `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page) and `count`. `groups`:"
-        " consumer groups that are `working`, or `empty`: no member takes their messages. With `cluster.enabled` all"
-        " this is of all `nodes`, except `uptimeMs`: samples are added up (of percentiles the largest), and a finding"
+        " consumer groups that are `working`, or `empty`: no member takes their messages. With `cluster.enabled`, all"
+        " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest), and a finding"
         " has its `node`; `unreached`: how many nodes did not answer.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
     ),

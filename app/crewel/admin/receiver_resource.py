@@ -192,11 +192,11 @@ RECEIVER_ROUTES: Final = (
         "/receivers",
         "List the receivers: named sessions, subjects with messages that wait for a session, and consumer groups.",
         _list,
-        "`receivers`, a list; `next`, the cursor of the next page, empty if this is the last. A receiver has `kind`, `name`,"
-        " `state`, `held`, `waiting`, `waitingBytes` (null of subjects and groups), `members` (sessions), `oldest` (when its"
-        " oldest stored message was published, or null), `cause` and `lastFailure`. A session also has `node`, `transport`"
-        " (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the last one) and"
-        " `client` (its `User-Agent`).",
+        "`receivers`, a list; `next`, the cursor of the next page, empty if this is the last. A receiver has `kind`,"
+        " `name`, `state`, `held`, `waiting`, `waitingBytes` (null for subjects and groups), `members` (sessions),"
+        " `oldest` (when its oldest stored message was published, or null), `cause` and `lastFailure`. A session also"
+        " has `node`, `transport` (none while its client is away), `address` (of its client behind trusted proxies;"
+        " while it is away, the last one) and `client` (its `User-Agent`).",
         query=(
             text_field("kind", f"Only those of this kind: {', '.join(_KINDS)}.", one_of(*_KINDS)),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),

@@ -195,7 +195,7 @@ class Rest:
         query = dict(request.query)
         # A field given twice would count once, and the operator would not know which.
         if len(query) != len(request.query):
-            raise IllegalArgument("query", "must have each field once")
+            raise IllegalArgument("query", "must not repeat a field")
         try:
             fields = read(route, query, body)
             ask = Ask(self._admin, who, request, request.match_info, fields, client, scope, grants.expires_at)

@@ -473,10 +473,10 @@ SESSION_ROUTES: Final = (
         f"{Level.SESSION.resource}/timeline",
         "Show the recent events of a session, the newest first, even if it has ended.",
         _timeline,
-        "`name`; `since`: when this server got the session, or null if it has ended; `events`; `dropped`: how many earlier"
-        " ones are gone. An event has `what` (opened, lost, back, failed, held, released, skipped, drained, cleared,"
-        " killed, died, closed), `since` and `at` (when it happened first and last), `count` (how often in"
-        " a row) and the fields of its kind.",
+        "`name`; `since`: when the session came to this server, or null if it has ended; `events`; `dropped`: how many"
+        " earlier events were dropped. An event has `what` (opened, lost, back, failed, held, released, skipped,"
+        " drained, cleared, killed, died, closed), `since` and `at` (when it happened first and last), `count` (how"
+        " often in a row) and the fields of its kind.",
         query=(number_text("count", "At most this many of the newest events.", 1, MAX_PAGE, PAGE),),
         refusals={404: "There is no such session, and no record of a former one."},
         about=About.SESSION,

@@ -125,10 +125,10 @@ def _view(admin: Administration, who: str, scope: Scope, expires: float | None) 
 
 
 _ME: Final = (
-    "`who`, the operator's name. `role`: view, operate or destroy, the highest; `everywhere`: the role on all channels, or"
-    " null; `channels`: a list of `role` and `patterns`, the roles on some. `expires`: when the sign-in or the token"
-    " expires, in milliseconds since 1970, or null. `node`: the server's name; `masked`: names of fields that operators do"
-    " not see."
+    "`who`, the operator's name. `role`: view, operate or destroy, the highest; `everywhere`: the role on all channels,"
+    " or null; `channels`: a list of `role` and `patterns`, the roles on some channels. `expires`: when the sign-in or"
+    " the token expires, in milliseconds since 1970, or null. `node`: the server's name; `masked`: names of fields that"
+    " operators do not see."
 )
 
 SIGN_IN_ROUTES: Final = (
@@ -147,7 +147,7 @@ SIGN_IN_ROUTES: Final = (
         is_public=True,
         role=Role.VIEW,
         refusals={
-            401: "The token or the code is not valid, or no longer.",
+            401: "The token or the code is invalid or has expired.",
             403: "The page has a foreign origin, or the token is not an operator's.",
         },
     ),

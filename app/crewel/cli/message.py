@@ -34,7 +34,7 @@ async def message(
     if key is not None:
         found = [each async for each in admin.pages("/messages", "messages", {"key": key})]
         if not found:
-            raise CrewelError(f"there is no record of a message with the key {key}, or no longer")
+            raise CrewelError(f"there is no record of a message with the key {key}, or it has been removed")
         if len(found) > 1:
             headings = ("message", "published", "channel")
             await output.print_entries(found, headings, _found_row, as_json)

@@ -276,7 +276,7 @@ class DeadLetterRedrive:
 
 
 def _gone(dead_id: str) -> Undone:
-    return Undone(dead_id, "user.illegalArgument", "there is no such dead letter, or no longer")
+    return Undone(dead_id, "user.illegalArgument", "there is no such dead letter, or it has been removed")
 
 
 def _partial(letter: StoredDeadLetter) -> Undone:
