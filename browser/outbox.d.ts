@@ -5,7 +5,7 @@ export class OutboxFullError extends Error {
     constructor(most: number);
 }
 
-/** A publish that the server refused for good. */
+/** A publish that the server refused permanently. */
 export interface RefusedPublish {
     key: string;
     channel: string;
@@ -19,7 +19,7 @@ export interface OutboxOptions {
     name?: string;
     /** The maximum number of waiting publishes. Default: 1000. */
     maxMessages?: number;
-    /** Called with each publish that the server refused for good. */
+    /** Called with each publish that the server refused permanently. */
     onRefused?: (publish: RefusedPublish) => void;
     /** Called when `waiting` may have changed, not for its first value 0. */
     onChange?: (outbox: Outbox) => void;
@@ -35,7 +35,7 @@ export class Outbox implements Extension {
      * OutboxFullError. `ext` has its other fields, such as `{publish: {priority: 9}}`.
      */
     publish(channel: string, data: unknown, options?: {key?: string; ext?: Record<string, unknown>}): Promise<string>;
-    /** The publishes that the server refused for good. */
+    /** The publishes that the server refused permanently. */
     refused(): Promise<RefusedPublish[]>;
     /** Deletes the refused publishes. */
     forgetRefused(): Promise<void>;

@@ -46,7 +46,7 @@ export class Outbox {
     /**
      * @param name of the database; each name is a separate outbox
      * @param maxMessages how many publishes wait at most
-     * @param onRefused called with each publish that the server refuses for good: {key, channel, data, errorCode, message}
+     * @param onRefused called with each publish that the server refuses permanently: {key, channel, data, errorCode, message}
      * @param onChange called with this outbox when `waiting` may have changed
      */
     constructor({name = "crewel.outbox", maxMessages = 1000, onRefused = () => {}, onChange = () => {}} = {}) {
@@ -81,7 +81,7 @@ export class Outbox {
         return key;
     }
 
-    /** The publishes that the server refused for good, oldest first: {key, channel, data, errorCode, message}. */
+    /** The publishes that the server refused permanently, oldest first: {key, channel, data, errorCode, message}. */
     async refused() {
         const rows = await this.#transaction("readonly", (store) => request(store.getAll()));
         return rows.filter((row) => row.refusal).map(refusedPublish);

@@ -62,7 +62,7 @@ class Event(Enum):
     DISCONNECT = "the client ended it"
     ENDED = "the server ended it"
     SILENCE = "no connect came in time"
-    FAILED = "the client has failed for good"
+    FAILED = "the client has failed permanently"
 
     __hash__ = object.__hash__  # as for State
 

@@ -118,7 +118,7 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
     ],
     "life_time": Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Lifetime: 90s, 30m, 7d, or milliseconds; 0: no history keeps it."),
+        typer.Option(metavar="TIME", help="Lifetime: 90s, 30m, 7d, or milliseconds; 0: the history does not keep it."),
     ],
     "force_destroy": Annotated[
         bool | None, typer.Option("--force-destroy", help="Remove it from queues too when it expires.")

@@ -23,11 +23,11 @@ class DispatcherState(Explained):
 class DispatcherEvent(Enum):
     """What moves a dispatcher on."""
 
-    FAILED = "the client reported a failure of its own, or no status came in time"
+    FAILED = "the client reported a failure, or sent no status in time"
     RESUMED = "the delay after a failure is over"
     GONE = "no connect came in time"
     CONNECTED = "a connect came"
-    DIED = "it failed more often than it may, or for good"
+    DIED = "it failed too often, or permanently"
     REVIVED = "the client shook hands again"
 
     __hash__ = object.__hash__  # that of Enum is Python code, and the table is asked for each connect

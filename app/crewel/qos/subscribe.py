@@ -145,7 +145,7 @@ HISTORY: Final = Options(
 
 SUBSCRIBE: Final = Options(
     Option("history", "history", HISTORY.part(dict), "What to deliver from the history"),
-    Option("initialUpdate", "initial_update", flag, "Deliver messages of the history at all"),
+    Option("initialUpdate", "initial_update", flag, "Deliver messages of the history"),
     Option("local", "local", flag, "Deliver the session's own publishes"),
     Option(
         "notify",
