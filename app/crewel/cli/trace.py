@@ -17,7 +17,7 @@ async def trace(
     seconds: Annotated[int, typer.Option(min=1, max=3600, help="How long.")] = 60,
     as_json: AsJson = None,
 ) -> None:
-    """Print the messages of a session as they pass, without secrets and masked fields. The session can
+    """Print the messages of a session live, without secrets and masked fields. The session can
     be in use, and the command changes nothing."""
     import json
 
