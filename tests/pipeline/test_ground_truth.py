@@ -271,7 +271,12 @@ def test_the_report_names_the_causes(spark: SparkSession, scene: Scene, filled: 
     result = report.run(spark, report.Options(address=scene.address, directory=scene.tables))
     told = json.loads((scene.tables / "report.json").read_text())
     sick = sum(rejected_by(SICK, number) == FAILS for number in range(MESSAGES))
-    assert (result.letters, result.poison, result.sick) == (sick + len(GOOD) + 1, 1, [f"client/{SICK}"])
+    assert (result.letters, result.poison) == (sick + len(GOOD) + 1, 1)
+    why = {row["session"]: row["why"] for row in told["receivers"] if row["is_sick"]}
+    assert sorted(why) == sorted(result.sick)
+    # Others may really have been late or away for long, for a while, on a machine under load.
+    blamed = [name for name, reasons in why.items() if any(each.startswith(("fails", "rejected")) for each in reasons)]
+    assert blamed == [f"client/{SICK}"], why
     found: Counter[tuple[str, str, str]] = Counter()
     for row in told["triage"]:
         found[row["receiver"], row["code"], row["cause"]] += row["letters"]
