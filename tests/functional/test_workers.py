@@ -9,11 +9,13 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 import trustme
 
+from crewel.workers.parent import _COME_BACK_S
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, Message, data
@@ -25,6 +27,8 @@ from tests.server_process import Server, processes
 TOKEN = "the-token-of-the-operators-of-all-workers"
 LONG = "cluster.lease_ms=600000"
 """So long that only a death that is certain ends a lease: a worker that is stopped here stays alive."""
+LATE_S = 0.2
+"""So late may this process see what another one has done."""
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
 
 
@@ -199,6 +203,21 @@ def test_a_worker_that_dies_is_replaced_and_its_sessions_live_on(start_server: S
     pids = processes(server)
     server.kill()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 60)
+
+
+def test_the_next_worker_is_replaced_when_clients_of_the_one_before_had_time_to_come_back(
+    start_server: StartServer,
+) -> None:
+    """A start takes a second of the processor, which they need."""
+    server = start_server("cluster.workers=2", LONG)
+    first, second = processes(server)
+    os.kill(server.pid, signal.SIGHUP)
+    until(lambda: first not in processes(server), 60)
+    ended = monotonic()
+    until(lambda: len(set(processes(server)) - {first, second}) == 2, 60)
+    assert monotonic() - ended > _COME_BACK_S - LATE_S
+    until(lambda: second not in processes(server), 60)
+    assert server.close() == 0
 
 
 @pytest.mark.parametrize(
