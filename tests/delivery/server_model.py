@@ -70,6 +70,8 @@ class Server:
         """To be asked again after an unknown outcome."""
         self.busy: set[tuple[SessionName, str]] = set()
         """Subscriptions that are being changed, and (with "") sessions that come or go."""
+        self.unanswered: set[SessionName] = set()
+        """Sessions whose login was not answered: the store may have them, and what is redriven to them."""
         self.is_committing = False
         self.applying: Iterator[None] = iter(())
         """The steps that come before the next commit."""
@@ -144,6 +146,7 @@ class Server:
 
         def answered(answer: int | StoreError) -> None:
             self.busy.discard((name, ""))
+            self.unanswered.discard(name)
             if not isinstance(answer, StoreError):
                 durable = self.serving.sessions.get(name)
                 if durable is None:
@@ -153,7 +156,11 @@ class Server:
                 durable.reserved(answer + BATCH_BLOCK)
                 self._logged_in(durable)
 
-        self._ask("login", name, then=answered, in_doubt=lambda: self.busy.discard((name, "")))
+        def in_doubt() -> None:
+            self.busy.discard((name, ""))
+            self.unanswered.add(name)
+
+        self._ask("login", name, then=answered, in_doubt=in_doubt)
 
     def _logged_in(self, durable: DurableSession) -> None:
         """A client has the session, with batch numbers of its own."""
