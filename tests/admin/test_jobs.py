@@ -130,9 +130,12 @@ def test_a_job_is_paused_resumed_and_stopped(desk: Desk, dead: list[str], receiv
         ({"what": "discard", "all": True, "rate": 5}, "rate: is only for redrives"),
         ({"what": "drain"}, "sessions: is required, or `subject`"),
         ({"what": "drain", "sessions": ["joe"]}, "sessions.0: must be the name of a session"),
-        ({"what": "drain", "sessions": []}, "sessions: must name one"),
+        ({"what": "drain", "sessions": []}, "sessions: must name an existing session"),
         ({"what": "drain", "subject": "joe/1"}, "subject: must be the name of a subject"),
-        ({"what": "drain", "subject": "joe", "code": "user"}, "code: is only for dead letters"),
+        (
+            {"what": "drain", "subject": "joe", "code": "user"},
+            "code: is only for redrives and discards of dead letters",
+        ),
     ],
 )
 def test_a_job_that_makes_no_sense_is_refused(desk: Desk, body: Any, words: str) -> None:

@@ -171,7 +171,7 @@ def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
     expect(page.get_by_role("alert").filter(has_text="the token is not a JSON Web Token")).to_be_visible()
     page.get_by_label("Token").fill(signed(operator="view"))
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_text("joe, view")).to_be_visible()
+    expect(page.get_by_text("joe, role view")).to_be_visible()
 
 
 def test_overview_names_what_is_wrong_and_the_way_to_it(console: Console) -> None:

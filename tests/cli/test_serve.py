@@ -103,7 +103,7 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = crewel("serve", "--port", port, "--set", "log.level=warning", directory=tmp_path)
-        assert_refused(ended, f"127.0.0.1:{port}: address already in use", "http.port")
+        assert_refused(ended, f"127.0.0.1:{port}: address already in use", "--port")
 
 
 def test_a_missing_certificate_is_one_line(tmp_path: Path) -> None:
