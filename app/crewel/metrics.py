@@ -237,6 +237,11 @@ class Metrics(Collector):
         self._gauges: dict[str, Callable[[], float]] = {}
         self._counts: dict[str, Callable[[], Awaitable[float]]] = {}
 
+    @property
+    def lost(self) -> int:
+        """Messages that were dropped and are in no dead letter."""
+        return self.dropped["dropOldest"] + self.dropped["noLetter"]
+
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """Let `name` (a declared gauge, without `crewel_`) be read by this function."""
         self._gauges[name] = read

@@ -37,6 +37,7 @@ CASES = [
         "/dead-letters?since=1h",
         "user.update",
     ),
+    (Figures(messages_dropped=7), "messages-dropped", Level.BAD, "/receivers?sort=waiting", "has no name"),
     (Figures(dead_letters_dropped=1), "letters-dropped", Level.BAD, "/dead-letters", "delivery.dead_letters_max"),
     (
         Figures(empty_groups=[EmptyGroup("/jobs/*", "workers", 7, 2)]),

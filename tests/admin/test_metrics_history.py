@@ -82,6 +82,21 @@ def test_a_session_is_connected_once_and_a_socket_without_one_is_not(stored: Sto
 
 
 @pytest.mark.store
+def test_only_messages_that_are_in_no_dead_letter_count_as_dropped(stored: StoredWorld) -> None:
+    dropped = stored.broker.metrics.dropped
+    dropped["noLetter"] += 5
+    history = MetricsHistory(stored.broker)
+    dropped.update(deadMessage=3, noLetter=2, dropOldest=1, disconnect=1)
+    assert history.lost == 3
+    stored.advance(1.0)
+    history.sample()
+    assert history.since(0)["dropped"] == [pytest.approx(3, rel=0.1)]
+    for _ in range(KEPT):
+        history.sample()
+    assert history.lost == 0
+
+
+@pytest.mark.store
 def test_samples_of_an_hour_are_kept(stored: StoredWorld) -> None:
     history = MetricsHistory(stored.broker)
     for _ in range(KEPT + 5):

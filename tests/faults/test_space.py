@@ -49,8 +49,8 @@ async def test_a_full_disk(
     async with Health(server) as health:
         await load.answers(50, 15)
         before = load.ledger.refusals.total()
-        await asyncio.to_thread(disk.fill, server)
         filled = monotonic()
+        await asyncio.to_thread(disk.fill, server)
         await wait_for(lambda: load.ledger.refusals.total() > before, 15, lambda: load.report() + server.stderr)
         await health.becomes(503, filled, 15)
         await asyncio.sleep(rng.uniform(0.5, 3))

@@ -9,7 +9,7 @@ from crewel.storage.operator_keys import OPERATOR_KEYS
 from crewel.storage.script_step import scripts
 
 KEYS = (*OTHER_KEYS, *NODE_KEYS, *OPERATOR_KEYS)
-ONLY_READ = {"history", "members", "progress", "recall"}
+ONLY_READ = {"fetch", "history", "members", "progress", "recall"}
 
 
 def all_names(keys: Keys) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tests.storage.owner import JOE, Owner, change, started
 
 FILES = sorted((Path(crewel.storage.__file__).parent / "scripts").glob("*.lua"))
 GROWING = {"publish", "send", "login", "claim", "subscribe", "configure", "redrive", "events", "begin_job"}
-READING = {"recall"}
+READING = {"fetch", "recall"}
 ADDRESSED = shared_queues.Addressed("/a", b"{}")
 TO_JOE = shared_queues.Delivery(JOE, JOE)
 

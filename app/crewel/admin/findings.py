@@ -67,6 +67,8 @@ class Figures:
     """Dead letters in the store that were made in the last hour: what was redriven or discarded is mended."""
     dead_letter_codes: Sequence[tuple[str, int]] = ()
     """Dead letters in the store, by code, the most first."""
+    messages_dropped: int = 0
+    """Messages of the last hour that were dropped and are in no dead letter."""
     dead_letters_dropped: int = 0
     """Dead letters that were dropped because there were too many."""
     store_used: int = 0
@@ -147,6 +149,19 @@ def _dropped(figures: Figures) -> Iterator[Finding]:
             "Export, redrive or discard old ones, or raise the setting. Dropped ones are lost.",
             "/dead-letters",
             figures.dead_letters_dropped,
+        )
+
+
+def _lost(figures: Figures) -> Iterator[Finding]:
+    if figures.messages_dropped:
+        yield Finding(
+            "messages-dropped",
+            Level.BAD,
+            f"{_plural(figures.messages_dropped, 'message')} dropped in the last hour",
+            "The queue of a receiver was full, and the receiver has no name, or asked to drop the oldest.",
+            "Give clients that must miss nothing a session name, or set delivery.letters_for_anonymous. Dropped ones are lost.",
+            "/receivers?sort=waiting",
+            figures.messages_dropped,
         )
 
 
@@ -243,6 +258,7 @@ CHECKS: Final[tuple[Callable[[Figures], Iterator[Finding]], ...]] = (
     _server,
     _held,
     _dropped,
+    _lost,
     _groups,
     _letters,
     _full,

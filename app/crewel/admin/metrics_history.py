@@ -31,7 +31,7 @@ _RATES: Final[dict[str, Callable[[Metrics], float]]] = {
     "delivered": lambda metrics: metrics.deliveries,
     "redelivered": lambda metrics: metrics.redeliveries + metrics.resends,
     "deadLetters": lambda metrics: sum(metrics.letters.values()),
-    "dropped": lambda metrics: sum(metrics.dropped.values()),
+    "dropped": lambda metrics: metrics.lost,
     "refused": lambda metrics: sum(metrics.errors.values()),
 }
 """Counters, which samples have as rates a second."""
@@ -57,6 +57,7 @@ class MetricsHistory:
         """Called after each sample."""
         self._counts = self._counted()
         self._latencies = list(broker.events.latencies)
+        self._lost = deque([broker.metrics.lost], maxlen=KEPT)
 
     async def run_forever(self) -> None:
         """Take samples until cancelled."""
@@ -89,6 +90,12 @@ class MetricsHistory:
         shares = [percentile(took, share) for share in _SHARES.values()]
         self._samples.append((time() * 1000, *rates, *gauges, self._connected, self._waiting, *shares))
         self._at, self._counts, self._latencies = now, counts, latencies
+        self._lost.append(broker.metrics.lost)
+
+    @property
+    def lost(self) -> int:
+        """How many messages were dropped in the last hour for want of room, and are in no dead letter."""
+        return self._broker.metrics.lost - self._lost[0]
 
     @property
     def newest_ms(self) -> float:

@@ -37,6 +37,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
         dead_letters_made=store["lettersNew"],
         dead_letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
+        messages_dropped=admin.metrics_history.lost,
         dead_letters_dropped=store["lettersDropped"],
         store_used=store["usedMemory"],
         store_most=store["maxMemory"],

@@ -9,7 +9,7 @@ engine holds at every moment: what lies at or below a session's cursor has ended
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -32,7 +32,7 @@ from crewel.qos.publish import NORMAL
 from crewel.storage import dead_letters
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
-from crewel.storage.script_step import Step
+from crewel.storage.script_step import Step, scripts
 from crewel.storage.store import Store
 
 _READ_AT_ONCE: Final = 1000
@@ -298,13 +298,14 @@ async def read(store: Store, after: LogId, count: int) -> list[Logged]:
     return [logged(_id(entry), fields) for entry, fields in entries]
 
 
-async def fetch(store: Store, ids: Iterable[LogId]) -> dict[LogId, Logged]:
+async def fetch(store: Store, ids: Sequence[LogId]) -> dict[LogId, Logged]:
     """Return these entries, in one round trip; those that the log does not have (any more) are left out."""
-    pipeline = store.reader.pipeline(transaction=False)
-    for each in ids:
-        pipeline.xrange(store.keys.log, f"{each}-0", f"{each}-0")
-    found = await pipeline.execute()
-    return {(log_id := _id(entry)): logged(log_id, fields) for answer in found for entry, fields in answer}
+    if not ids:
+        return {}
+    script = scripts()["fetch"].text
+    found: Any = await store.reader.eval(script.decode(), 1, store.keys.log, *[f"{each}-0" for each in ids])
+    entries = ((_id(entry), dict(zip(fields[::2], fields[1::2], strict=True))) for entry, fields in found)
+    return {log_id: logged(log_id, fields) for log_id, fields in entries}
 
 
 async def fetch_inbox(store: Store, name: str, ids: Sequence[LogId]) -> dict[LogId, Logged]:

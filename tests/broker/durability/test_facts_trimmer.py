@@ -32,6 +32,22 @@ def test_letters_beyond_the_bound_in_bytes_are_dropped_and_said(
     assert f"delivery.dead_letters_max_bytes={MOST}" in line
 
 
+def test_messages_dropped_without_a_dead_letter_are_said_once(
+    make_stored: MakeStored, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_stored()
+    Receiver(world).started("/a", queue={"maxEntries": 1})
+    with caplog.at_level(logging.WARNING, "crewel.broker.durability.log_trimmer"):
+        for number in range(4):
+            world.broker.publish("/a", number)
+        world.advance(20)
+    (line,) = (
+        record.getMessage() for record in caplog.records if record.name == "crewel.broker.durability.log_trimmer"
+    )
+    assert line.startswith("3 messages were dropped")
+    assert "delivery.letters_for_anonymous" in line
+
+
 def test_facts_beyond_the_bound_in_bytes_are_dropped_and_said(
     make_stored: MakeStored, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -38,7 +38,7 @@ _LOOKS_PER_COUNT: Final = 5  # a flood of dead letters is not to flood the log
 
 @dataclass(eq=False)
 class FactsTrimmer:
-    """Keeps the facts within their bound in bytes, and says when facts or dead letters had to be dropped.
+    """Keeps the facts within their bound in bytes, and says when facts, dead letters or messages had to be dropped.
 
     The scripts that write them keep the bounds in entries, and those of the dead letters in bytes. To measure the facts takes
     the store a little: that is done here, about once a second."""
@@ -47,6 +47,9 @@ class FactsTrimmer:
     _settings: Settings
     _metrics: Metrics
     _dead_letters: int | None = field(default=None, init=False)  # that had been dropped when it was said last
+    _lost: int = field(
+        default=0, init=False
+    )  # messages that had been dropped without a dead letter when it was said last
     _looks: int = field(default=0, init=False)
 
     async def run_once(self) -> None:
@@ -54,6 +57,7 @@ class FactsTrimmer:
         await self._trim_facts()
         self._looks += 1
         if self._looks % _LOOKS_PER_COUNT == 1:
+            self._count_lost()
             await self._count_letters()
 
     async def _trim_facts(self) -> None:
@@ -64,6 +68,16 @@ class FactsTrimmer:
         dropped = await access.writing.ask(stored_facts.trim(store.keys, most))
         self._metrics.facts_dropped += dropped
         log.warning("the %d oldest facts were dropped: they take more than storage.facts_max_bytes=%d", dropped, most)
+
+    def _count_lost(self) -> None:
+        lost = self._metrics.dropped["noLetter"]
+        if lost > self._lost:
+            log.warning(
+                "%d messages were dropped, most of them because the queue of a session without a name was full: see"
+                " delivery.queue_max_entries and delivery.letters_for_anonymous",
+                lost - self._lost,
+            )
+        self._lost = lost
 
     async def _count_letters(self) -> None:
         store, delivery = self._access.store, self._settings.delivery
