@@ -28,6 +28,8 @@ from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.expected import FOR_EVER, given, held_by, taken
 
 _MOST_EVIDENCE: Final = 10
+_HALVES: Final = ((1, "ms"), (2, "seq"))
+"""Of a place in a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +219,9 @@ def _rolled_back(losses: DataFrame) -> DataFrame:
 def ledger(
     silver: Mapping[str, DataFrame], records: Records, upto: tuple[int, int], unread_until_ms: int | None
 ) -> DataFrame:
-    """Return a row for each receiver and message: how often it was pending and ended before and after the records were read,
-    whether it waits, and the places of the facts that tell."""
-    published = silver["fact_published"].where(_is_before(upto) & (f.col("channel") != ""))
+    """Return a row for each receiver and message: whether the log owed it, how often else it was pending, and how often it
+    ended, each by the facts from before the records were read and by all; whether it waits, and the places of the facts."""
+    published = silver["fact_published"].where(f.col("channel") != "")
     subscriptions = _intervals(silver["intervals"], records.subscriptions, unread_until_ms)
     beside = given(silver["fact_addressed"], silver["fact_leased"], silver["fact_returned"], silver["fact_redriven"])
     gone = taken(silver["fact_ended"], silver["fact_leased"])
@@ -228,14 +230,15 @@ def ledger(
         _rows(
             held_by(published, subscriptions)
             .withColumn("place", f.col("published"))
-            .withColumn("ms", f.unix_millis("at"))
+            .withColumns({half: f.split_part("place", f.lit("-"), f.lit(at)).cast("bigint") for at, half in _HALVES})
             .withColumnRenamed("session", "receiver"),
-            owed_by_log=f.lit(1),
+            owed_before=early.cast("int"),
+            owed_after=late.cast("int"),
             channel=f.col("channel"),
             pattern=f.col("pattern"),
             is_doubtful=f.col("is_doubtful"),
             further=f.col("subscribed"),
-            since_ms=f.col("ms"),
+            since_ms=f.when(early, f.col("ms")),
         ),
         _rows(
             beside,
@@ -266,7 +269,7 @@ def ledger(
 def _together(rows: DataFrame) -> DataFrame:
     """Return what all rows of a receiver and a message come to."""
     return rows.groupBy("receiver", "log_id").agg(
-        *(f.max(name).alias(name) for name in ("owed_by_log", "waits")),
+        *(f.max(name).alias(name) for name in ("owed_before", "owed_after", "waits")),
         *(f.sum(name).alias(name) for name in ("given_before", "given_after", "taken_before", "taken_after")),
         f.max("channel").alias("channel"),
         f.min("pattern").alias("pattern"),
@@ -283,7 +286,7 @@ def _is_before(upto: tuple[int, int]) -> Column:
 
 def _rows(rows: DataFrame, **said: Column) -> DataFrame:
     """Give what one source tells the columns of all."""
-    counts = ("owed_by_log", "given_before", "given_after", "taken_before", "taken_after", "waits")
+    counts = ("owed_before", "owed_after", "given_before", "given_after", "taken_before", "taken_after", "waits")
     nothing: dict[str, Column] = {
         **{name: f.lit(0) for name in counts},
         **{name: f.lit(None).cast("string") for name in ("channel", "pattern", "further")},
@@ -323,10 +326,10 @@ def _intervals(told: DataFrame, records: DataFrame, unread_until_ms: int | None)
 
 
 def _finding(unread_until_ms: int | None) -> Column:
-    least = f.greatest("owed_by_log", "given_before")
-    most = f.col("owed_by_log") + f.col("given_after")
+    least = f.greatest("owed_before", "given_before")
+    most = f.col("owed_after") + f.col("given_after")
     is_beyond = (
-        (f.col("owed_by_log") == 1)
+        (f.col("owed_before") == 1)
         & (f.col("given_before") <= f.col("taken_after"))
         & (f.col("log_id") > f.col("cursor"))
     )

@@ -108,6 +108,17 @@ def test_what_adds_up_is_not_mentioned(ledger: Ledger) -> None:
     assert found == []
 
 
+def test_what_was_published_while_the_records_were_read_is_no_surplus(ledger: Ledger) -> None:
+    """A record that was read late has it, or the facts have its end; a record that was read early has neither."""
+    ledger.waiting = [(JOE, 8_000_000)]
+    found = ledger.findings(
+        intervals=[_holds(), _holds(ANN)],
+        fact_published=[_published(8_000_000, 8000), _published(8_000_001, 8000)],
+        fact_ended=[_ended(8_000_001, ms=8001)],
+    )
+    assert found == []
+
+
 def test_what_was_owed_and_is_nowhere_is_lost(ledger: Ledger) -> None:
     found = ledger.findings(
         intervals=[_holds()],
