@@ -282,6 +282,7 @@ class TestRow3:
         joe = office.login(2, burst={"maxEntries": 1})
         for number in (1, 2):
             office.send(number, office.name(2), queue=True, persistent=persistent)
+        until(lambda: office.desk.cmd(f"__cmd:{office.name(2)}/?cbQueueNumMsgs") == 2)  # of several nodes, at its own
         _fail(joe, comes(joe)[:1], code)
         until(lambda: len(office.letters(2)) == 2)
         assert [letter["data"] for letter in office.letters(2)] == [1, 2]

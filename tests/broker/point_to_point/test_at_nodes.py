@@ -1,4 +1,4 @@
-"""Shared queues where other nodes have sessions for them too."""
+"""Shared queues where other nodes have sessions for them too, and messages that another node has sent to sessions here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from crewel.bayeux.channel import parse
+from crewel.delivery.records import PendingMessage
 from crewel.qos.names import subject_queue
+from crewel.qos.update import Origin
 from crewel.storage import shared_queues
 from crewel.storage.script_step import Step
 from tests.broker.point_to_point.post import Clerk, come, ids, login, queue
@@ -83,3 +86,17 @@ def test_what_is_announced_while_the_store_is_asked_is_asked_for_again(world: St
     shared.refresh(ANN)
     world.settle()
     assert len(line.leases) == 2
+
+
+def test_a_transient_message_for_a_session_that_has_ended_is_counted(world: StoredWorld) -> None:
+    """The node that sent it has answered its publisher by then, and there is no session to make a dead letter for."""
+    ann = login(world, "ann/1")
+    channel, names = parse("/service/post"), ["client/ann/1", "client/ann/2"]
+    assert channel is not None
+    about = PendingMessage(channel=channel.name)
+    body = b'{"channel":"/service/post","data":"hi"}'
+    world.broker.destinations.from_another_node(
+        channel, body, names, Origin("1", "1700000000000000000"), about, names[0]
+    )
+    assert [each["data"] for each in come(ann)] == ["hi"]
+    assert world.broker.metrics.dropped == {"noLetter": 1}

@@ -196,8 +196,15 @@ class Destinations:
     def from_another_node(
         self, channel: Channel, wire: bytes, names: Iterable[str], origin: Origin, about: PendingMessage, to: str
     ) -> None:
-        """A message for these sessions of this node, which another one has sent. `wire` is its JSON."""
-        found = [session for name in names if (session := self._names.find(name)) is not None and session.takes_ptp]
+        """A message for these sessions of this node, which another one has sent. `wire` is its JSON. A session that has ended
+        meanwhile leaves nothing that a dead letter could be made for."""
+        found = []
+        for name in names:
+            session = self._names.find(name)
+            if session is None:
+                self._runtime.metrics.dropped["noLetter"] += 1
+            elif session.takes_ptp:
+                found.append(session)
         entry = Entry.logged(
             channel.name,
             LogId(0),
