@@ -220,6 +220,27 @@ def test_the_next_worker_is_replaced_when_clients_of_the_one_before_had_time_to_
     assert server.close() == 0
 
 
+def test_each_worker_takes_over_the_sessions_of_the_one_it_replaces(start_server: StartServer) -> None:
+    """Else one would have all of them in the end, and the others none."""
+    server = start_server("cluster.workers=2", LONG, "bayeux.max_interval_ms=60000")
+    for number, count in enumerate((2, 1)):
+        for _ in range(count):
+            person = Person(server)
+            person._command = person._polling = opened_at(server, number)
+            person.be()
+    first = processes(server)
+
+    def by_worker() -> list[float]:
+        found = figures(server)
+        return [found[f'crewel_sessions{{worker="{number}"}}'] for number in (1, 2)]
+
+    assert by_worker() == [2, 1]
+    os.kill(server.pid, signal.SIGHUP)
+    until(lambda: len(set(processes(server)) - set(first)) == 2 and not set(processes(server)) & set(first), 60)
+    until(lambda: sum(by_worker()) == 3)
+    assert by_worker() == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("sets", "why"),
     [

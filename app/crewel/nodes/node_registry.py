@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _LOOKS: Final = 3  # in the time that a lease lasts
 _SHORTEST_PAUSE_S: Final = 0.02  # however many are in a hurry
+_HEIR_FIRST_S: Final = 0.3  # the heir takes over at once, unless it has ended or hangs
 _LONGEST_PAUSE_S: Final = 1.0  # a process that has ended on this machine is seen before its lease ends
 
 
@@ -45,6 +46,8 @@ class NodeRegistry:
         """The other nodes that live, by each tag whose sessions they have."""
         self.leaving: frozenset[int] = frozenset()
         """Processes of this machine that have ended or are about to, and whose sessions will be taken over."""
+        self.gives_way = False
+        """Whether another node is to be the heir of those that leave: this one takes over only what that one has not begun."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each look."""
 
@@ -108,6 +111,8 @@ class NodeRegistry:
         self.know(self.members, dead)
         has_dead = dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values())
         if has_dead:
+            if self.gives_way:
+                await asyncio.sleep(_HEIR_FIRST_S)
             count = await durability.inheritance.take_over_dead(dead)
             if count:
                 self._metrics.inherited_sessions += count

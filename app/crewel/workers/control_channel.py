@@ -54,6 +54,8 @@ class Situation:
     """Number of a worker -> its process."""
     leaving: list[int] = field(default_factory=list)
     """Processes that have ended, or are about to."""
+    heir: int | None = None
+    """The process that is to take over the sessions of one that is about to end; None: whichever comes first."""
     full: str | None = None
     """Why the embedded store must take no more; None if it has room."""
 

@@ -82,6 +82,7 @@ class Parent:
         self._command = command
         self._running: list[_Process] = []
         self._left: deque[int] = deque(maxlen=_MOST_LEFT)  # processes that have ended, or are about to
+        self._heir: int | None = None  # of what the next of these leaves
         self._line = 0
         self._has_started = False  # before, what keeps one worker from starting keeps all
         self._noted = asyncio.Condition()
@@ -215,7 +216,7 @@ class Parent:
         self._line += 1
         serving = {str(each.number): each.process.pid for each in self._running if each.is_serving and each.is_wanted}
         full = None if self._store is None else self._store.why_full
-        situation = Situation(self._line, serving, list(self._left), full)
+        situation = Situation(self._line, serving, list(self._left), self._heir, full)
         for each in self._running:
             control_channel.send(each.streams[1], asdict(situation))
 
@@ -262,11 +263,15 @@ class Parent:
                 return
             old.is_wanted = False
             self._left.append(old.process.pid)
+            # Else one worker may have all sessions in the end.
+            self._heir = new.process.pid
             await self._send_situation_and_wait()
             old.send_signal(signal.SIGTERM)
             await self._until_ended(old)
             # The start of the next one takes a second of the processor, which its clients need now.
             await self._unless_stopped(asyncio.sleep(_COME_BACK_S))
+            self._heir = None
+            self._send_situation()
         log.info("all workers have been replaced")
 
     async def _wait(self, worker: _Process) -> None:

@@ -90,6 +90,7 @@ class Worker:
             told = Situation(**fields)
             handover.siblings = {number: pid for number, pid in told.serving.items() if pid != own}
             server.registry.leaving = frozenset(told.leaving)
+            server.registry.gives_way = told.heir not in (None, own)
             server.registry.hurry()
             server.access.store.owner_says = told.full
             control_channel.send(writer, {"noted": told.number})
