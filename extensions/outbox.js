@@ -17,6 +17,7 @@ const TOGETHER = 50; // publishes in one batch
 const RETRY_MS = 1000;
 const UNKNOWN_SESSION = /^40[12]:/;
 const CHANNEL = /^\/(?!meta\/)./;
+const PATTERN = /\/\*\*?$/;
 const WRONG = /^Illegal argument/; // what the official client throws for a message that it never sends
 const TOO_LARGE = /^maxSendBayeuxMessageSize/;
 const ARGUMENT = "user.illegalArgument";
@@ -37,6 +38,7 @@ export class Outbox {
     #onChange;
     #database = null; // a promise
     #cometd = null;
+    #wasRegistered = false;
     #isConnected = false;
     #isSending = false;
     #timer = null;
@@ -49,7 +51,11 @@ export class Outbox {
      * @param onRefused called with each publish that the server refuses permanently: {key, channel, data, errorCode, message}
      * @param onChange called with this outbox when `waiting` may have changed
      */
-    constructor({name = "crewel.outbox", maxMessages = 1000, onRefused = () => {}, onChange = () => {}} = {}) {
+    constructor(options = {}) {
+        if (options === null || typeof options !== "object") {
+            throw new TypeError(`an Outbox takes options, such as {name: "orders"}, not ${JSON.stringify(options) ?? typeof options}`);
+        }
+        const {name = "crewel.outbox", maxMessages = 1000, onRefused = () => {}, onChange = () => {}} = options;
         if (!Number.isInteger(maxMessages) || maxMessages < 1) {
             throw new RangeError(`maxMessages is a whole number from 1, not ${maxMessages}`);
         }
@@ -67,13 +73,23 @@ export class Outbox {
     /**
      * Keeps a publish until the server has it; resolves to its key. `ext` has its other fields, such as
      * {publish: {priority: 9}}. A key that is already waiting is not added again. Rejects with an OutboxFullError, with a
-     * TypeError for a channel or data that cannot be published, or with the DOMException of IndexedDB.
+     * TypeError for a channel or data that cannot be published, with an Error if the outbox was never registered, or with the
+     * DOMException of IndexedDB.
      */
     async publish(channel, data, {key = newKey(), ext = {}} = {}) {
+        if (!this.#wasRegistered) {
+            throw new Error('the outbox is not registered: call cometd.registerExtension("outbox", outbox) first');
+        }
         if (!CHANNEL.test(channel)) {
             throw new TypeError(`a channel begins with /, as in /orders/today, and not with /meta/: ${channel}`);
         }
-        JSON.stringify([data, ext]); // throws a TypeError that names what JSON cannot represent
+        if (PATTERN.test(channel)) {
+            throw new TypeError(`a message is published to a channel, not to a pattern: ${channel}`);
+        }
+        // JSON.stringify throws a TypeError that names what JSON cannot represent, but for these.
+        if (JSON.stringify([ext]) && JSON.stringify(data) === undefined) {
+            throw new TypeError(`JSON cannot represent data of the type ${typeof data}; null stands for no data`);
+        }
         const row = {key, channel, data, ext, refusal: null};
         await this.#transaction("readwrite", (rows) => this.#add(rows, row));
         await this.#look();
@@ -97,6 +113,7 @@ export class Outbox {
 
     registered(name, cometd) {
         this.#cometd = cometd;
+        this.#wasRegistered = true;
         this.#look().catch((error) => cometd._info?.("outbox", error));
     }
 

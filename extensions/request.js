@@ -22,6 +22,12 @@ const FAULT = "internal.unknown";
 const UNTOLD = "the responder failed";
 const NO_SESSION = ": there was no handshake after this extension was registered";
 
+function checkTimeout(timeout) {
+    if (typeof timeout !== "number" || !(timeout > 0)) {
+        throw new TypeError(`timeout is a number of milliseconds above 0, not ${JSON.stringify(timeout)}`);
+    }
+}
+
 /** An answer that reports a failure of the responder. A responder throws it to report one. */
 export class ErrorAnswer extends Error {
     constructor(errorCode, message = "", data = null) {
@@ -115,6 +121,7 @@ export class RequestExtension {
 
     /** @param timeout default time that a request waits for its answer, in ms */
     constructor({timeout = 10000} = {}) {
+        checkTimeout(timeout);
         this.#timeout = timeout;
     }
 
@@ -130,12 +137,13 @@ export class RequestExtension {
 
     /**
      * Publishes a request; resolves with the first answer, a message. Rejects with an AnswerTimeoutError, an ErrorAnswer, a
-     * RequestError, or a TypeError that names the value in the data that JSON cannot represent. The
+     * RequestError, or a TypeError for a wrong time-out or that names the value in the data that JSON cannot represent. The
      * time-out starts now, and includes waiting for a session.
      * @param ext more of the message's `ext`, such as {publish: {persistent: true}}
      */
     request(channel, data, {timeout = this.#timeout, ext = {}} = {}) {
         return new Promise((resolve, reject) => {
+            checkTimeout(timeout);
             const asked = {channel, data: copied(data), ext: copied(ext, "ext"), replyTo: null};
             const giveUp = () => settle(reject, new AnswerTimeoutError(channel, timeout, this.#id === null ? NO_SESSION : ""));
             const timer = this.#client.setTimeout(giveUp, timeout);

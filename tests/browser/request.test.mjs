@@ -339,3 +339,10 @@ test("an answer that may be lost is sent again, and one that is refused is not",
     await assert.rejects(refused.done, RequestError);
     assert.equal(refused.published.length, 1);
 });
+
+test("a time-out that is no number of milliseconds is refused", async () => {
+    for (const timeout of ["5s", 0, NaN, null]) {
+        assert.throws(() => new RequestExtension({timeout}), {name: "TypeError", message: /timeout is a number/});
+        await assert.rejects(new RequestExtension().request("/power", 7, {timeout}), /timeout is a number/);
+    }
+});

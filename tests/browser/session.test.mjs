@@ -156,3 +156,8 @@ test("a browser that forbids its storage keeps the secret as long as the page", 
     extension.forget();
     assert.equal(shake(extension).session.resume, undefined);
 });
+
+test("what are no fields of a session is refused", () => {
+    assert.throws(() => new SessionExtension("joe/1"), {name: "TypeError", message: /fields of the session.*"joe\/1"/});
+    assert.throws(() => new SessionExtension(null), TypeError);
+});

@@ -30,6 +30,7 @@ async def test_the_bayeux_address_explains_itself_in_a_browser(
             assert (answer.status, answer.content_type) == (400, "text/html")
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
             assert "This is the address of a Bayeux server" in text
+            assert (text.count(f'("{url}")'), f"--url {url}<" in text) == (2, True)
             assert (f'<a href="/chat/">chat</a> of Crewel {VERSION}' in text) is has_link
         async with browser.get(url, headers={"Accept": "application/json"}) as answer:
             assert (answer.status, await answer.text()) == (400, "Unknown Bayeux Transport")

@@ -397,7 +397,9 @@ class TestLife:
         other = Client(server).start()
         for _ in range(3):
             other.publish(channel, "x" * 600)
-        assert [len(person.take()) for _ in range(4)] == [1, 1, 1, 0]
+        taken: list[int] = []
+        until(lambda: taken.append(len(person.take())) or sum(taken) == 3)
+        assert max(taken) == 1
 
     def test_a_queue_that_ends_its_session(self, server: Server, joe: str, channel: str) -> None:
         person = Quiet(server).be(f"{joe}/1", queue={"maxEntries": 2, "onOverflow": "disconnect"})

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import logging
 import re
 from collections.abc import Mapping
@@ -44,9 +45,9 @@ _PAGE: Final = """<!doctype html>
 <h1>This is the address of a Bayeux server</h1>
 <p>It works. It is for programs, not for browsing: clients send JSON messages to it, by POST or over a WebSocket.</p>
 <ul>
-{demos}<li>In a page: <code>new CometD().init(location.href)</code>, with the npm package <code>cometd</code>.
-<li>In Python: <code>async with Client(url) as client:</code>, with <code>from crewel.client import Client</code>.
-<li>On the command line: <code>crewel sub /chat/demo</code>, with this address in the variable <code>CREWEL_URL</code>.
+{demos}<li>In a page: <code>new CometD().init("{url}")</code>, with the npm package <code>cometd</code>.
+<li>In Python: <code>async with Client("{url}") as client:</code>, with <code>from crewel.client import Client</code>.
+<li>On the command line: <code>crewel sub /chat/demo --url {url}</code>
 </ul>
 """
 _DEMOS: Final = f'<li>To try it: the <a href="/chat/">chat</a> of Crewel {VERSION}.\n'
@@ -157,7 +158,7 @@ class Endpoint:
             if function is not None:
                 return await http_aiohttp.answer_callback(self, request, client, function)
         if request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
-            return _for_a_browser(self.settings)
+            return _for_a_browser(self.settings, client)
         if "Sec-WebSocket-Key" in request.headers and "websocket" in transports:
             if not self._has_warned:  # the clients use long-polling then, and nothing else shows it
                 self._has_warned = True
@@ -245,7 +246,7 @@ def _attributes(settings: Settings, *, is_secure: bool) -> str:
     return "; ".join(parts)
 
 
-def _for_a_browser(settings: Settings) -> web.Response:
+def _for_a_browser(settings: Settings, client: Client) -> web.Response:
     """The answer to a person who opens the Bayeux address: what it is, and how to use it. The status is that of every request
     that is no Bayeux."""
     headers = {
@@ -253,5 +254,6 @@ def _for_a_browser(settings: Settings) -> web.Response:
         "X-Content-Type-Options": "nosniff",
         "Vary": "Accept",
     }
-    text = _PAGE.format(demos=_DEMOS if settings.http.demos else "")
+    url = html.escape(f"{client.scheme}://{client.host}{settings.bayeux.path}")
+    text = _PAGE.format(url=url, demos=_DEMOS if settings.http.demos else "")
     return web.Response(status=400, text=text, content_type="text/html", charset="utf-8", headers=headers)

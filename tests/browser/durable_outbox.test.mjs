@@ -1,0 +1,34 @@
+/** What an outbox in IndexedDB refuses before it keeps anything: run by node --test, see test_modules.py. */
+import assert from "node:assert/strict";
+import {test} from "node:test";
+import {Outbox} from "../../extensions/outbox.js";
+
+/** An outbox whose database was never opened: whatever it is asked for must be refused before that. */
+function registered() {
+    const outbox = new Outbox();
+    globalThis.indexedDB = {open: () => ({})};
+    outbox.registered("outbox", {});
+    return outbox;
+}
+
+test("options that are no object are refused", () => {
+    assert.throws(() => new Outbox("orders"), {name: "TypeError", message: /takes options.*"orders"/});
+    assert.throws(() => new Outbox(null), TypeError);
+    assert.throws(() => new Outbox({maxMessages: 0}), RangeError);
+});
+
+test("an outbox that was never registered keeps nothing, and says how to register it", async () => {
+    await assert.rejects(new Outbox().publish("/orders", 1), /registerExtension\("outbox", outbox\)/);
+});
+
+test("a pattern is no channel", async () => {
+    await assert.rejects(registered().publish("/orders/*", 1), {name: "TypeError", message: /not to a pattern: \/orders\/\*/});
+    await assert.rejects(registered().publish("/orders/**", 1), TypeError);
+    await assert.rejects(registered().publish("orders", 1), TypeError);
+});
+
+test("data that JSON cannot represent is refused", async () => {
+    await assert.rejects(registered().publish("/orders"), {name: "TypeError", message: /data of the type undefined/});
+    await assert.rejects(registered().publish("/orders", () => 1), /data of the type function/);
+    await assert.rejects(registered().publish("/orders", 1n), TypeError);
+});
