@@ -38,7 +38,7 @@ export class Outbox {
     #onChange;
     #database = null; // a promise
     #cometd = null;
-    #wasRegistered = false;
+    #hasWarned = false;
     #isConnected = false;
     #isSending = false;
     #timer = null;
@@ -73,13 +73,9 @@ export class Outbox {
     /**
      * Keeps a publish until the server has it; resolves to its key. `ext` has its other fields, such as
      * {publish: {priority: 9}}. A key that is already waiting is not added again. Rejects with an OutboxFullError, with a
-     * TypeError for a channel or data that cannot be published, with an Error if the outbox was never registered, or with the
-     * DOMException of IndexedDB.
+     * TypeError for a channel or data that cannot be published, or with the DOMException of IndexedDB.
      */
     async publish(channel, data, {key = newKey(), ext = {}} = {}) {
-        if (!this.#wasRegistered) {
-            throw new Error('the outbox is not registered: call cometd.registerExtension("outbox", outbox) first');
-        }
         if (!CHANNEL.test(channel)) {
             throw new TypeError(`a channel begins with /, as in /orders/today, and not with /meta/: ${channel}`);
         }
@@ -89,6 +85,10 @@ export class Outbox {
         // JSON.stringify throws a TypeError that names what JSON cannot represent, but for these.
         if (JSON.stringify([ext]) && JSON.stringify(data) === undefined) {
             throw new TypeError(`JSON cannot represent data of the type ${typeof data}; null stands for no data`);
+        }
+        if (this.#cometd === null && !this.#hasWarned) {
+            console.warn('the outbox keeps publishes, and sends them after cometd.registerExtension("outbox", outbox)');
+            this.#hasWarned = true;
         }
         const row = {key, channel, data, ext, refusal: null};
         await this.#transaction("readwrite", (rows) => this.#add(rows, row));
@@ -113,7 +113,6 @@ export class Outbox {
 
     registered(name, cometd) {
         this.#cometd = cometd;
-        this.#wasRegistered = true;
         this.#look().catch((error) => cometd._info?.("outbox", error));
     }
 
