@@ -223,7 +223,7 @@ PUBLISH: Final = Options(
         "key",
         text(MAX_KEY),
         f"Up to {MAX_KEY} characters: idempotency key. A repeat with the same key, channel and subject within two minutes"
-        " delivers nothing and returns the first id",
+        " delivers nothing, even with other data, and returns the first id",
     ),
     Option("clientProperties", "properties", json_values, "JSON values that are delivered with the message"),
     Option("administrative", "administrative", flag, "Configure the topic, deliver nothing", "how-to/topics.md"),
