@@ -93,7 +93,7 @@ def test_a_json_web_token_has_to_make_an_operator(start_server: StartServer, tmp
         ("GET", "/sessions?count=1001", None, "count: must be"),
         ("GET", "/sessions?count=ten", None, "count: must be"),
         ("GET", "/sessions?count=", None, "count: must be"),
-        ("GET", "/sessions?count=5&count=6", None, "each field once"),
+        ("GET", "/sessions?count=5&count=6", None, "must not repeat a field"),
         ("GET", "/sessions?state=alive", None, "state: must be one of ALIVE, POLLING, DEAD"),
         ("GET", "/sessions?active=yes", None, "active: must be true or false"),
         ("GET", "/sessions?subjet=joe", None, "subjet: there is no such field; known are subject"),
