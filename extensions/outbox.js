@@ -53,9 +53,17 @@ export class Outbox {
      */
     constructor(options = {}) {
         if (options === null || typeof options !== "object") {
-            throw new TypeError(`an Outbox takes options, such as {name: "orders"}, not ${JSON.stringify(options) ?? typeof options}`);
+            throw new TypeError(`an Outbox takes options, such as {name: "orders"}, not ${shown(options)}`);
         }
         const {name = "crewel.outbox", maxMessages = 1000, onRefused = () => {}, onChange = () => {}} = options;
+        if (typeof name !== "string") {
+            throw new TypeError(`name is a string, not ${shown(name)}`);
+        }
+        for (const [option, given] of Object.entries({onRefused, onChange})) {
+            if (typeof given !== "function") {
+                throw new TypeError(`${option} is a function, not ${shown(given)}`);
+            }
+        }
         if (!Number.isInteger(maxMessages) || maxMessages < 1) {
             throw new RangeError(`maxMessages is a whole number from 1, not ${maxMessages}`);
         }
@@ -298,6 +306,11 @@ function isTemporary(reply) {
 /** Runs `work` in one tab at a time. (Only secure origins have locks; without one, the keys identify duplicates.) */
 function locked(name, work) {
     return globalThis.navigator?.locks ? navigator.locks.request(name, work) : work();
+}
+
+/** A wrong argument, as an error shows it. */
+function shown(value) {
+    return typeof value === "string" ? JSON.stringify(value) : String(value);
 }
 
 function newKey() {

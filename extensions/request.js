@@ -17,14 +17,26 @@ const SERIALS = 1000000;
 const REMEMBERED = 10000; // answered requests, to tell what comes twice from what comes late
 const TRIES = 3; // of an answer that may or may not have arrived
 const RETRY_MS = 1000;
+const LONGEST_MS = 2 ** 31 - 1; // browsers end longer timers at once
 const COMPLETE = /^\/ret\/[A-Za-z0-9_-]{1,64}\/[1-9][0-9]{6}$/;
 const FAULT = "internal.unknown";
 const UNTOLD = "the responder failed";
 const NO_SESSION = ": there was no handshake after this extension was registered";
 
+/** A wrong argument, as an error shows it. */
+function shown(value) {
+    return typeof value === "string" ? JSON.stringify(value) : String(value);
+}
+
+function checkOptions(options) {
+    if (options === null || typeof options !== "object") {
+        throw new TypeError(`options are an object, such as {timeout: 5000}, not ${shown(options)}`);
+    }
+}
+
 function checkTimeout(timeout) {
-    if (typeof timeout !== "number" || !(timeout > 0)) {
-        throw new TypeError(`timeout is a number of milliseconds above 0, not ${JSON.stringify(timeout)}`);
+    if (typeof timeout !== "number" || !(timeout > 0 && timeout <= LONGEST_MS)) {
+        throw new TypeError(`timeout is a number of milliseconds above 0 and at most ${LONGEST_MS}, not ${shown(timeout)}`);
     }
 }
 
@@ -119,8 +131,10 @@ export class RequestExtension {
     /** How many answers came for which no request was waiting. */
     late = 0;
 
-    /** @param timeout default time that a request waits for its answer, in ms */
-    constructor({timeout = 10000} = {}) {
+    /** @param options {timeout}: default time that a request waits for its answer, in ms */
+    constructor(options = {}) {
+        checkOptions(options);
+        const {timeout = 10000} = options;
         checkTimeout(timeout);
         this.#timeout = timeout;
     }
@@ -137,12 +151,14 @@ export class RequestExtension {
 
     /**
      * Publishes a request; resolves with the first answer, a message. Rejects with an AnswerTimeoutError, an ErrorAnswer, a
-     * RequestError, or a TypeError for a wrong time-out or that names the value in the data that JSON cannot represent. The
+     * RequestError, or a TypeError that names a wrong option, or the value in the data that JSON cannot represent. The
      * time-out starts now, and includes waiting for a session.
-     * @param ext more of the message's `ext`, such as {publish: {persistent: true}}
+     * @param options {timeout, ext}; `ext` is more of the message's `ext`, such as {publish: {persistent: true}}
      */
-    request(channel, data, {timeout = this.#timeout, ext = {}} = {}) {
+    request(channel, data, options = {}) {
         return new Promise((resolve, reject) => {
+            checkOptions(options);
+            const {timeout = this.#timeout, ext = {}} = options;
             checkTimeout(timeout);
             const asked = {channel, data: copied(data), ext: copied(ext, "ext"), replyTo: null};
             const giveUp = () => settle(reject, new AnswerTimeoutError(channel, timeout, this.#id === null ? NO_SESSION : ""));

@@ -38,8 +38,8 @@ export class SessionExtension {
      * @param changed called with this extension after each reply to a handshake, and when another client takes over the session
      */
     constructor(asked = {}, {storage = null, key = "crewel.session", changed = () => {}} = {}) {
-        if (asked === null || !["object", "function"].includes(typeof asked)) {
-            const given = JSON.stringify(asked) ?? typeof asked;
+        if (asked === null || Array.isArray(asked) || !["object", "function"].includes(typeof asked)) {
+            const given = typeof asked === "bigint" ? String(asked) : JSON.stringify(asked) ?? typeof asked;
             throw new TypeError(`a SessionExtension takes the fields of the session, such as {name: "client/joe/1"}, not ${given}`);
         }
         this.#asked = typeof asked === "function" ? asked : () => asked;

@@ -14,6 +14,10 @@ function registered() {
 test("options that are no object are refused", () => {
     assert.throws(() => new Outbox("orders"), {name: "TypeError", message: /takes options.*"orders"/});
     assert.throws(() => new Outbox(null), TypeError);
+    assert.throws(() => new Outbox(5n), /takes options/);
+    assert.throws(() => new Outbox({name: 5}), {name: "TypeError", message: /name is a string, not 5/});
+    assert.throws(() => new Outbox({onRefused: "log"}), {name: "TypeError", message: /onRefused is a function, not "log"/});
+    assert.throws(() => new Outbox({onChange: null}), {name: "TypeError", message: /onChange is a function, not null/});
     assert.throws(() => new Outbox({maxMessages: 0}), RangeError);
 });
 

@@ -341,8 +341,16 @@ test("an answer that may be lost is sent again, and one that is refused is not",
 });
 
 test("a time-out that is no number of milliseconds is refused", async () => {
-    for (const timeout of ["5s", 0, NaN, null]) {
+    for (const timeout of ["5s", 0, NaN, null, 5n, Infinity, 2 ** 31]) {
         assert.throws(() => new RequestExtension({timeout}), {name: "TypeError", message: /timeout is a number/});
         await assert.rejects(new RequestExtension().request("/power", 7, {timeout}), /timeout is a number/);
+    }
+    assert.throws(() => new RequestExtension({timeout: NaN}), /not NaN/);
+});
+
+test("options that are no object are refused, such as a time-out alone", async () => {
+    for (const options of [5000, "5s", null]) {
+        assert.throws(() => new RequestExtension(options), {name: "TypeError", message: /options.*\{timeout: 5000\}/});
+        await assert.rejects(page().extension.request("/power", 7, options), {name: "TypeError", message: /\{timeout: 5000\}/});
     }
 });

@@ -160,4 +160,6 @@ test("a browser that forbids its storage keeps the secret as long as the page", 
 test("what are no fields of a session is refused", () => {
     assert.throws(() => new SessionExtension("joe/1"), {name: "TypeError", message: /fields of the session.*"joe\/1"/});
     assert.throws(() => new SessionExtension(null), TypeError);
+    assert.throws(() => new SessionExtension(["joe/1"]), /fields of the session/);
+    assert.throws(() => new SessionExtension(5n), /fields of the session/);
 });
