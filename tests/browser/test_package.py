@@ -161,6 +161,33 @@ def test_the_types_know_what_the_modules_export(package: Path) -> None:
         assert sorted(exported) == sorted(module)
 
 
+WRONG_ARGUMENTS = """
+import {Outbox, RequestExtension, SessionExtension} from "@crewel/client";
+new Outbox({name: "orders"}).publish("/orders", null);
+// @ts-expect-error
+new Outbox("orders");
+// @ts-expect-error
+new Outbox().publish("/orders", undefined);
+// @ts-expect-error
+new RequestExtension(5000);
+// @ts-expect-error
+new RequestExtension({timeout: "5s"});
+// @ts-expect-error
+new RequestExtension().request("/power", 7, 5000);
+// @ts-expect-error
+new SessionExtension("joe/1");
+"""
+
+
+def test_the_types_refuse_the_arguments_that_the_modules_refuse(project: Path) -> None:
+    source = project / "src" / "wrong.ts"
+    source.write_text(WRONG_ARGUMENTS)
+    try:
+        _run("npx", "tsc", "--noEmit", cwd=project)
+    finally:
+        source.unlink()
+
+
 @pytest.mark.timeout(900)  # of this the build is almost all, on a busy machine
 def test_orders_survive_the_server_and_the_tab(start_server: StartServer, site: str, context: BrowserContext) -> None:
     sets = [f"http.allowed_origins={site}"]
