@@ -422,17 +422,19 @@ async def test_run_handles_several_messages_at_once_and_stop_waits_for_them(
     assert "no such article" in caplog.text
 
 
-async def test_run_calls_a_plain_function(desk: Desk, secret: Path) -> None:
+async def test_run_calls_a_plain_function_and_ignores_what_it_returns(desk: Desk, secret: Path) -> None:
     handled: list[object] = []
     async with Client(desk.url) as client, desk.worker(client, secret) as worker, asyncio.timeout(LIMIT_S):
-        await desk.publish(client, 1)
+        await desk.publish(client, 1, 2)
 
-        def handle(message: Delivery) -> None:
+        def handle(message: Delivery) -> bool:
             handled.append(message.data)
-            worker.stop()
+            if len(handled) == 2:
+                worker.stop()
+            return True
 
         await worker.run(handle)
-    assert handled == [1]
+    assert handled == [1, 2]
 
 
 async def test_a_cancelled_run_leaves_its_messages_to_the_next_worker(desk: Desk, secret: Path) -> None:

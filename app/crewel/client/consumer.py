@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from random import random
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -155,8 +156,8 @@ class Delivery(Message):
             self.reject(code, text)
 
 
-Handler = Callable[[Delivery], Awaitable[None] | None]
-"""What is called with each message of a worker."""
+Handler = Callable[[Delivery], object]
+"""What is called with each message of a worker: a function or a coroutine function. What it returns is ignored."""
 
 
 class Consumer:
@@ -367,5 +368,5 @@ def check_worker(name: str, prefetch: int, attempts: int, backoff: BackoffRule) 
 async def _handle(handler: Handler, message: Delivery) -> None:
     async with message:
         result = handler(message)
-        if result is not None:
+        if isawaitable(result):
             await result

@@ -47,9 +47,7 @@ class FactsTrimmer:
     _settings: Settings
     _metrics: Metrics
     _dead_letters: int | None = field(default=None, init=False)  # that had been dropped when it was said last
-    _lost: int = field(
-        default=0, init=False
-    )  # messages that had been dropped without a dead letter when it was said last
+    _lost: int = field(default=0, init=False)  # messages without a dead letter, likewise
     _looks: int = field(default=0, init=False)
 
     async def run_once(self) -> None:
