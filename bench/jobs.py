@@ -132,53 +132,69 @@ def triage(spark: Any, address: Any, events: int, directory: str, what: str, tar
     return told, f"{seconds:.1f} s", f"at most {target:.0f} s" if target else "", target is None or seconds <= target
 
 
-def messages(client: Any, base: str, first_ms: int, number: int) -> None:
-    """So many messages within an hour, each with the fact that it has ended, and an event for each thousand."""
-    for portion in range(number // 1000):
-        pipe = client.pipeline(transaction=False)
-        ms = first_ms + portion * HOUR_MS * 1000 // number
-        for i in range(1000):
-            log_id = ms * 1000 + i
-            published = {"first": log_id, "channels": [f"/orders/{i % 50}"]}
-            ended = {"ended": [{"session": "client/joe/1", "reason": "settled", "ids": [log_id]}]}
-            pipe.xadd(f"{base}facts", {"t": "published", "d": orjson.dumps(published)}, f"{ms}-{2 * i + 1}")
-            pipe.xadd(f"{base}facts", {"t": "ended", "d": orjson.dumps(ended)}, f"{ms}-{2 * i + 2}")
-        settled = {"type": "settled", "channel": "/orders/1", "count": 1000, "sum": 5000, "buckets": [1000] + [0] * 17}
-        group = {"v": 1, "node": "n", "token": "t", "n": ms, "from": ms, "until": ms, "lost": 0, "events": [settled]}
-        pipe.xadd(f"{base}events", {"d": orjson.dumps(group)}, f"{ms}-1")
-        pipe.execute()
+def add_hour(spark: Any, tables: Any, number: int, begin_ms: int, messages: int) -> None:
+    """Add an hour of messages to silver as a batch: each with the fact that it has ended, and an event for each thousand."""
+    from pyspark.sql import functions as f
+
+    from crewel.pipeline.delta import Batch
+    from crewel.pipeline.schemas import TABLES
+
+    rows = {
+        "fact_published": (messages, {"bytes": "60D"}),
+        "fact_ended": (messages, {"receiver": "'client/joe/1'", "reason": "'settled'", "bytes": "80D"}),
+        "event_settled": (messages // 1000, {"count": "1000L", "sum_ms": "5000L", "bytes": "50D"}),
+    }
+    for name, (count, values) in rows.items():
+        every = {
+            "ms": f"{begin_ms} + id * {HOUR_MS} div {count}",
+            "log_id": f"{begin_ms * 1000} + id * {HOUR_MS * 1000} div {count}", "seq": "id",
+            "channel": "concat('/orders/', id % 50)", "buckets": "array(0L, 1000L)", **values,
+        }  # fmt: skip
+        every |= {"at": f"timestamp_millis({every['ms']})", "place": f"concat({every['ms']}, '-', id)"}
+        every["date"] = f"to_date({every['at']})"
+        columns = [
+            f.expr(every.get(each.name, "NULL")).cast(each.type).alias(each.name) for each in TABLES[name].columns
+        ]
+        tables.write(TABLES[name], spark.range(count).select(*columns), Batch("bench", number))
 
 
-def growth(spark: Any, store: Any, events: int, directory: str) -> list[Row]:
-    """Gold of a day, and after a little more on the same day and on the next one: seconds, and rows that are written."""
-    from crewel.pipeline.connection import Address
-    from crewel.pipeline.jobs import backfill as job
+def growth(spark: Any, events: int, directory: str) -> list[Row]:
+    """Gold of a day, and after a little more on the same day and on the next one: seconds, and rows that are written. Silver is
+    made by Spark: by way of a store it would take hours."""
+    from crewel.pipeline.delta import Batch
     from crewel.pipeline.jobs import gold
     from crewel.pipeline.schemas import TABLES
     from crewel.pipeline.tables import Tables
 
-    address, tables = Address(store.url, "growth:"), Tables(spark, f"{directory}/growth")
+    tables = Tables(spark, f"{directory}/growth")
     made = [TABLES[name] for name in ("latency", "backlog", "capacity")]
+    joe = {
+        "session": "client/joe/1",
+        "pattern": "/orders/*",
+        "begins": True,
+        "from_id": DAY_MS * 1000 - 1,
+        "ms": DAY_MS,
+    }
+    joe |= {"at": datetime.fromtimestamp(DAY_MS / 1000, UTC), "date": datetime.fromtimestamp(DAY_MS / 1000, UTC).date()}
+    subscribed = TABLES["fact_subscribed"]
+    rows_of = [tuple(joe.get(each.name) for each in subscribed.columns)]
+    tables.write(subscribed, spark.createDataFrame(rows_of, subscribed.struct()), Batch("bench", 0))
     rows: list[Row] = []
-    with address.client() as client:
-        base = address.keys.base
-        joe = {"session": "client/joe/1", "patterns": ["/orders/*"], "from": 1}
-        client.xadd(f"{base}facts", {"t": "subscribed", "d": orjson.dumps(joe)}, f"{DAY_MS}-1")
-        for what, hours, share in (
-            ("a day", range(23), 1.0),
-            ("one percent more on that day", range(23, 24), 0.01),
-            ("one percent more on the next day", range(24, 25), 0.01),
-            ("nothing more", range(0), 0.0),
-        ):
-            for hour in hours:
-                number = round(events * share / len(hours) / 2)
-                messages(client, base, DAY_MS + 1 + hour * HOUR_MS, max(number // 1000, 1) * 1000)
-            job.run(spark, job.Options(address=address, directory=tables.root, gold=False))
-            before = [(table, tables.version(table)) for table in made]
-            seconds = taken(lambda: gold.write(tables))
-            written = sum(tables.added(table, None if version < 0 else version).count() for table, version in before)
-            rows.append((f"gold of {events:,} facts: {what}", f"{seconds:.1f} s, {written:,} rows", "", True))
-            say(str(rows[-1]))
+    number = 0
+    for what, hours, share in (
+        ("a day", range(23), 1.0),
+        ("one percent more in its last hour", range(23, 24), 0.01),
+        ("one percent more on the next day", range(24, 25), 0.01),
+        ("nothing more", range(0), 0.0),
+    ):
+        for hour in hours:
+            number += 1
+            add_hour(spark, tables, number, DAY_MS + hour * HOUR_MS, round(events * share / len(hours) / 2))
+        before = [(table, tables.version(table)) for table in made]
+        seconds = taken(lambda: gold.write(tables, say))
+        written = sum(tables.added(table, None if version < 0 else version).count() for table, version in before)
+        rows.append((f"gold of {events:,} facts: {what}", f"{seconds:.1f} s, {written:,} rows", "", True))
+        say(str(rows[-1]))
     return rows
 
 
@@ -246,7 +262,7 @@ def measure(events: int, only: str) -> list[Row]:
                 spark.stop()
             if only in ("", "growth"):
                 spark = session(address, "local[2]", settings)
-                rows += growth(spark, store, events, directory)
+                rows += growth(spark, events, directory)
                 spark.stop()
             if only in ("", "scaling"):
                 rows += scaling(address, events, directory)

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
-from pyarrow.fs import FileSelector, PyFileSystem
+from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
 from crewel.errors import CrewelError
 from crewel.pipeline.schemas.table import BATCH, Table
@@ -54,6 +54,8 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 _COUNTED: Final = frozenset({"bigint", "int"})
 """Types of the columns whose least and largest value the log tells of each file."""
+_CLOCK: Final = "ms"
+"""The column that tells when, in all tables of silver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,17 @@ class Batch:
 
     def __str__(self) -> str:
         return f"{self.job}.{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of a table by date."""
+
+    path: str
+    day: date
+    first_ms: int | None
+    last_ms: int | None
+    """The bounds of its column `ms`, since 1970; None if the log does not have them."""
 
 
 class DeltaLog:
@@ -102,20 +115,34 @@ class DeltaLog:
         paths = found.file_uris(file_pruning_predicate=predicate) if predicate else found.file_uris()
         return sorted(map(self._read, paths))
 
-    def added(self, since: int | None) -> dict[str, date]:
-        """Return the files of a table by date that count now and did not at an earlier version, and the day of each. With None,
-        and if that version is not known any more, these are all."""
+    def added(self, since: int | None) -> list[Part]:
+        """Return the files by which rows have come to a table by date since an earlier version. They are there even if they have
+        been merged: what they were merged into brings nothing new. With None, and if the log does not reach back so far, these
+        are all files that count."""
         found = self._current()
         if found is None or (since is not None and since >= found.version()):
-            return {}
-        files = _days_of(found)
-        if since is not None:
-            try:
-                for path in _days_of(DeltaTable(self.path, version=since)):
-                    files.pop(path, None)
-            except DeltaError:
-                pass
-        return {self._whole(path): day for path, day in files.items()}
+            return []
+        parts = None if since is None else self._brought(found, since)
+        return [replace(each, path=self._whole(each.path)) for each in (_parts(found) if parts is None else parts)]
+
+    def _brought(self, found: DeltaTable, since: int) -> list[Part] | None:
+        """Return these files by the commits since then; None if one of the commits, or of the files, is gone."""
+        system = _system(found)
+        parts: dict[str, Part] = {}
+        for version in range(since + 1, found.version() + 1):
+            commit = f"_delta_log/{version:020}.json"
+            if not _is_file(system, commit):
+                return None
+            with system.open_input_file(commit) as file:
+                actions = [json.loads(line) for line in file.read().splitlines()]
+            for action in actions:
+                if (brought := action.get("add")) and brought["dataChange"]:
+                    parts[brought["path"]] = _part(brought)
+                elif (forgotten := action.get("remove")) and forgotten["dataChange"]:
+                    parts.pop(forgotten["path"], None)
+        counting = {each.path for each in _parts(found)}
+        are_there = all(path in counting or _is_file(system, self._read(path)) for path in parts)
+        return [*parts.values()] if are_there else None
 
     def days(self) -> list[date]:
         """Return the days that a table which is partitioned by date has something of, the oldest first."""
@@ -287,7 +314,7 @@ class DeltaLog:
         )
 
     def _actions(self, table: DeltaTable, folder: str) -> list[AddAction]:
-        system = PyFileSystem(DeltaStorageHandler.from_table(table._table))  # noqa: SLF001 - as deltalake itself does it
+        system = _system(table)
         found = system.get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
         return [self._action(system, each.path) for each in found if each.path.endswith(".parquet")]
 
@@ -346,9 +373,28 @@ class DeltaLog:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _days_of(table: DeltaTable) -> dict[str, date]:
-    actions = pa.table(table.get_add_actions(flatten=True))
-    return dict(zip(actions["path"].to_pylist(), actions["partition.date"].to_pylist(), strict=True))
+def _system(table: DeltaTable) -> PyFileSystem:
+    return PyFileSystem(DeltaStorageHandler.from_table(table._table))  # noqa: SLF001 - as deltalake itself does it
+
+
+def _is_file(system: PyFileSystem, path: str) -> bool:
+    return bool(system.get_file_info(path).type is FileType.File)
+
+
+def _parts(table: DeltaTable) -> list[Part]:
+    """Return the files of a table by date that count."""
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return [
+        Part(each["path"], each["partition.date"], each.get(f"min.{_CLOCK}"), each.get(f"max.{_CLOCK}"))
+        for each in actions
+    ]
+
+
+def _part(action: Mapping[str, Any]) -> Part:
+    """Return a file as a commit adds it."""
+    told = json.loads(action.get("stats") or "{}")
+    least, largest = (told.get(name, {}).get(_CLOCK) for name in ("minValues", "maxValues"))
+    return Part(action["path"], date.fromisoformat(action["partitionValues"]["date"]), least, largest)
 
 
 def _arrow(name: str) -> pa.DataType:

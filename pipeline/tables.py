@@ -23,6 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
+from crewel.pipeline import hours
 from crewel.pipeline.delta import KEEP_HOURS, Batch, DeltaLog
 from crewel.pipeline.delta_migration import convert
 from crewel.pipeline.files import Files
@@ -98,12 +99,13 @@ class Tables:
         return self._load(table, files, self._is_shown(table))
 
     def added(self, table: Table, since: int | None) -> DataFrame:
-        """Return the rows of the files that a table has now and had not at an earlier version."""
-        return self._load(table, self._logs[table.name].added(since), self._is_shown(table))
+        """Return the rows that have come to a table since an earlier version; with None all."""
+        return self._load(table, [each.path for each in self._logs[table.name].added(since)], self._is_shown(table))
 
-    def changed(self, table: Table, since: int | None) -> set[date]:
-        """Return the days of these files."""
-        return {*self._logs[table.name].added(since).values()}
+    def changed(self, table: Table, since: int | None) -> set[int]:
+        """Return the hours (`pipeline.hours`) that these rows may be of."""
+        added = self._logs[table.name].added(since)
+        return {hour for part in added for hour in hours.of_part(part.day, part.first_ms, part.last_ms)}
 
     def version(self, table: Table) -> int:
         """Return the version of a table; -1 if there is none yet."""

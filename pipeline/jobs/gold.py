@@ -1,5 +1,6 @@
-"""Brings those tables of gold up to date that show how much there was and how long it took. Only days are made again that
-something was added to since: each table notes which versions of its sources it was made of.
+"""Brings those tables of gold up to date that show how much there was and how long it took. Only hours are made again that
+something was added to since: each table notes which versions of its sources it was made of. Of the days of these hours gold is
+written again, which is little beside what it is made of.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from crewel.pipeline import hours as hours_of
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import TABLES, Table
@@ -41,21 +43,26 @@ class Sources:
     """As they are at one moment."""
     fresh: Mapping[str, DataFrame] = field(default_factory=dict)
     """Tables of silver that there is something of beyond these."""
-    fresh_days: Collection[date] = ()
-    """The days of that."""
+    fresh_hours: Collection[int] = ()
+    """The hours of that."""
 
-    def read(self, name: str, days: Collection[date] | None = None, where: str | None = None) -> DataFrame:
-        """Return a table of silver, if asked of these days only. `where` leaves out files that have no row for it."""
+    def read(self, name: str, where: str | None = None) -> DataFrame:
+        """Return a table of silver. `where` leaves out files that have no row for it."""
+        return self._both(name, None, where)
+
+    def read_hours(self, name: str, hours: Collection[int]) -> DataFrame:
+        """Return the rows of these hours that a table of silver has."""
+        within = hours_of.condition(hours)
+        return self._both(name, hours_of.days_of(hours), within).where(within)
+
+    def _both(self, name: str, days: Collection[date] | None, where: str | None) -> DataFrame:
         stored = self.tables.read(TABLES[name], days=days, where=where)
-        if name not in self.fresh:
-            return stored
-        fresh = self.fresh[name].select(*TABLES[name].names)
-        return stored.unionByName(fresh if days is None else fresh.where(f.col("date").isin([*days])))
+        return stored.unionByName(self.fresh[name].select(*TABLES[name].names)) if name in self.fresh else stored
 
-    def of(self, days: Collection[date]) -> Mapping[str, DataFrame]:
-        """Return all tables that gold is made of, of these days only."""
+    def of(self, hours: Collection[int]) -> Mapping[str, DataFrame]:
+        """Return all tables that gold is made of, of these hours only."""
         names = {name for sources in _SOURCES.values() for name in sources}
-        return LazyMapping({name: partial(self.read, name, days) for name in names})
+        return LazyMapping({name: partial(self.read_hours, name, hours) for name in names})
 
     def added(self, name: str, since: int | None) -> DataFrame:
         """Return what was added to a table since a version of it."""
@@ -80,10 +87,10 @@ def write(tables: Tables, progress: Progress = quiet, sources: Sources | None = 
         "backlog": gold.write_backlog,
         "capacity": gold.write_capacity,
     }.items():
-        days = gold.changed(name)
-        if days:
-            progress(f"{name}: {len(days):,} days")
-            step(days)
+        hours = gold.changed(name)
+        if hours:
+            progress(f"{name}: {len(hours):,} hours")
+            step(hours)
 
 
 class _Gold:
@@ -91,46 +98,57 @@ class _Gold:
         self._tables = tables
         self._sources = sources
 
-    def changed(self, name: str, table: Table | None = None) -> set[date]:
-        """Return the days of which something was added to the sources of a table since it, or another one, was made."""
+    def changed(self, name: str, table: Table | None = None) -> set[int]:
+        """Return the hours of which something was added to the sources of a table since it, or another one, was made."""
         made, sources = table or TABLES[name], self._sources
-        found = {*sources.fresh_days} if any(source in sources.fresh for source in _SOURCES[name]) else set()
+        found = {*sources.fresh_hours} if any(source in sources.fresh for source in _SOURCES[name]) else set()
         for source in _SOURCES[name]:
             found |= sources.tables.changed(TABLES[source], self._tables.noted(made, source))
         return found
 
-    def write_intervals(self, _: Collection[date]) -> None:
+    def write_intervals(self, _: Collection[int]) -> None:
         """Subscriptions are few beside messages: these are made of all."""
         self._tables.replace(_INTERVALS, self._intervals(), notes=self._sources.versions("intervals"))
 
-    def write_latency(self, days: Collection[date]) -> None:
-        made = latency.latency(self._sources.read("event_settled", days))
+    def write_latency(self, hours: Collection[int]) -> None:
+        days = hours_of.days_of(hours)
+        made = latency.latency(self._sources.read_hours("event_settled", hours)).unionByName(
+            self._other(_LATENCY, "minute", hours, days)
+        )
         self._tables.replace(_LATENCY, made, days, self._sources.versions("latency"))
 
-    def write_backlog(self, days: set[date]) -> None:
+    def write_backlog(self, hours: set[int]) -> None:
         """What waits is summed up from the first minute on: from the first day that has changed, all rows are written again."""
         since = self._first_touched()
         there = {*self._tables.days(_BACKLOG)}
         if since is not None:
-            days = days | {day for day in self._sources.tables.days(TABLES["fact_published"]) if day >= since}
-        silver = {**self._sources.of(days), "intervals": self._intervals()}
-        known = self._tables.read(_BACKLOG).where(~f.col("date").isin([*days])).select("minute", "owed", "ended")
+            touched = (day for day in self._sources.tables.days(TABLES["fact_published"]) if day >= since)
+            hours = hours | hours_of.of_days(touched)
+        days = hours_of.days_of(hours)
         later = {day for day in there | days if day >= min(days)}
+        silver = {**self._sources.of(hours), "intervals": self._intervals()}
+        known = self._other(_BACKLOG, "minute", hours).select("minute", "owed", "ended")
         made = latency.backlog(known.unionByName(latency.movements(silver))).where(f.col("date").isin([*later]))
         self._tables.replace(_BACKLOG, made, later, self._sources.versions("backlog"))
 
-    def write_capacity(self, days: set[date]) -> None:
+    def write_capacity(self, hours: Collection[int]) -> None:
         """The trend of a day's first hour is that beside the last hour of the day before."""
-        known = self._tables.read(_CAPACITY).where(~f.col("date").isin([*days]))
+        days = hours_of.days_of(hours)
         after = {day + _DAY for day in days} - days
-        near = known.where(f.col("date").isin([*after, *(day - _DAY for day in days)]))
-        silver = self._sources.of(days)
+        near = self._other(_CAPACITY, "hour", hours, days | after | {day - _DAY for day in days})
+        silver = self._sources.of(hours)
         volumes = capacity.volumes(silver, self._messages(silver))
         written = days | (after & {*self._tables.days(_CAPACITY)})
         made = capacity.capacity(volumes.unionByName(near.select(*volumes.columns)))
         self._tables.replace(
             _CAPACITY, made.where(f.col("date").isin([*written])), written, self._sources.versions("capacity")
         )
+
+    def _other(
+        self, table: Table, moment: str, hours: Collection[int], days: Collection[date] | None = None
+    ) -> DataFrame:
+        """Return the rows that a table of gold has of other hours, by this column of it; if asked, of these days only."""
+        return self._tables.read(table, days=days).where(f"NOT {hours_of.condition(hours, f'unix_millis({moment})')}")
 
     def _intervals(self) -> DataFrame:
         return intervals.intervals(*(self._sources.read(name) for name in _SUBSCRIPTIONS))

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from crewel.pipeline.connection import PATIENCE_S, Address
+from crewel.pipeline.hours import HOUR_MS
 from crewel.pipeline.jobs import batches
 from crewel.pipeline.jobs.gold import Sources
 from crewel.pipeline.lazy_mapping import LazyMapping
@@ -73,9 +74,10 @@ def gather(
             "letters": lambda: letters(load(spark, address, "dead")),
         }
     )
-    days = [row["date"] for row in fresh.select("date").distinct().collect()] if has.entries else []
+    hour = f.expr(f"ms div {HOUR_MS}").alias("hour")
+    hours = {row["hour"] for row in fresh.select(hour).distinct().collect()} if has.entries else set()
     sources = Sources(
-        tables, LazyMapping({name: partial(new.__getitem__, name) for name in new if name in present}), days
+        tables, LazyMapping({name: partial(new.__getitem__, name) for name in new if name in present}), hours
     )
     return Inputs(known.unionByName(fresh), found, sources, fresh)
 

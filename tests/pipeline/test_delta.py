@@ -34,6 +34,7 @@ def folder(log: DeltaLog, name: str, *seqs: int, day: date = DAY) -> str:
     path.mkdir(parents=True)
     rows = {
         "place": [f"1-{seq}" for seq in seqs],
+        "ms": [seq * 1000 for seq in seqs],
         "seq": [*seqs],
         "letter": ["x"] * len(seqs),
         BATCH: [name] * len(seqs),
@@ -125,15 +126,38 @@ def test_days_are_replaced_with_a_note_and_what_was_added_since_is_known(log: De
     for number, day in enumerate(days):
         log.add(folder(log, f"f{number}", number, day=day), Batch("live.x", number))
     version = log.version
-    assert log.added(version) == {}
-    assert sorted(log.added(version - 1).values()) == [days[2]]
-    assert sorted(log.added(None).values()) == days
-    assert {*log.added(None)} == {*log.files()}
+    assert log.added(version) == []
+    assert [(each.day, each.first_ms, each.last_ms) for each in log.added(version - 1)] == [(days[2], 2000, 2000)]
+    assert sorted(each.day for each in log.added(None)) == days
+    assert {each.path for each in log.added(None)} == {*log.files()}
     log.replace(folder(log, "again", 9, day=days[1]), days[:2], {"from": 7})
     assert seqs(log) == [2, 9]
-    assert (log.newest("from"), sorted(log.added(version).values())) == (7, [days[1]])
+    assert (log.newest("from"), [each.day for each in log.added(version)]) == (7, [days[1]])
     log.replace("nothing", days[2:], {"from": 8})
     assert (seqs(log), log.newest("from")) == ([9], 8)
+
+
+def test_files_that_were_merged_bring_nothing_new(log: DeltaLog) -> None:
+    for number in range(3):
+        log.add(folder(log, f"f{number}", number), Batch("live.x", number))
+    version, last = log.version, log.added(log.version - 1)
+    assert log.compact(date(2026, 11, 21), 2) == (3, 1)
+    assert log.version > version
+    assert log.added(version) == []
+    assert log.added(version - 1) == last
+    log.add(folder(log, "f3", 3), Batch("live.x", 3))
+    assert [each.first_ms for each in log.added(version - 1)] == [2000, 3000]
+    assert log.vacuum(0) == 3
+    every = [(0, 2000), (3000, 3000)]  # the file from before the merge is gone: all that count may bring something
+    assert sorted((each.first_ms, each.last_ms) for each in log.added(version - 1)) == every
+
+
+def test_a_log_that_does_not_reach_back_names_all_files(log: DeltaLog) -> None:
+    for number in range(3):
+        log.add(folder(log, f"f{number}", number), Batch("live.x", number))
+    (Path(log.path) / "_delta_log" / f"{log.version - 1:020}.json").rename(Path(log.path) / "gone")
+    assert len(log.added(log.version - 1)) == 1
+    assert len(log.added(log.version - 2)) == 3
 
 
 def test_small_files_of_a_day_are_merged(log: DeltaLog) -> None:

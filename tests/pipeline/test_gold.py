@@ -1,4 +1,4 @@
-"""Gold that is brought up to date is what it is if it is made at once, and only days are made that something was added to."""
+"""Gold that is brought up to date is what it is if it is made at once, and only hours are made that something was added to."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_days_that_come_one_by_one_and_late_make_the_same_gold(spark: SparkSessi
     assert {row["waiting"] for row in tables.read(TABLES["backlog"]).collect()} == {0}  # there was no subscription
     # A late day, with a subscription that holds the messages of all days.
     late = add(spark, tables, 2, first, subscribed(0))
-    assert late == [f"{name}: 1 days" for name in NAMES]
+    assert late == ["intervals: 1 hours", "latency: 24 hours", "backlog: 24 hours", "capacity: 24 hours"]
     assert add(spark, tables, 3) == []
     add(spark, at_once, 1, first, second, subscribed(0))
     assert made(tables) == made(at_once)
@@ -88,3 +88,37 @@ def test_days_that_come_one_by_one_and_late_make_the_same_gold(spark: SparkSessi
     assert [(row["persistent"], row["deliveries"], row["trend"]) for row in rows] == [
         (1, 1, None), (1, 1, None), (1, 1, 1.0), (1, 1, None),
     ]  # fmt: skip
+
+
+def an_hour(number: int, hour: int, count: int) -> Rows:
+    """So many messages, and their ends, within an hour."""
+    rows: Rows = {"fact_published": [], "fact_ended": [], "event_settled": []}
+    for minute in range(count):
+        ms = at(number, hour) + minute * 60_000
+        rows["fact_published"].append({"ms": ms, "log_id": ms * 1000, "channel": "/a", "bytes": 1.0})
+        ended = {"ms": ms + 1, "seq": 1, "log_id": ms * 1000, "receiver": JOE, "reason": "settled", "bytes": 1.0}
+        rows["fact_ended"].append(ended)
+        settled = {"ms": ms, "channel": "/a", "count": 1, "sum_ms": 5, "buckets": [0, 1], "bytes": 1.0}
+        rows["event_settled"].append(settled)
+    return rows
+
+
+def test_more_of_one_hour_makes_that_hour_again_also_after_files_were_merged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables, at_once = Tables(spark, tmp_path / "one"), Tables(spark, tmp_path / "other")
+    add(spark, tables, 1, subscribed(0), an_hour(0, 3, 2), an_hour(0, 4, 4), an_hour(0, 5, 3), an_hour(1, 0, 2))
+    more = an_hour(0, 4, 6)
+    more = {name: rows[4:] for name, rows in more.items()}
+    told = ["latency: 1 hours", "backlog: 1 hours", "capacity: 1 hours"]
+    assert add(spark, tables, 2, more) == told
+    for name in ("fact_published", "fact_ended", "event_settled"):
+        before, after = tables.compact(TABLES[name], day(2), 2)
+        assert before > after > 0
+    assert add(spark, tables, 3) == []
+    last = {name: rows[2:] for name, rows in an_hour(1, 0, 3).items()}
+    assert add(spark, tables, 4, last) == told
+    add(spark, at_once, 1, subscribed(0), an_hour(0, 3, 2), an_hour(0, 4, 6), an_hour(0, 5, 3), an_hour(1, 0, 3))
+    assert made(tables) == made(at_once)
+    rows = tables.read(TABLES["capacity"]).orderBy("hour").collect()
+    assert [(row["persistent"], row["trend"]) for row in rows] == [(2, None), (6, 3.0), (3, 0.5), (3, None)]
