@@ -30,6 +30,7 @@ REASONS: Final = {
     "test_seed_001.py::test_exactly_one_session_has_each_message": _ASYNCHRONOUS,
     "test_seed_001.py::test_the_queue_ends_when_nobody_comes_for_long": _ASYNCHRONOUS,
     "test_sessions.py::test_an_anonymous_session_comes_back_with_its_resume": _ASYNCHRONOUS,
+    "test_sessions.py::test_bounds_of_the_burst_and_of_the_queue_are_obeyed": _ASYNCHRONOUS,
     "test_sessions.py::test_of_many_who_begin_at_once_one_makes_the_session": _AT_ONCE,
     "test_sessions.py::test_of_many_who_come_at_once_one_after_the_other_has_it": _ASYNCHRONOUS,
     "test_sessions.py::test_what_was_not_acknowledged_goes_to_the_new_client": _ASYNCHRONOUS,

@@ -150,6 +150,18 @@ def test_commands_count_what_all_nodes_have(pair: list[Server], desks: list[Desk
     assert [each for each in desks[0].cmd("__cmd:?sessionList") if subject in each] == []
 
 
+def test_nodes_that_have_the_same_name_are_all_reached(nodes: list[Server], start_server: StartServer) -> None:
+    servers = [*nodes, start_server(*nodes[0].store_sets, NODE, LONG, OPERATED, "node.name=b")]
+    subject = f"oper{next(_numbers)}"
+    for number, server in enumerate(servers, 1):
+        Person(server).be(f"client/{subject}/{number}")
+    for server in servers:
+        desk = Desk(server, TOKEN)
+        until(lambda desk=desk: desk.cmd(f"__cmd:client/{subject}/?numSessions") == 3)
+        for number in (1, 2, 3):
+            assert desk.cmd(f"__cmd:client/{subject}/{number}/?dispatcherActive") is True
+
+
 def test_lists_have_the_topics_and_groups_of_all_nodes(pair: list[Server], desks: list[Desk]) -> None:
     subject, (here, there, _) = people(pair)
     channel = f"/{subject}/topic"

@@ -147,6 +147,7 @@ class OtherNodes:
         StoreUnavailable."""
         admin, registry = self._admin, self._membership.registry
         others = {each.name: each.token for each in registry.others()}
+        tokens = [each.token for each in registry.others()]  # several nodes may have one name
         named, plain = without_node(text)
         if not others or named not in ("", admin.node, *others):
             return await run(admin, text, who, scope)
@@ -157,12 +158,12 @@ class OtherNodes:
             return await self._command_at(others[named], plain, who, scope)
         if order.level is Level.SESSION:
             owner = await self._owner(order.name)
-            if owner in others.values():
+            if owner in tokens:
                 return await self._command_at(owner, plain, who, scope)
         row = row_of(order)
         if order.level is Level.SESSION or row.join is None:
             return await run(admin, plain, who, scope)
-        return await self._command_everywhere(order, row, str(plain), list(others.values()), who, scope)
+        return await self._command_everywhere(order, row, str(plain), tokens, who, scope)
 
     async def _command_at(self, token: str, text: object, who: str, scope: Scope) -> dict[str, Any]:
         body = encode({"command": text}).decode()
