@@ -116,9 +116,9 @@ class DeltaLog:
         return sorted(map(self._read, paths))
 
     def added(self, since: int | None) -> list[Part]:
-        """Return the files by which rows have come to a table by date since an earlier version. They are there even if they have
-        been merged: what they were merged into brings nothing new. With None, and if the log does not reach back so far, these
-        are all files that count."""
+        """Return the files by which rows have come to a table by date since an earlier version, also those that were merged
+        meanwhile: the files that they became bring nothing new. With None, and if the log does not reach back so far, these are
+        all files that count."""
         found = self._current()
         if found is None or (since is not None and since >= found.version()):
             return []
