@@ -1,0 +1,185 @@
+"""How much a reader of the core has to hold in mind at once, counted in the syntax trees.
+
+    .venv/bin/python bench/concepts.py            # a table; --list prints each place that a row counts
+
+The counts are of `app/crewel` and `extensions`, without the pipeline. `bench/journeys.py` counts the returns of a journey.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.house.source import modules, shown, tree  # noqa: E402 - the top of the repository is on the path only now
+
+MOST_COLLABORATORS = 6
+EXTENSION_POINTS = {"on_store_lost", "on_drain", "on_close"}
+"""Attributes with callables that applications add to."""
+OPTIONAL_HALF = re.compile(
+    r"\bdurable\)? is (?:not )?None\b|\bdurable := [^)]*\) is (?:not )?None|\bif (?:not )?\w+\.durable\b"
+)
+OTHER_NODES = re.compile(r"\b(?:is_shared|has_others|other_nodes|others_live)\b")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Places = list[str]
+
+
+def core() -> tuple[Path, ...]:
+    """Return the modules that count: the package and the extensions, without the pipeline that it links to."""
+    return tuple(file for file in modules() if file.relative_to(ROOT).parts[0] != "pipeline")
+
+
+def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
+    """Yield each class with its file."""
+    for file in core():
+        yield from ((file, node) for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef))
+
+
+def parts_of_the_broker() -> Places:
+    """Return the attributes of a broker, those of its base classes included."""
+    found = {node.name: (file, node) for file, node in classes() if "broker" in file.parts}
+    names: dict[str, str] = {}
+    left = ["Broker"]
+    while left:
+        file, node = found[left.pop()]
+        left += [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in found]
+        for target in assigned(node):
+            if isinstance(target.value, ast.Name) and target.value.id == "self":
+                names.setdefault(target.attr, f"{shown(file)}:{target.lineno} {target.attr}")
+    return sorted(names.values())
+
+
+def assigned(node: ast.AST) -> Iterator[ast.Attribute]:
+    """Yield the attributes to which something below `node` assigns."""
+    for each in ast.walk(node):
+        targets = (
+            each.targets if isinstance(each, ast.Assign) else [each.target] if isinstance(each, ast.AnnAssign) else []
+        )
+        for target in targets:
+            yield from (part for part in elements(target) if isinstance(part, ast.Attribute))
+
+
+def elements(target: ast.expr) -> list[ast.expr]:
+    """Return the single targets of an assignment to several."""
+    return list(target.elts) if isinstance(target, ast.Tuple) else [target]
+
+
+def callable_names() -> set[str]:
+    """Return the names of types that are callables, such as `Listener = Callable[[], None]`."""
+    names = {"Callable"}
+    for file in core():
+        for node in tree(file).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("Callable["):
+                names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+def hooks() -> Places:
+    """Return the attributes that are declared as callables, and to which another object assigns later."""
+    words = re.compile(rf"\b({'|'.join(callable_names())})\b")
+    declared = {
+        (target.attr if isinstance(target, ast.Attribute) else target.id)
+        for _, node in classes()
+        for each in ast.walk(node)
+        if isinstance(each, ast.AnnAssign) and words.search(ast.unparse(each.annotation))
+        for target in [each.target]
+        if isinstance(target, ast.Attribute | ast.Name)
+    }
+    found: dict[str, str] = {}
+    for file in core():
+        for target in assigned(tree(file)):
+            is_own = isinstance(target.value, ast.Name) and target.value.id == "self"
+            if not is_own and target.attr in declared - EXTENSION_POINTS:
+                place = f"{shown(file)}:{target.lineno} {ast.unparse(target)}"
+                found.setdefault(f"{target.attr} {ast.unparse(target.value).rpartition('.')[2]}", place)
+    return sorted(found.values())
+
+
+def wide_constructors() -> Places:
+    """Return the constructors with more collaborators than a reader can hold in mind; plain values do not count."""
+    return [
+        f"{shown(file)}:{node.lineno} {node.name} {count}"
+        for file, node in classes()
+        if node.name in acting()
+        if (count := sum(map(is_collaborator, taken(node)))) > MOST_COLLABORATORS
+    ]
+
+
+def taken(node: ast.ClassDef) -> list[str]:
+    """Return the types of what the constructor of a class takes."""
+    for each in node.body:
+        if isinstance(each, Function) and each.name == "__init__":
+            return [shown_type(each.annotation) for each in [*each.args.args[1:], *each.args.kwonlyargs]]
+    if not any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+        return []
+    fields = (each for each in node.body if isinstance(each, ast.AnnAssign))
+    return [shown_type(each.annotation) for each in fields if each.value is None]
+
+
+def shown_type(annotation: ast.expr | None) -> str:
+    return "" if annotation is None else ast.unparse(annotation).strip("'\"")
+
+
+def is_collaborator(type_of: str) -> bool:
+    """Return whether a type is a part of the product, or a callable that stands for one: no value, and no container."""
+    return any(name in acting() for name in re.findall(r"\w+", type_of.partition("[")[0]))
+
+
+@cache
+def acting() -> set[str]:
+    """Return the names of the classes that do something: enumerations, records and options are values."""
+    values = re.compile(r"frozen=True|\b\w*Enum\b|TypedDict|NamedTuple|Exception|Error\b|NewType")
+    return callable_names() | {
+        node.name
+        for _, node in classes()
+        if not values.search(" ".join(map(ast.unparse, [*node.bases, *node.decorator_list])))
+    }
+
+
+def lines_with(pattern: re.Pattern[str]) -> Places:
+    """Return the lines that the pattern matches, as often as it does."""
+    return [
+        f"{shown(file)}:{number} {line.strip()}"
+        for file in core()
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
+        for _ in pattern.finditer(line)
+    ]
+
+
+def lines_of_python() -> int:
+    """Return the lines of Python in `app/crewel`."""
+    return sum(len(file.read_text("utf-8").splitlines()) for file in core() if file.relative_to(ROOT).parts[0] == "app")
+
+
+COUNTED: dict[str, Callable[[], Places]] = {
+    "parts that Broker names": parts_of_the_broker,
+    "callables assigned after construction": hooks,
+    f"constructors with more than {MOST_COLLABORATORS} collaborators": wide_constructors,
+    "tests for an optional stored half": lambda: lines_with(OPTIONAL_HALF),
+    "places that ask whether there are other nodes": lambda: lines_with(OTHER_NODES),
+}
+
+
+def main() -> None:
+    """Print the table."""
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    arguments.add_argument("--list", action="store_true", help="print each place that a row counts")
+    listed = arguments.parse_args().list
+    for name, count in COUNTED.items():
+        places = count()
+        print(f"{len(places):>7,}  {name}")
+        if listed:
+            print(*(f"         {place}" for place in places), sep="\n")
+    print(f"{lines_of_python():>7,}  lines of Python in app/crewel")
+
+
+if __name__ == "__main__":
+    main()
