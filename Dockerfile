@@ -17,8 +17,7 @@ COPY app app
 COPY extensions extensions
 COPY pipeline pipeline
 COPY static static
-COPY --from=pages /pages/node_modules/cometd/*.js /pages/node_modules/cometd/LICENSE static/vendor/cometd/
-COPY --from=pages /pages/node_modules/uplot/dist/uPlot.esm.js /pages/node_modules/uplot/dist/uPlot.min.css /pages/node_modules/uplot/LICENSE static/vendor/uplot/
+COPY --from=pages /pages/vendor static/vendor
 RUN pip wheel --quiet --no-deps --wheel-dir /wheel .
 
 # The data pipeline, with Spark and Java: master, worker and jobs are this image with other commands. The server is the one below.

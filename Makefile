@@ -212,10 +212,7 @@ $(PROXIES_READY): tools/need | $(STAMPS)
 $(PAGES_READY): static/package.json static/package-lock.json | $(STAMPS)
 	@tools/need npm "the browser client" nodejs npm
 	@echo "installing the browser client from npm: once, some seconds"
-	@$(NPM) static
-	@mkdir -p static/vendor/cometd static/vendor/uplot
-	@cp static/node_modules/cometd/*.js static/node_modules/cometd/LICENSE static/vendor/cometd
-	@cd static/node_modules/uplot && cp dist/uPlot.esm.js dist/uPlot.min.css LICENSE ../../vendor/uplot
+	@$(NPM) static >/dev/null
 	@touch $@
 
 $(INTEROP_READY): tests/interop/package.json tests/interop/package-lock.json | $(STAMPS)

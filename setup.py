@@ -1,9 +1,8 @@
-"""What pyproject.toml cannot say of the build: a package without the browser client is refused, for its chat would not work."""
+"""What pyproject.toml cannot say of the build: a source distribution, as it is published, must have the browser client."""
 
 from pathlib import Path
 
 from setuptools import setup
-from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 # Through the link in a checkout; in a source distribution, which has copies of what the links lead to, as it stands.
@@ -15,18 +14,8 @@ def require_client() -> None:
     if not CLIENT.exists():
         raise SystemExit(
             "static/vendor/cometd/cometd.js is missing, so the pages of this package would not work: run"
-            " `make .cache/stamps/pages`, which needs Node.js with npm, and build again"
+            " `make pages`, which needs Node.js with npm, and build again"
         )
-
-
-class BuildWithPages(build_py):
-    """The usual step, which packs the pages too. An editable install takes them from the checkout, and needs none."""
-
-    def run(self) -> None:
-        """Copy modules and pages."""
-        if not self.editable_mode:
-            require_client()
-        super().run()
 
 
 class SourceWithPages(sdist):
@@ -38,4 +27,4 @@ class SourceWithPages(sdist):
         super().run()
 
 
-setup(cmdclass={"build_py": BuildWithPages, "sdist": SourceWithPages})
+setup(cmdclass={"sdist": SourceWithPages})

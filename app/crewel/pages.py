@@ -38,6 +38,8 @@ _PAGE_HEADERS = {
 _SHARED = {"Access-Control-Allow-Origin": "*"}
 """For the modules of the client: pages of other origins may import them, as they are public and the same for everyone."""
 _CLIENT = "/static/vendor/"
+_CHAT = STATIC / ("chat/index.html" if "cometd/cometd.js" in VENDORED else "without-client.html")
+"""The chat, or the page that says how to get the client which the chat needs: only a published package must have it."""
 
 
 def mount_health(app: web.Application, broker: Broker) -> None:
@@ -96,7 +98,8 @@ def mount_extensions(app: web.Application) -> None:
     async def vendored(request: web.Request) -> web.StreamResponse:
         path = VENDORED.get(request.match_info["path"])
         if path is None:
-            raise web.HTTPNotFound(text=f"there is no {request.path}")
+            hint = "" if VENDORED else ": the browser client is not installed, `crewel pages` fetches it"
+            raise web.HTTPNotFound(text=f"there is no {request.path}{hint}")
         return _public(path, {})
 
     app.router.add_get(_CLIENT + "{path:.+}", vendored)
@@ -125,7 +128,7 @@ def mount_demos(app: web.Application) -> None:
         return send
 
     app.router.add_get("/", page(STATIC / "index.html"))
-    app.router.add_get("/chat/", page(STATIC / "chat" / "index.html"))
+    app.router.add_get("/chat/", page(_CHAT))
     app.router.add_get("/chat", _to_chat)
     for name in ("style.css", "icon.svg"):  # one by one: in a checkout, the directory holds npm's files too
         app.router.add_get(f"/static/{name}", asset(STATIC / name))

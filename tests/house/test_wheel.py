@@ -1,10 +1,13 @@
 """That a wheel, made from a source distribution, holds what a checkout has: the package, the extensions, and the pages."""
 
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -82,15 +85,79 @@ def test_a_wheel_holds_the_package_the_extensions_and_the_pages(wheel: Path) -> 
     held = set(zipfile.ZipFile(wheel).namelist())
     assert expected() <= held
     assert "crewel/static/vendor/cometd/cometd.js" in held
-    assert not [name for name in held if "node_modules" in name or "package" in Path(name).name]
+    assert {f"crewel/static/{name}" for name in ("package.json", "package-lock.json")} <= held
+    assert not [name for name in held if "node_modules" in name]
 
 
-def test_a_checkout_without_the_browser_client_makes_no_package(checkout: Path) -> None:
+def test_a_source_distribution_is_refused_without_the_browser_client(checkout: Path) -> None:
     shutil.rmtree(checkout / "static" / "vendor")
-    for build in (lambda: source_of(checkout), lambda: built(checkout, checkout / "wheels")):
-        with pytest.raises(subprocess.CalledProcessError) as refused:
-            build()
-        assert "static/vendor/cometd/cometd.js is missing" in refused.value.stdout + refused.value.stderr
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        source_of(checkout)
+    assert "static/vendor/cometd/cometd.js is missing" in refused.value.stdout + refused.value.stderr
+
+
+@pytest.fixture(scope="module")
+def clientless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory into which a checkout without the browser client is installed: `crewel` and nothing else."""
+    checkout = copied(tmp_path_factory.mktemp("checkout"))
+    shutil.rmtree(checkout / "static" / "vendor")
+    (made,) = built(checkout, checkout / "wheels").iterdir()
+    installed = tmp_path_factory.mktemp("installed")
+    zipfile.ZipFile(made).extractall(installed)
+    return installed
+
+
+def crewel(installed: Path, *arguments: str, path: str = os.environ["PATH"]) -> subprocess.Popen[str]:
+    """Run a command of the installed package."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from crewel.cli.main import run; run()", *arguments],
+        cwd=installed,
+        env={**os.environ, "PYTHONPATH": str(installed), "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_server_without_the_browser_client_serves_and_its_chat_names_the_command_that_fetches_it(
+    clientless: Path,
+) -> None:
+    with crewel(clientless, "serve", "--port", "0", "--set", "storage.enabled=false") as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().split()[1].removesuffix("/cometd")
+            with urlopen(f"{address}/chat/", timeout=10) as response:
+                chat = response.read().decode()
+            with pytest.raises(HTTPError, match="404") as missing:
+                urlopen(f"{address}/static/vendor/cometd/cometd.js", timeout=10)
+            with missing.value:
+                assert "`crewel pages` fetches it" in missing.value.read().decode()
+        finally:
+            server.terminate()
+    assert "<code>crewel pages</code>" in chat
+    assert "/static/chat/chat.js" not in chat
+
+
+def test_a_missing_npm_is_said_in_one_line(clientless: Path, tmp_path: Path) -> None:
+    with crewel(clientless, "pages", path=str(tmp_path)) as command:
+        _, said = command.communicate(timeout=60)
+    assert command.returncode == 1
+    assert said.startswith("crewel: npm is not found: install Node.js with npm")
+    assert len(said.splitlines()) == 1
+
+
+def test_one_command_fetches_the_browser_client(clientless: Path) -> None:
+    with crewel(clientless, "pages") as command:
+        printed, said = command.communicate(timeout=120)
+    fetched = clientless / "crewel" / "static" / "vendor"
+    assert (command.returncode, said) == (0, "")
+    assert str(fetched) in printed
+    assert listed(fetched) == listed(ROOT / "static" / "vendor")
+    shutil.rmtree(fetched)
+
+
+def listed(directory: Path) -> set[Path]:
+    return {file.relative_to(directory) for file in directory.rglob("*")}
 
 
 def test_the_pages_are_found_in_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:

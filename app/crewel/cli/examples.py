@@ -9,6 +9,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "serve": "crewel serve --port 8081 --data-dir /var/lib/crewel",
     "console": "crewel console --url http://127.0.0.1:8081",
     "doctor": "crewel doctor --config /etc/crewel/crewel.toml",
+    "pages": "crewel pages",
     "backup": "crewel backup monday.backup --config /etc/crewel/crewel.toml",
     "restore": "crewel restore monday.backup --config /etc/crewel/crewel.toml",
     "pub": """crewel pub /chat/demo '{"user": "joe", "chat": "hello"}' --persistent""",

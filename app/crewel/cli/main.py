@@ -20,6 +20,7 @@ from crewel.cli.doctor import doctor
 from crewel.cli.examples import add_examples
 from crewel.cli.message import message
 from crewel.cli.nodes import nodes
+from crewel.cli.pages import pages
 from crewel.cli.pub import pub
 from crewel.cli.reply import reply
 from crewel.cli.request import request
@@ -38,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes break an error into several lines, also in a log
 )
-for _command in (serve, console, doctor, backup, restore, pub, sub, request, reply, conformance):
+for _command in (serve, console, doctor, pages, backup, restore, pub, sub, request, reply, conformance):
     app.command(name=_command.__name__)(_command)
 command(app)(operations.cmd)
 command(app)(nodes)
