@@ -1,0 +1,261 @@
+"""What one stranger does to a server, as a process of its own:
+`python -m tests.faults.attacks PORT NAME SECONDS ADDRESS SESSIONS SEED`.
+
+An attack is a method that yields once, when what it needs is there. It then does one thing as fast as it can, without looking
+at the answers, until its time is over. `tests.faults.costs` measures what others wait meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from tests.faults.abuser import Abuser, Fields, Socket, message
+
+BATCH: Final = 840
+AT_ONCE: Final = 16  # sessions that begin side by side
+
+
+class Attacker(Abuser):
+    """One stranger with so many sessions."""
+
+    def __init__(self, port: int, address: str, sessions: int, seed: int) -> None:
+        super().__init__(port, address)
+        self.sessions = sessions
+        self.random = random.Random(seed)
+
+    async def sockets(self, count: int, *, reads: bool = True) -> list[Socket]:
+        """So many sessions, each with a socket of its own."""
+        sockets: list[Socket] = []
+
+        async def begin() -> None:
+            while len(sockets) < count:
+                sockets.append(await self.socket(reads=reads))
+
+        await asyncio.gather(*(begin() for _ in range(min(AT_ONCE, count))))
+        return sockets[:count]
+
+    # Filters
+
+    async def _sieved(self, filters: list[str]) -> AsyncIterator[None]:
+        sockets = await self.sockets(self.sessions)
+        for socket, text in zip(sockets, itertools.cycle(filters), strict=False):
+            await subscribe(socket, "/sieve", text)
+        talker = await self.socket()
+        yield
+        while True:
+            await talker.send(talker.message("/sieve", data=list(range(400, 1000))))
+            # An ended subscription is made again, as an application does.
+            again = self.random.randrange(len(sockets))
+            await subscribe(sockets[again], "/sieve", filters[again % len(filters)])
+            await asyncio.sleep(0.005)
+
+    async def filters_equal(self) -> AsyncIterator[None]:
+        """All sessions have the same expensive filter."""
+        async for _ in self._sieved([expensive(0)]):
+            yield
+
+    async def filters_blank(self) -> AsyncIterator[None]:
+        """Each session has the same expensive filter, written with another number of blanks."""
+        async for _ in self._sieved([expensive(0) + " " * number for number in range(min(self.sessions, 400))]):
+            yield
+
+    async def filters_different(self) -> AsyncIterator[None]:
+        """Each session has an expensive filter of its own."""
+        async for _ in self._sieved([expensive(number) for number in range(self.sessions)]):
+            yield
+
+    async def filters_cheap(self) -> AsyncIterator[None]:
+        """Each session has a filter of its own that costs little."""
+        async for _ in self._sieved([f"data[0] == `{number}`" for number in range(self.sessions)]):
+            yield
+
+    # Batches
+
+    async def _from_all(self, *rounds: Callable[[Socket, int], list[Fields]]) -> AsyncIterator[None]:
+        sockets = await self.sockets(self.sessions)
+        yield
+        for number in itertools.count():
+            for make in rounds:
+                for socket in self.random.sample(sockets, min(len(sockets), 8)):
+                    await socket.send(*make(socket, number))
+
+    async def batches(self) -> AsyncIterator[None]:
+        """Batches of 840 messages, to all sessions."""
+        sockets = await self.sockets(self.sessions)
+        for socket in sockets:
+            await socket.send(socket.message("/meta/subscribe", subscription="/batch"))
+        yield
+        while True:
+            socket = self.random.choice(sockets)
+            await socket.send(*short(socket, ({"channel": "/batch", "data": 1} for _ in range(BATCH))))
+
+    async def batches_unheard(self) -> AsyncIterator[None]:
+        """Batches of 840 messages that have no receiver."""
+        async for _ in self._from_all(
+            lambda socket, _: short(socket, ({"channel": "/unheard", "data": 1} for _ in range(BATCH)))
+        ):
+            yield
+
+    async def batches_invalid(self) -> AsyncIterator[None]:
+        """Batches of messages that are refused."""
+        async for _ in self._from_all(lambda socket, _: short(socket, ({"channel": "bad"} for _ in range(BATCH)))):
+            yield
+
+    async def new_channels(self) -> AsyncIterator[None]:
+        """Batches of messages of which each is the first of its channel."""
+        async for _ in self._from_all(
+            lambda socket, _: short(
+                socket, ({"channel": f"/new/{self.random.getrandbits(40)}", "data": 1} for _ in range(600))
+            )
+        ):
+            yield
+
+    async def subscribing(self) -> AsyncIterator[None]:
+        """Many names in each subscribe and each unsubscribe."""
+
+        def names(number: int) -> list[str]:
+            return [f"/mine/{number % 7}/{each}/{'a/' * 4}b" for each in range(900)]
+
+        async for _ in self._from_all(
+            lambda socket, number: [socket.message("/meta/subscribe", subscription=names(number))],
+            lambda socket, number: [socket.message("/meta/unsubscribe", subscription=names(number))],
+        ):
+            yield
+
+    async def subscribing_one_by_one(self) -> AsyncIterator[None]:
+        """Batches of subscribes and unsubscribes of one name each."""
+
+        def batch(socket: Socket, kind: str) -> list[Fields]:
+            return short(socket, ({"channel": f"/meta/{kind}", "subscription": f"/m/{each}"} for each in range(550)))
+
+        async for _ in self._from_all(
+            lambda socket, _: batch(socket, "subscribe"), lambda socket, _: batch(socket, "unsubscribe")
+        ):
+            yield
+
+    # Histories
+
+    async def gets(self) -> AsyncIterator[None]:
+        """Batches of calls for a history of 500 KB."""
+        sockets = await self.sockets(self.sessions)
+        ext = {"publish": {"history": {"maxEntries": 100}}}
+        for _ in range(25):
+            await sockets[0].send(sockets[0].message("/kept", data="x" * 20_000, ext=ext))
+        yield
+        asked = {"channel": "/kept", "numEntries": -1}
+        while True:
+            socket = self.random.choice(sockets)
+            await socket.send(*(socket.message("/service/get", data=asked) for _ in range(200)))
+
+    # Handshakes
+
+    async def handshakes(self) -> AsyncIterator[None]:
+        """Handshakes on many connections, without waiting for their answers."""
+        flood = self.request(message("/meta/handshake", version="1.0")) * 20
+        writers = []
+        for _ in range(min(self.sessions, 100)):
+            reader, writer = await self.http()
+            self.tasks.append(asyncio.create_task(_discard(reader)))
+            writers.append(writer)
+        yield
+        while True:
+            for writer in writers:
+                writer.write(flood)
+                await writer.drain()
+                await asyncio.sleep(0)
+
+    async def handshakes_in_batches(self) -> AsyncIterator[None]:
+        """Requests of many handshakes each."""
+        flood = self.request(*({"channel": "/meta/handshake", "version": "1.0"} for _ in range(BATCH)))
+        connections = [await self.http() for _ in range(min(self.sessions, 8))]
+        self.tasks += [asyncio.create_task(_discard(reader)) for reader, _ in connections]
+        yield
+        while True:
+            for _, writer in connections:
+                writer.write(flood)
+                await writer.drain()
+                await asyncio.sleep(0)
+
+
+def expensive(number: int) -> str:
+    """A filter that looks at each item of a list again and again; each number makes another one."""
+    return f"length(data[?@ != `{-number - 1}` && @ != `-1` && @ != `-2` && @ != `-3`]) > `1`"
+
+
+def short(socket: Socket, messages: Iterable[Fields]) -> list[Fields]:
+    """Messages of which only the first says whose they are: so more of them fit into a request."""
+    return [{**each, "clientId": socket.client_id} for each in messages]
+
+
+async def subscribe(socket: Socket, channel: str, text: str) -> None:
+    ext = {"subscribe": {"filter": text}}
+    await socket.send(socket.message("/meta/subscribe", subscription=channel, ext=ext))
+
+
+async def _discard(reader: asyncio.StreamReader) -> None:
+    with suppress(OSError):
+        while await reader.read(1 << 18):
+            pass
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One of the things that a stranger may do."""
+
+    run: Callable[[Attacker], AsyncIterator[None]]
+    sets: tuple[str, ...] = ()
+    """The settings of the server that it is done to."""
+
+
+ATTACKS: Final[Mapping[str, Attack]] = {
+    "filters_equal": Attack(Attacker.filters_equal),
+    "filters_blank": Attack(Attacker.filters_blank),
+    "filters_different": Attack(Attacker.filters_different),
+    "filters_cheap": Attack(Attacker.filters_cheap),
+    "batches": Attack(Attacker.batches),
+    "batches_unheard": Attack(Attacker.batches_unheard),
+    "batches_invalid": Attack(Attacker.batches_invalid),
+    "new_channels": Attack(Attacker.new_channels),
+    "subscribing": Attack(Attacker.subscribing),
+    "subscribing_one_by_one": Attack(Attacker.subscribing_one_by_one),
+    "gets": Attack(Attacker.gets),
+    "handshakes": Attack(Attacker.handshakes),
+    "handshakes_in_batches": Attack(Attacker.handshakes_in_batches),
+}
+"""By name."""
+
+
+async def main(port: int, name: str, seconds: float, address: str, sessions: int, seed: int) -> None:
+    attacker = Attacker(port, address, sessions, seed)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds + 300
+    has_begun = False
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline) as limit:
+            while True:
+                try:
+                    async for _ in ATTACKS[name].run(attacker):
+                        if not has_begun:
+                            has_begun = True
+                            print("ready", flush=True)
+                            limit.reschedule(loop.time() + seconds)
+                except (OSError, asyncio.IncompleteReadError, KeyError, ValueError):
+                    await asyncio.sleep(0.05)  # it was thrown out, and comes again
+    for task in attacker.tasks:
+        task.cancel()
+
+
+if __name__ == "__main__":
+    _, given_port, given_name, given_seconds, given_address, given_sessions, given_seed = sys.argv
+    os.nice(5)  # what is measured beside it must not wait for it
+    asyncio.run(
+        main(int(given_port), given_name, float(given_seconds), given_address, int(given_sessions), int(given_seed))
+    )

@@ -1,0 +1,35 @@
+"""What one stranger costs all others: at most 20 ms of the server's processor between a request and its answer.
+
+It is measured as the processor time of the server, so that it holds on any machine (`tests.faults.costs`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.conftest import StartServer
+from tests.faults.attacks import ATTACKS
+from tests.faults.conftest import IS_FULL, Tell
+from tests.faults.costs import SERVICE, SETS, attacked
+
+SECONDS = 5.0 if IS_FULL else 0.6
+SESSIONS = (1, 30, 1000) if IS_FULL else (20,)
+OPEN = frozenset(ATTACKS) - {"filters_cheap"}
+"""Attacks that still cost more."""
+SHARE = 0.99 if IS_FULL else 0.9
+"""Of how many requests the bound is asked. Short runs have too few for more."""
+
+
+@pytest.mark.parametrize("sessions", SESSIONS)
+@pytest.mark.parametrize(
+    "attack", [pytest.param(name, marks=[pytest.mark.xfail] if name in OPEN else []) for name in ATTACKS]
+)
+async def test_a_stranger_costs_others_at_most_a_turn(
+    attack: str, sessions: int, start_server: StartServer, tell: Tell
+) -> None:
+    server = await asyncio.to_thread(start_server, *SETS, *ATTACKS[attack].sets, service=SERVICE)
+    costs = await attacked(server, attack, sessions=sessions, seconds=SECONDS, seed=1)
+    tell(f"{attack}, {sessions} sessions: median, 99 %, longest {costs}")
+    assert costs.trouble(share=SHARE) == ""
