@@ -227,7 +227,7 @@ async function signOut() {
         await post("/sign-out");
         signIn("");
     } catch (error) {
-        warn(`You are still signed in: ${error.message}`);
+        warn(`The sign-out is not complete: ${error.message}`);
     }
 }
 

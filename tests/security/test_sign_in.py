@@ -9,8 +9,28 @@ import pytest
 from crewel.security import sign_in
 from crewel.security.grants import Grants, Role
 from crewel.security.jwt import BadToken
-from crewel.security.sign_in import PAGE_S, SignIns, code
+from crewel.security.sign_in import PAGE_S, SignIns, code, issued_at
 from crewel.security.tokens import AdminToken
+
+
+class Remembered:
+    """Remembers in memory what is spent."""
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+
+    async def is_spent(self, id_: str) -> bool:
+        return id_ in self.ids
+
+    async def use(self, id_: str, until: float) -> bool:
+        assert until > time.time()
+        is_new = id_ not in self.ids
+        self.ids.add(id_)
+        return is_new
+
+    async def end(self, id_: str, until: float) -> None:
+        await self.use(id_, until)
+
 
 TOKEN = "the-admin-token-of-tests"
 JOE = Grants("joe", role=Role.OPERATE)
@@ -23,66 +43,65 @@ def admin() -> AdminToken:
     return token
 
 
-def test_code_is_accepted_once(admin: AdminToken) -> None:
-    signing, text = SignIns(admin), code(TOKEN)
-    assert signing.enter(text).role is Role.DESTROY
+async def test_code_is_accepted_once(admin: AdminToken) -> None:
+    signing, text = SignIns(admin, Remembered()), code(TOKEN)
+    assert (await signing.enter(text)).role is Role.DESTROY
     with pytest.raises(BadToken, match="has been used"):
-        signing.enter(text)
+        await signing.enter(text)
 
 
-def test_code_of_another_token_or_none_is_refused(admin: AdminToken) -> None:
-    for text in (code("another-admin-token"), "", "x.y.z", "\ud800", SignIns(admin).seal(JOE)[0]):
+async def test_code_of_another_token_or_none_is_refused(admin: AdminToken) -> None:
+    for text in (code("another-admin-token"), "", "x.y.z", "\ud800", SignIns(admin, Remembered()).seal(JOE)[0]):
         with pytest.raises(BadToken, match="not this server's"):
-            SignIns(admin).enter(text)
+            await SignIns(admin, Remembered()).enter(text)
 
 
-def test_code_from_before_a_restart_is_refused(admin: AdminToken) -> None:
-    text = code(TOKEN)
-    with pytest.raises(BadToken, match="before the server's last start"):
-        SignIns(admin).enter(text)
+def test_an_id_says_when_it_was_issued(admin: AdminToken) -> None:
+    assert issued_at(f"{int(time.time() * 1000):x}-abc") == pytest.approx(time.time(), abs=5)
+    assert issued_at("of-an-older-version") == 0
 
 
-def test_code_expires(admin: AdminToken, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_code_expires(admin: AdminToken, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sign_in, "CODE_S", -1)
-    signing = SignIns(admin)
+    signing = SignIns(admin, Remembered())
     with pytest.raises(BadToken, match="expired"):
-        signing.enter(code(TOKEN))
+        await signing.enter(code(TOKEN))
 
 
-def test_cookie_brings_back_the_operator_also_after_a_restart(admin: AdminToken) -> None:
-    value, expires = SignIns(admin).seal(JOE)
-    found = SignIns(admin).read(value)
+async def test_cookie_brings_back_the_operator_also_after_a_restart(admin: AdminToken) -> None:
+    value, expires = SignIns(admin, Remembered()).seal(JOE)
+    found = await SignIns(admin, Remembered()).read(value)
     assert (found.subject, found.role) == ("joe", Role.OPERATE)
     assert found.expires_at == pytest.approx(expires, abs=1)
     assert expires - time.time() == pytest.approx(PAGE_S, abs=60)
 
 
-def test_cookie_ends_with_the_token_that_it_came_from(admin: AdminToken) -> None:
+async def test_cookie_ends_with_the_token_that_it_came_from(admin: AdminToken) -> None:
     end = time.time() + 100
-    _, expires = SignIns(admin).seal(Grants("joe", role=Role.VIEW, expires_at=end))
+    _, expires = SignIns(admin, Remembered()).seal(Grants("joe", role=Role.VIEW, expires_at=end))
     assert expires == pytest.approx(end, abs=1)
-    value, _ = SignIns(admin).seal(Grants("joe", role=Role.VIEW, expires_at=time.time() - 5))
+    value, _ = SignIns(admin, Remembered()).seal(Grants("joe", role=Role.VIEW, expires_at=time.time() - 5))
     with pytest.raises(BadToken, match="expired"):
-        SignIns(admin).read(value)
+        await SignIns(admin, Remembered()).read(value)
 
 
-def test_new_admin_token_ends_all_sign_ins(admin: AdminToken) -> None:
-    value, _ = SignIns(admin).seal(JOE)
+async def test_new_admin_token_ends_all_sign_ins(admin: AdminToken) -> None:
+    value, _ = SignIns(admin, Remembered()).seal(JOE)
     admin.know("another-admin-token")
     with pytest.raises(BadToken):
-        SignIns(admin).read(value)
+        await SignIns(admin, Remembered()).read(value)
 
 
-def test_server_without_a_token_accepts_the_codes_of_none() -> None:
+async def test_server_without_a_token_accepts_the_codes_of_none() -> None:
     with pytest.raises(BadToken):
-        SignIns(AdminToken()).enter(code(""))
+        await SignIns(AdminToken(), Remembered()).enter(code(""))
 
 
-def test_signed_out_cookie_is_refused(admin: AdminToken) -> None:
-    signing = SignIns(admin)
+async def test_signed_out_cookie_is_refused(admin: AdminToken) -> None:
+    signing = SignIns(admin, Remembered())
     value, _ = signing.seal(JOE)
-    signing.leave(value)
+    await signing.leave(value)
     with pytest.raises(BadToken, match="signed out"):
-        signing.read(value)
+        await signing.read(value)
     with pytest.raises(BadToken, match="signed out"):
-        signing.leave(value)
+        await signing.leave(value)

@@ -58,6 +58,7 @@ def all_names(keys: Keys) -> dict[str, str]:
         "inbox:<session>": keys.inbox("client/joe/1"),
         "subject:<subject>": keys.subject("joe"),
         "k:<scope>": keys.once("/a joe 7"),
+        "spent:<id>": keys.spent("18f-abc"),
         "topic:<channel>": keys.topic("/a/b"),
         "h:<channel>": keys.history("/a/b"),
         "q:<queue>": keys.queue("group:/a/* workers"),

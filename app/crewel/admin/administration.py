@@ -51,7 +51,7 @@ class Administration:
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
-        self.sign_ins = SignIns(broker.admin)
+        self.sign_ins = SignIns(broker.admin, broker.sign_outs)
         self.metrics_history = MetricsHistory(broker)
         self.session_counter = SessionCounter(self)
         self.likeness = CachedResult(lambda: alike(self.store), _KEPT_S)

@@ -165,14 +165,15 @@ class Rest:
         return client
 
     async def _grants(self, request: web.Request, client: Client) -> Grants:
-        """What the operator's token grants, or the cookie of a page that is signed in. Raises BadToken, and Refused."""
+        """What the operator's token grants, or the cookie of a page that is signed in. Raises BadToken, Refused
+        and StoreUnavailable."""
         authorization = request.headers.get("Authorization", "")
         cookie = request.cookies.get(cookie_name(client))
         if authorization or cookie is None:
             return await self._admin.broker.limits.grants_of(authorization, client.address)
         if not self._is_own(request.headers, client):
             raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "only the server's own page may use its cookie")
-        return self._admin.sign_ins.read(cookie)
+        return await self._admin.sign_ins.read(cookie)
 
     def _is_own(self, headers: Mapping[str, str], client: Client) -> bool:
         """Whether the request may be of the server's own page. Pages of other origins that may talk to the server send the
@@ -198,7 +199,9 @@ class Rest:
             raise IllegalArgument("query", "must not repeat a field")
         try:
             fields = read(route, query, body)
-            ask = Ask(self._admin, who, request, request.match_info, fields, client, scope, grants.expires_at)
+            ask = Ask(
+                self._admin, who, request, request.match_info, fields, client, scope, grants.expires_at, grants.page
+            )
             if self._other_nodes is None:
                 answer = await answered(route, ask)
             else:

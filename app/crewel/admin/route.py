@@ -78,6 +78,8 @@ class Ask:
     """The operator's roles, and where they hold."""
     expires: float | None
     """When what the operator has shown expires, in seconds since 1970; None: never."""
+    page: str = ""
+    """The id of the sign-in of the page that asks; empty if it has shown a token."""
 
     @property
     def role(self) -> Role:

@@ -52,7 +52,7 @@ async def _sign_in(ask: Ask) -> web.Response:
         if token is not None:
             grants = await ask.admin.broker.limits.grants_of(f"Bearer {token}", ask.client.address)
         else:
-            grants = _enter(ask.admin, str(code), ask.client.address)
+            grants = await _enter(ask.admin, str(code), ask.client.address)
         who, scope = operator_of(grants)
     except (BadToken, Refused) as error:
         ask.admin.audit.refused("", None, "sign in", error.code, address=address)
@@ -72,12 +72,12 @@ async def _sign_in(ask: Ask) -> web.Response:
     return response
 
 
-def _enter(admin: Administration, code: str, address: str | None) -> Grants:
+async def _enter(admin: Administration, code: str, address: str | None) -> Grants:
     limits = admin.broker.limits
     account = limits.account_of(address)
     limits.may_show_token(account)
     try:
-        return admin.sign_ins.enter(code)
+        return await admin.sign_ins.enter(code)
     except BadToken:
         limits.token_failed(account)
         raise
@@ -88,8 +88,8 @@ async def _sign_out(ask: Ask) -> web.Response:
     name = cookie_name(ask.client)
     value = ask.request.cookies.get(name)
     if value is not None:
-        ask.admin.sign_ins.leave(value)
-        ask.admin.audit.done(ask.who, ask.role, "sign out")
+        with ask.action("sign out"):
+            await ask.admin.sign_ins.leave(value)
     response = json_response(encode({"who": ask.who}))
     response.del_cookie(name, path=_PATH, httponly=True, samesite="Strict", secure=ask.client.is_secure)
     return response
@@ -97,7 +97,7 @@ async def _sign_out(ask: Ask) -> web.Response:
 
 async def _feed(ask: Ask) -> dict[str, Any]:
     # Not without a subject, as the admin token is: that one may take any name.
-    grants = Grants(ask.who, role=ask.scope.role, expires_at=ask.expires)
+    grants = Grants(ask.who, role=ask.scope.role, expires_at=ask.expires, page=ask.page)
     token, expires = ask.admin.sign_ins.feed(grants)
     return {
         "token": token,
@@ -154,7 +154,7 @@ SIGN_IN_ROUTES: Final = (
     Route(
         "POST",
         "/sign-out",
-        "Sign the page out.",
+        "Sign the page out, at all nodes: its cookie, its live feeds and their tokens hold no more.",
         _sign_out,
         "`who`, the operator's name.",
         role=Role.VIEW,
@@ -168,7 +168,7 @@ SIGN_IN_ROUTES: Final = (
         "`token`, for `ext.session.token` of a handshake; `expires`: when it expires for handshakes; `path`: the path"
         " of Bayeux; and `channels`: `overview`, with the overview after each sample, and `notices`. A notice has"
         " `node`, `at`, `kind` (`held`, `released`, `died`, `letters`, `job`) and the fields of its kind. The session"
-        " has the operator's rights until the sign-in ends.",
+        " has the operator's rights until the sign-in ends; a sign-out of the page ends the session, and the token.",
         role=Role.VIEW,
     ),
     Route("GET", "/me", "Show who the operator is.", _me, _ME, about=About.MANY),

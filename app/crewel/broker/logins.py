@@ -31,13 +31,14 @@ from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.exchange import Exchange, Peer
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_table import SessionTable
+from crewel.broker.sign_outs import SignOuts
 from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreError, StoreUnavailable, coded
 from crewel.qos.connect import NOTHING_ASKED, Bounds, ConnectQos, OverflowPolicy, read_connect_qos
 from crewel.qos.fields import MAX_NUMBER
 from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import OPERATOR
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
-from crewel.security.sign_in import own_grants
+from crewel.security.sign_in import SIGNED_OUT, own_grants
 from crewel.security.tokens import AdminToken
 from crewel.storage.script_step import TooManySessions
 
@@ -65,6 +66,7 @@ class Logins:
     _table: SessionTable
     _presence: Presence
     _claims: NameClaims
+    _sign_outs: SignOuts
     _busy: dict[str, asyncio.Future[None]] = field(default_factory=dict, init=False)
 
     # Handshakes
@@ -83,7 +85,9 @@ class Logins:
         name = requested_name(asked)
         try:
             qos = self._read(message)
-            self._authenticate(session, qos, requested_name(asked))
+            self._authenticate(session, qos, name)
+            if session.grants is not None and session.grants.page:
+                yield from self._check_page(session.grants.page, name)
             yield from self._log_in(exchange, session, message, qos)
         except IllegalArgument as error:
             return refused(message, Refused(coded(error.code, name, 403), error.code, error.message))
@@ -113,6 +117,11 @@ class Logins:
                 raise login_refusal(ACCESS_DENIED, name, "the token is not this server's admin token")
         session.authenticate(grants)
         check_name(qos.name, grants, names_are_free=self._guard.names_are_free)
+
+    def _check_page(self, page: str, name: str) -> Steps[None]:
+        """Refuse the token of a live feed if its page has signed out."""
+        if (yield self._sign_outs.is_spent(page)):
+            raise login_refusal(EXPIRED, name, SIGNED_OUT)
 
     def _log_in(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         subject = qos.name.subject if qos.name is not None else ANONYMOUS

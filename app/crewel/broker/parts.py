@@ -52,6 +52,7 @@ from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_queue.updates import Updates
 from crewel.broker.session_restorer import SessionRestorer
 from crewel.broker.session_table import SessionTable
+from crewel.broker.sign_outs import SignOuts
 from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, HistoryReader
 from crewel.broker.subscriptions.history_start import HistoryReads
@@ -302,6 +303,7 @@ class Parts:
 
     def _make_logins(self, host: Host) -> None:
         self.claims = claims = NameClaims(self.runtime, self.names, self.times, self.table, self.access, self.registry)
+        self.sign_outs = SignOuts(self.runtime, self.access, self.table, self.sessions)
         self.logins = Logins(
             self.runtime,
             self.outbound,
@@ -315,6 +317,7 @@ class Parts:
             self.table,
             self.presence,
             claims,
+            self.sign_outs,
         )
         self.restorer = SessionRestorer(
             host,
@@ -334,6 +337,7 @@ class Parts:
             self.expiry,
             self.limits,
             self.logins,
+            self.sign_outs,
             self.topics,
             self.shared_queues,
             self.times,

@@ -25,6 +25,7 @@ from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.expiry import Expiry
 from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_table import SessionTable
+from crewel.broker.sign_outs import SignOuts
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.event_loop import GRACE_S, TURN_S, has_stalled
 
@@ -46,6 +47,7 @@ class Sweeper:
     _expiry: Expiry
     _limits: Limiter
     _logins: Logins
+    _sign_outs: SignOuts
     _topics: TopicTable
     _shared_queues: SharedQueues
     _times: SessionTimes
@@ -93,6 +95,8 @@ class Sweeper:
                 self._dispatchers.await_client(session, now)
             if session.grants is not None:
                 self._logins.check_token(session)
+                if session.grants.page:
+                    self._sign_outs.watch(session)
             if number % _LOOKED_AT == 0 and time.perf_counter() >= until:
                 self._runtime.loop.call_soon(self._sweep_sessions, sessions)
                 return

@@ -94,6 +94,8 @@ class Grants:
     """Seconds since 1970; None: never."""
     is_feed: bool = False
     """Whether it is the token of a page's live feed: its session is no receiver of the application."""
+    page: str = ""
+    """The id of the sign-in of a page that it holds by, and ends with; empty if it does not."""
     by_policy: bool = False
     """Whether they say only who it is: the policy of an application is asked about each right."""
 
@@ -148,6 +150,8 @@ class Grants:
         stored = {"subject": self.subject, **lists, "operator": self.role is Role.DESTROY, "expires": self.expires_at}
         if self.by_policy:
             stored["byPolicy"] = True
+        if self.is_feed:
+            stored |= {"feed": True, "page": self.page}
         return stored if self.role is None else stored | {"role": self.role.word}
 
     @classmethod
@@ -156,7 +160,15 @@ class Grants:
         lists: dict[str, Any] = {name: frozenset(stored.get(name, ())) for name in _LISTS}
         role = role_of(stored.get("role", stored["operator"]))
         by_policy = bool(stored.get("byPolicy"))
-        return cls(stored["subject"], **lists, role=role, expires_at=stored["expires"], by_policy=by_policy)
+        return cls(
+            stored["subject"],
+            **lists,
+            role=role,
+            expires_at=stored["expires"],
+            is_feed=bool(stored.get("feed")),
+            page=stored.get("page", ""),
+            by_policy=by_policy,
+        )
 
 
 _LISTS: Final = ("subscribe", "publish", "configure", "group", "address")

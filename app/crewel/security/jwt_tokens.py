@@ -104,7 +104,14 @@ class Tokens:
             raise BadToken(f"the claim {settings.jwt_operator_claim}: {error}") from None
         expires_at = float(claims["exp"]) + settings.jwt_leeway_ms / 1000
         return Grants(
-            subject, **lists, role=scope.role, parts=scope.parts, expires_at=expires_at, is_feed=False, by_policy=False
+            subject,
+            **lists,
+            role=scope.role,
+            parts=scope.parts,
+            expires_at=expires_at,
+            is_feed=False,
+            page="",
+            by_policy=False,
         )
 
 

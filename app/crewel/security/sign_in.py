@@ -3,13 +3,14 @@ which the page follows the live feed.
 
 All are JSON Web Tokens of the server for itself, signed with keys that follow from the admin token. So `crewel serve` can
 print a code without asking the server, a page stays signed in when the server restarts, and a new admin token ends all of it.
+What was used or signed out is remembered by its id.
 """
 
 from __future__ import annotations
 
 import secrets
 from time import time
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import jwt
 
@@ -23,13 +24,13 @@ PAGE_S: Final = 43_200
 """How long a page stays signed in, unless the token that signed it in expires before."""
 FEED_S: Final = 60
 """How long the token of a live feed may be shown in a handshake."""
+SIGNED_OUT: Final = "the page was signed out"
 _ALGORITHM: Final = "HS256"
 _CODE: Final = "crewel sign-in code"
 _PAGE: Final = "crewel signed-in page"
 _FEED: Final = "crewel live feed"
 _FEED_PREFIX: Final = "feed:"
 """What such tokens begin with, so that no other token has to be read for it."""
-_MOST_LEFT: Final = 10_000
 
 
 def code(admin_token: str) -> str:
@@ -39,8 +40,16 @@ def code(admin_token: str) -> str:
 
 def _sealed(key: bytes, claims: dict[str, Any], seconds: float) -> str:
     now = time()
-    own = {"at": now, "exp": now + seconds, "jti": secrets.token_urlsafe(12)}
+    own = {"exp": now + seconds, "jti": f"{int(now * 1000):x}-{secrets.token_urlsafe(12)}"}
     return jwt.encode(claims | own, key, _ALGORITHM)
+
+
+def issued_at(id_: str) -> float:
+    """When what has this id was issued, in seconds since 1970; 0 if the id does not say."""
+    try:
+        return int(id_.partition("-")[0], 16) / 1000
+    except ValueError:
+        return 0.0
 
 
 def _opened(key: bytes, text: str, what: str) -> dict[str, Any]:
@@ -64,29 +73,36 @@ def own_grants(admin: AdminToken, token: str) -> Grants | None:
         claims = _opened(admin.key(_FEED), token.removeprefix(_FEED_PREFIX), "token of the feed")
     except BadToken:
         return None
-    return Grants(claims["who"], role=role_of(claims["role"]), expires_at=claims["until"], is_feed=True)
+    role, page = role_of(claims["role"]), claims.get("page", "")
+    return Grants(claims["who"], role=role, expires_at=claims["until"], is_feed=True, page=page)
+
+
+class SpentIds(Protocol):
+    """Remembers the ids of codes that were used and of sign-ins that have ended."""
+
+    async def is_spent(self, id_: str) -> bool:
+        """Whether what has this id holds no more. Raises StoreUnavailable if that cannot be known."""
+
+    async def use(self, id_: str, until: float) -> bool:
+        """Spend what works once and expires then (seconds since 1970). Returns whether it was unspent. Raises StoreError."""
+
+    async def end(self, id_: str, until: float) -> None:
+        """Spend a sign-in that would expire then, and end what holds by it. Raises StoreError."""
 
 
 class SignIns:
     """Signs operators in to the pages of one server."""
 
-    def __init__(self, admin: AdminToken) -> None:
+    def __init__(self, admin: AdminToken, spent: SpentIds) -> None:
         self._admin = admin
-        self._started = time()
-        self._spent: dict[str, float] = {}
-        """Codes that have been used and cookies that were signed out, by their ids, and when they expire."""
+        self._spent = spent
 
-    def enter(self, text: str) -> Grants:
-        """What this code grants, which grants nothing from now on. Raises BadToken."""
+    async def enter(self, text: str) -> Grants:
+        """What this code grants, which grants nothing from now on. Raises BadToken, and StoreError."""
         claims = _opened(self._admin.key(_CODE), text, "code")
-        # What was used before a restart is not known any more, so an older code counts as used.
-        if claims["at"] < self._started:
-            raise BadToken(
-                "the code is from before the server's last start: `crewel console` prints a new one", EXPIRED
-            )
-        if claims["jti"] in self._spent:
-            raise BadToken("the code has been used: `crewel console` prints a new one", EXPIRED)
-        self._spend(claims)
+        if not await self._spent.use(claims["jti"], claims["exp"]):
+            text = "the code has been used, or is from before the start of a server without a store"
+            raise BadToken(f"{text}: `crewel console` prints a new one", EXPIRED)
         return Grants("", role=role_of(True))
 
     def seal(self, grants: Grants) -> tuple[str, float]:
@@ -97,32 +113,25 @@ class SignIns:
 
     def feed(self, grants: Grants) -> tuple[str, float]:
         """A token with which a page of this operator shakes hands, and until when it may, in seconds since 1970. The session
-        is the operator's as long as the sign-in."""
+        is the operator's as long as the sign-in, `grants.page`."""
         assert grants.role is not None
         until = time() + PAGE_S if grants.expires_at is None else grants.expires_at
-        claims = {"who": grants.subject, "role": grants.role.word, "until": until}
+        claims = {"who": grants.subject, "role": grants.role.word, "until": until, "page": grants.page}
         return _FEED_PREFIX + _sealed(self._admin.key(_FEED), claims, FEED_S), time() + FEED_S
 
-    def read(self, value: str) -> Grants:
-        """The operator whose cookie has this value. Raises BadToken."""
-        claims = self._claims(value)
+    async def read(self, value: str) -> Grants:
+        """The operator whose cookie has this value. Raises BadToken, and StoreUnavailable."""
+        claims = await self._claims(value)
         scope = scope_of(claims["role"])
-        return Grants(claims["who"], role=scope.role, parts=scope.parts, expires_at=claims["exp"])
+        return Grants(claims["who"], role=scope.role, parts=scope.parts, expires_at=claims["exp"], page=claims["jti"])
 
-    def leave(self, value: str) -> None:
-        """Accept this value no more. Raises BadToken if it was not accepted before."""
-        self._spend(self._claims(value))
+    async def leave(self, value: str) -> None:
+        """Accept this value no more, nor a feed of its page. Raises BadToken if it was not accepted before, and StoreError."""
+        claims = await self._claims(value)
+        await self._spent.end(claims["jti"], claims["exp"])
 
-    def _claims(self, value: str) -> dict[str, Any]:
+    async def _claims(self, value: str) -> dict[str, Any]:
         claims = _opened(self._admin.key(_PAGE), value, "sign-in")
-        if claims["jti"] in self._spent:
-            raise BadToken("the page was signed out", EXPIRED)
+        if await self._spent.is_spent(claims["jti"]):
+            raise BadToken(SIGNED_OUT, EXPIRED)
         return claims
-
-    def _spend(self, claims: dict[str, Any]) -> None:
-        now, spent = time(), self._spent
-        for name in [name for name, until in spent.items() if until <= now]:
-            del spent[name]
-        if len(spent) >= _MOST_LEFT:
-            del spent[next(iter(spent))]
-        spent[claims["jti"]] = claims["exp"]

@@ -1,9 +1,7 @@
 """The keys of the store: the name of each, and with type, fields, lifetime, writers and readers what lies there.
 
-docs/explanation/storage.md is generated from the table.
-
-All names begin with `<storage.prefix>{crewel}:`. The braces are a hash tag: on Redis Cluster all keys lie in one slot, so
-that one script may change several.
+docs/explanation/storage.md is generated from the table. All names begin with `<storage.prefix>{crewel}:`. The braces are a
+hash tag: on Redis Cluster all keys lie in one slot, so that one script may change several.
 """
 
 from __future__ import annotations
@@ -153,6 +151,10 @@ class Keys:
     def met(self, generation: str) -> str:
         """What a run or a promotion of the store had at first."""
         return f"{self.base}met:{generation}"
+
+    def spent(self, id_: str) -> str:
+        """The mark of a code that was used, or of a sign-in that was signed out."""
+        return f"{self.base}spent:{id_}"
 
     def once(self, scope: str) -> str:
         """The id of a publish with a `key`."""

@@ -45,4 +45,13 @@ OPERATOR_KEYS: Final = (
         "operators; each start",
         "One job: a redrive, discard or drain of many.",
     ),
+    Key(
+        "spent:<id>",
+        "string",
+        "empty",
+        "until what it marks has expired, and an hour",
+        "spend",
+        "each server, whenever the code or the cookie is shown, and for live feeds",
+        "A code that has signed in a page, or a sign-in of a page that has signed out.",
+    ),
 )
