@@ -16,8 +16,8 @@ from tests.broker.world import Client, Request, World, data_of
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message of a long batch is a turn of its own."""
-    monkeypatch.setattr("crewel.broker.inbound.TURN_S", 0.0)
-    monkeypatch.setattr("crewel.broker.publish_handler.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.fair_turns.PORTION_S", 0.0)
+    monkeypatch.setattr("crewel.fair_turns.SLICE_S", 0.0)
 
 
 def send(world: World, client: Client, count: int, channel: str = "/a") -> Request:

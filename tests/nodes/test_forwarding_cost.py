@@ -72,6 +72,7 @@ class Peer:
         self.broker.access.token = token
         self.broker.durability.lease._ends = inf
         self.lane = FastLane(self.app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("to aiohttp")))
+        self.lane.turns.unseen = 1_000_000  # the test makes many in one turn
 
     def node(self) -> Node:
         """What the store would say of it."""

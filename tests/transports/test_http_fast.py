@@ -85,7 +85,7 @@ def test_of_several_wishes_to_slow_down_the_longest_counts() -> None:
 async def test_a_flood_of_pipelined_requests_is_not_read_faster_than_it_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("crewel.transports.http_fast._PIPELINED_S", 0.0)  # one request in a turn
+    monkeypatch.setattr("crewel.fair_turns.PORTION_S", 0.0)  # one request in a turn
     settings = await asyncio.to_thread(load, None, ["storage.enabled=false"])
     broker, lane, wire, connection = started(settings)
     count = 2000  # 300 KB

@@ -35,7 +35,7 @@ async def lane(settings: Settings) -> AsyncIterator[FastLane]:
     broker = server.attach(app, settings)
     lane = FastLane(app[server.ENDPOINT], refuse)  # type: ignore[arg-type]
     assert lane.sockets is not None
-    lane.sockets.arrivals.slice_s = inf  # a test makes many in one turn
+    lane.turns.slice_s = lane.sockets.arrivals.slice_s = inf  # a test makes many in one turn
     yield lane
     await lane.close(0)
     await broker.close()
@@ -93,7 +93,7 @@ async def test_cookies_make_no_other_kind_of_client(lane: FastLane) -> None:
     for number, key in enumerate(KEYS):
         _, socket = upgraded(lane, f"Cookie: BAYEUX_BROWSER=b{number}", key=key)
         assert socket.browser == f"b{number}"
-    assert len(lane.sockets._known) == 1
+    assert len(lane.sockets.upgrades.known) == 1
 
 
 @pytest.mark.parametrize("key", ["", "short", "A" * 24, "A" * 21 + "=A==", "A" * 22 + "== x"])
@@ -142,7 +142,7 @@ async def test_the_server_remembers_no_more_than_some_kinds(lane: FastLane) -> N
     assert lane.sockets is not None
     for number in range(600):
         upgraded(lane, f"X-Other: {number}")
-        assert len(lane.sockets._known) <= 256
-    before = len(lane.sockets._known)
+        assert len(lane.sockets.upgrades.known) <= 256
+    before = len(lane.sockets.upgrades.known)
     upgraded(lane, f"X-Other: {'x' * 3000}")
-    assert len(lane.sockets._known) == before
+    assert len(lane.sockets.upgrades.known) == before

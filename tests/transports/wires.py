@@ -61,6 +61,7 @@ class Client:
 
     def __init__(self, lane: FastLane, *, acknowledges: bool) -> None:
         self.wire = Wire()
+        lane.turns.unseen = 1_000_000  # tests make many in one turn
         self.connection = FastConnection(lane)
         self.connection.connection_made(self.wire)
         self.receive = self.open()

@@ -39,7 +39,6 @@ from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_table import SessionTable
 from crewel.broker.subscriptions.subscribe import SubscribeHandler
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, StoreError, denied
-from crewel.event_loop import TURN_S
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +91,7 @@ class Inbound:
         self._settings = self._runtime.settings
         self._loop = self._runtime.loop
         self._spawn = self._runtime.spawn
+        self._turns = self._runtime.turns
         self.new_id = new_secret
         """Makes the `clientId` of a session."""
         self.on_publish = self._publish_handler.publish
@@ -112,11 +112,18 @@ class Inbound:
             self._outbound.answer(exchange)
             return None
         exchange.wait()
-        if not isinstance(pending, _TurnOver) and isinstance(pending[2], Promise):
-            answered: Promise[bool] = Promise()
+        answered: Promise[bool] = Promise()
+        self._wait(exchange, pending, answered)
+        return answered if answered.result is None else None
+
+    def _wait(self, exchange: Exchange, pending: _Pending | _TurnOver, answered: Promise[bool]) -> None:
+        """Go on with the exchange when it is time. As long as it waits for the store or its turn only, it needs no task."""
+        if isinstance(pending, _TurnOver):
+            self._turns.later(exchange.peer.remote, partial(self._go_on, exchange, pending, answered, None))
+        elif isinstance(pending[2], Promise):
             pending[2].then(partial(self._go_on, exchange, pending, answered))
-            return answered if answered.result is None else None
-        return self._spawn(self._process_later(exchange, pending))
+        else:
+            self._spawn(self._process_later(exchange, pending)).add_done_callback(lambda _: answered.resolve(True))
 
     async def _process_relieved(self, exchange: Exchange, relief: Awaitable[None]) -> None:
         """Process it when its publishes may continue. It has waited as a whole, so that its messages keep their order, and what
@@ -127,18 +134,13 @@ class Inbound:
             exchange.overload = not_stored(error)
         await self._process_later(exchange, _TURN_OVER)
 
-    def _go_on(self, exchange: Exchange, pending: _Pending, answered: Promise[bool], result: Any) -> None:
-        """The store has answered, and the exchange has waited for that. As long as it waits for the store only, it needs no
-        task."""
+    def _go_on(self, exchange: Exchange, pending: _Pending | _TurnOver, answered: Promise[bool], result: Any) -> None:
+        """The store has answered, or the exchange has its turn."""
         further = self._resume(exchange, pending, result)
         while further is not None:
             awaited = None if isinstance(further, _TurnOver) else further[2]
-            if not isinstance(awaited, Promise):
-                self._spawn(self._process_later(exchange, further)).add_done_callback(lambda _: answered.resolve(True))
-                return
-            assert not isinstance(further, _TurnOver)
-            if awaited.result is None:
-                awaited.then(partial(self._go_on, exchange, further, answered))
+            if not isinstance(awaited, Promise) or awaited.result is None:
+                self._wait(exchange, further, answered)
                 return
             further = self._resume(exchange, further, awaited.result)
         exchange.resume()
@@ -147,8 +149,10 @@ class Inbound:
         finally:
             answered.resolve(True)
 
-    def _resume(self, exchange: Exchange, pending: _Pending, result: Any) -> _Pending | _TurnOver | None:
+    def _resume(self, exchange: Exchange, pending: _Pending | _TurnOver, result: Any) -> _Pending | _TurnOver | None:
         """Continue with what was waited for; what must be waited for next, None if all elements have their replies."""
+        if isinstance(pending, _TurnOver):
+            return self._process(exchange)
         message, steps, _ = pending
         try:
             awaited, reply = resume(steps, result)
@@ -177,7 +181,7 @@ class Inbound:
         try:
             while pending is not None:
                 if isinstance(pending, _TurnOver):
-                    await asyncio.sleep(0)
+                    await self._turns.rest(exchange.peer.remote)
                     pending = self._process(exchange)
                     continue
                 message, steps, awaited = pending
@@ -198,7 +202,7 @@ class Inbound:
         if pending is not None:
             return pending
         answered, elements = exchange.replies, exchange.elements
-        until = perf_counter() + TURN_S if elements[_SHORT:] else 0.0
+        until = self._turns.portion() if elements[_SHORT:] else 0.0
         awaited: Awaitable[Any] | None = None
         began = False
         for element in elements[len(answered) :] if answered else elements:

@@ -269,7 +269,9 @@ class Parts:
             self.broadcaster,
             self.destinations,
         )
-        self.backend_publisher = BackendPublisher(outbound, self.limits, self.publish_handler, self.pressure, host)
+        self.backend_publisher = BackendPublisher(
+            runtime, outbound, self.limits, self.publish_handler, self.pressure, host
+        )
 
     def _make_handlers(self, host: Host) -> None:
         """What answers clients, but for publishes."""

@@ -43,7 +43,6 @@ from crewel.errors import (
     coded,
     denied,
 )
-from crewel.event_loop import TURN_S
 from crewel.qos.publish import PublishQos, read_publish_qos
 from crewel.security.grants import Grants
 
@@ -357,6 +356,7 @@ def _failure(message: Message, error: Exception) -> Any:
 class BackendPublisher:
     """Publishes for back ends."""
 
+    _runtime: Runtime
     _outbound: Outbound
     _limits: Limiter
     _publish_handler: PublishHandler
@@ -364,6 +364,7 @@ class BackendPublisher:
     _host: Host
 
     def __post_init__(self) -> None:
+        self._turns = self._runtime.turns
         self.on_publish = self._publish_handler.publish
         """Called with each message."""
 
@@ -378,12 +379,12 @@ class BackendPublisher:
         session.move(Event.GRANTED)
         try:
             overload = await self._overload(elements)
-            waiting = []
-            until = perf_counter() + TURN_S
+            waiting: list[Reply | asyncio.Task[Reply]] = []
+            until = self._turns.portion()
             for element in elements:
-                if perf_counter() >= until:
-                    await asyncio.sleep(0)
-                    until = perf_counter() + TURN_S
+                if waiting and perf_counter() >= until:
+                    await self._turns.rest(address)
+                    until = self._turns.portion()
                 waiting.append(await self._begin(session, element, overload))
             return [await each if isinstance(each, asyncio.Task) else each for each in waiting]
         finally:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from crewel.fair_turns import FairTurns
 from crewel.metrics import Metrics
 from crewel.settings import Settings
 from crewel.supervision import Supervisor
@@ -21,6 +22,8 @@ class Runtime:
         self.settings = settings
         self.loop = loop
         self.metrics = Metrics()
+        self.turns = FairTurns(loop)
+        """Shared by the clients: whatever of theirs takes long leaves the rest to a later turn."""
         self.supervisor = Supervisor(self.metrics.task_restarts, loop)
         """Runs what has to run as long as the server."""
         self._tasks: set[asyncio.Task[None]] = set()

@@ -42,6 +42,7 @@ class FastLane:
         self.keepalive = http.keepalive_ms / 1000
         # At hand, because each request needs them.
         self.receive = endpoint.receive
+        self.turns = endpoint.broker.runtime.turns
         self.can_move = endpoint.can_move
         self.max_messages = self.settings.bayeux.max_batch_messages
         self.max_depth = self.settings.bayeux.max_depth

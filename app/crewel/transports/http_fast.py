@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from crewel.bayeux.codec import decode, join
 from crewel.broker.session_queue.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
-from crewel.event_loop import TURN_S
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, status_line
 
@@ -32,7 +31,6 @@ _END_OF_HEAD: Final = b"\r\n\r\n"
 _OK: Final = b"HTTP/1.1 200 OK\r\n"
 _RESPONSE: Final = _OK + b"%b%bContent-Length: %d\r\n\r\n[%b]"
 _FLUSH_S: Final = 0.02
-_PIPELINED_S: Final = TURN_S / 5  # of requests that were sent without waiting: a flood comes on several connections
 
 
 class FastConnection(asyncio.Protocol, Peer):
@@ -154,6 +152,11 @@ class FastConnection(asyncio.Protocol, Peer):
     def data_received(self, data: bytes) -> None:
         """Answer the requests in what came, and keep what is not a whole one yet."""
         if not (self._chunks or self._is_busy or self._is_clogged or self._rests_until):
+            turns = self._lane.turns
+            turns.unseen -= 1
+            if (turns.until or turns.unseen <= 0) and turns.is_over():
+                self._put_off(data)
+                return
             taken = self._take_request(data)
             if 0 < taken < len(data):
                 self._serve(data[taken:])
@@ -168,6 +171,11 @@ class FastConnection(asyncio.Protocol, Peer):
                 self._transport.pause_reading()
         elif self._received >= self._needed:
             self._go_on()
+
+    def _put_off(self, data: bytes) -> None:
+        self._keep(data)
+        self._rests_until = self._lane.loop.time()
+        self._lane.turns.later(self.remote, self._rested)
 
     def _go_on(self) -> None:
         """Serve what was kept, if there is nothing in the way."""
@@ -184,7 +192,7 @@ class FastConnection(asyncio.Protocol, Peer):
             self._transport.resume_reading()
 
     def _serve(self, data: bytes) -> None:
-        until = perf_counter() + _PIPELINED_S
+        until = self._lane.turns.portion()
         while data and self._is_free:
             taken = self._take_request(data)
             if not taken:
@@ -192,7 +200,7 @@ class FastConnection(asyncio.Protocol, Peer):
             data = data[taken:]
             if data and perf_counter() >= until and not self._rests_until:
                 self._rests_until = self._lane.loop.time()  # what comes meanwhile is bounded, as behind an open request
-                self._lane.loop.call_soon(self._rested)
+                self._lane.turns.later(self.remote, self._rested)
         self._keep(data)
 
     @property
@@ -267,7 +275,7 @@ class FastConnection(asyncio.Protocol, Peer):
         lane, transport = self._lane, self._transport
         assert lane.sockets is not None
         assert transport is not None
-        if lane.sockets.arrivals.put_off(self._rested):
+        if lane.sockets.arrivals.put_off(self.remote, self._rested):
             self._keep(data)
             self._rests_until, self.deadline = lane.loop.time(), inf
             return

@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.frames import Frame, Opcode
-from websockets.typing import Subprotocol
 from websockets.utils import accept_key
 
 from crewel.bayeux.codec import decode
@@ -22,23 +20,19 @@ from crewel.broker.inbound import when_answered
 from crewel.broker.session_queue.exchange import Peer, Take
 from crewel.broker.session_queue.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
-from crewel.event_loop import TURN_S
-from crewel.transports.arrivals import Arrivals
+from crewel.fair_turns import FairTurns
 from crewel.transports.bodies import too_large
-from crewel.transports.frame_reader import WINDOW_BITS, FrameReader, Parameters
+from crewel.transports.frame_reader import FrameReader, Parameters
 from crewel.transports.heads import Upgrade, headers_of
 from crewel.transports.text_frames import whole_deflated, whole_text
-from crewel.transports.upgrades import Negotiated, negotiate
+from crewel.transports.upgrades import Upgrades
 from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_AWAY, GOING_DOWN, LONGEST_REASON
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
 
 _RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
-_KNOWN_KINDS: Final = 256
-_KNOWN_LENGTH: Final = 2048  # bytes; with the number, the bound of what foreign heads can make the server remember
 _LONGEST_INTERVAL_S: Final = 30.0
-_PORTION_S: Final = TURN_S / 5  # of frames that were sent without waiting: a flood comes on several sockets
 _FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
 _PIECE: Final = 4096  # bytes that are parsed at once: 680 frames at most
 
@@ -50,19 +44,14 @@ class FastSockets:
         settings = endpoint.settings
         self.endpoint = endpoint
         self.loop = endpoint.broker.loop
-        self.arrivals = Arrivals(self.loop)
+        self.turns = endpoint.broker.runtime.turns
+        self.arrivals = FairTurns(self.loop)
+        """Of new clients: a storm of them does not keep those that are there."""
         self.bayeux = settings.bayeux
         self.hold_known = endpoint.broker.outbound.hold_known
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
-        wanted = settings.websocket.protocol
-        self._protocols = [Subprotocol(wanted)] if wanted else None
-        # No context is kept between messages, in either direction: a window for each socket would be most of its memory.
-        deflate = ServerPerMessageDeflateFactory(
-            server_no_context_takeover=True, client_no_context_takeover=True, server_max_window_bits=WINDOW_BITS
-        )
-        self._extensions = [deflate] if settings.websocket.compression else None
-        self._known: dict[bytes, Negotiated] = {}
+        self.upgrades = Upgrades(settings.websocket)
         self._open: set[FastSocket] = set()
         self._idle_timeout = settings.websocket.idle_timeout_ms / 1000
         self._timer: asyncio.TimerHandle | None = None
@@ -70,11 +59,9 @@ class FastSockets:
     def answer(self, upgrade: Upgrade, transport: asyncio.Transport, date: bytes) -> FastSocket | None:
         """The socket of this upgrade, which has been answered; None if aiohttp has to answer it. `date` is the header of that
         name, empty if another process has answered before."""
-        negotiated = self._known.get(upgrade.plain) if upgrade.key else None
+        negotiated = self.upgrades.negotiated(upgrade.raw, upgrade.plain) if upgrade.key else None
         if negotiated is None:
-            negotiated = self._negotiate(upgrade)
-            if negotiated is None:
-                return None
+            return None
         if date:
             transport.write(_RESPONSE % (negotiated.lines, date, accept_key(upgrade.key).encode()))
         socket = FastSocket(self, upgrade, negotiated.deflate, transport)
@@ -83,17 +70,6 @@ class FastSockets:
         if self._timer is None:
             self._watch()
         return socket
-
-    def _negotiate(self, upgrade: Upgrade) -> Negotiated | None:
-        """What is agreed on with clients that upgrade like this, which is asked of websockets once for all of them."""
-        negotiated = negotiate(upgrade.raw, self._extensions, self._protocols) if upgrade.key else None
-        if negotiated is None:
-            return None
-        if len(upgrade.plain) <= _KNOWN_LENGTH:
-            if len(self._known) >= _KNOWN_KINDS:
-                self._known.clear()  # what is in use is back after one upgrade
-            self._known[upgrade.plain] = negotiated
-        return negotiated
 
     def reader(self, deflate: Parameters | None) -> FrameReader:
         """A reader of all forms of frames. A message over the limit is refused in the words of the other transports, and
@@ -281,11 +257,18 @@ class FastSocket(asyncio.Protocol, Peer):
         if self._first_bytes is not None:
             self._first_bytes.append(data)
         if self._first_frames and self._waiting is None and not self._is_resting:
-            self._is_resting = self._sockets.arrivals.put_off(self._rested)
+            self._is_resting = self._sockets.arrivals.put_off(self.remote, self._rested)
             if self._is_resting:
                 self._keep(data)
                 return
+        turns = self._sockets.turns
+        turns.unseen -= 1
         if self._waiting is None:
+            if (turns.until or turns.unseen <= 0) and not self._is_resting and turns.is_over():
+                self._is_resting = True
+                turns.later(self.remote, self._rested)
+                self._keep(data)
+                return
             # `_is_free`, without a call.
             is_next = self._is_heard and self.is_writable and not (self._is_busy or self._is_resting)
             if is_next and self._protocol is None:
@@ -335,7 +318,8 @@ class FastSocket(asyncio.Protocol, Peer):
 
     def _go_on(self) -> None:
         """Answer what waits, if there is nothing in the way, and read more when all is answered."""
-        waiting, until = self._waiting, perf_counter() + _PORTION_S
+        waiting = self._waiting
+        until = self._sockets.turns.portion() if waiting else 0.0
         while waiting and (self._is_free or not (self._is_heard or self._is_resting)):
             item = waiting.popleft()
             if isinstance(item, bytes):
@@ -350,7 +334,7 @@ class FastSocket(asyncio.Protocol, Peer):
                 self._take(item)
             if waiting and perf_counter() >= until and not self._is_resting:
                 self._is_resting = True
-                self._sockets.loop.call_soon(self._rested)
+                self._sockets.turns.later(self.remote, self._rested)
         if waiting:
             self._read(False)
             return

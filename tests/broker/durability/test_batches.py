@@ -8,7 +8,6 @@ import orjson
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.broker import inbound
 from crewel.broker.services import Service
 from tests.broker.stored_world import Receiver, StoredWorld, data
 from tests.broker.world import Client, Recording, Socket
@@ -19,7 +18,7 @@ PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
 @pytest.fixture(autouse=True)
 def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a loaded machine a request would be divided among several turns, and so into several steps."""
-    monkeypatch.setattr(inbound, "TURN_S", 60.0)
+    monkeypatch.setattr("crewel.fair_turns.PORTION_S", 60.0)
 
 
 @pytest.fixture

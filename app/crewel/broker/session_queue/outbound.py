@@ -48,7 +48,7 @@ class FanOuts:
         """Receivers that are looked up at once: some milliseconds."""
         self.step = 32
         """Receivers between two looks at the clock."""
-        self.slice_s = TURN_S
+        self.slice_s = TURN_S / 2
         """How long one turn is, nearly."""
         self.pending: dict[str, deque[Iterator[None]]] = {}
         """By channel, in the order of their turns."""

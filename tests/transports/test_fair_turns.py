@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from crewel.event_loop import TURN_S
-from crewel.transports.arrivals import Arrivals
+from crewel.fair_turns import FairTurns
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
 from tests.transports.wires import SocketClient, Wire
 
-COST_S = TURN_S / 5
+COST_S = 2**-10
 
 
 class Clock:
@@ -26,12 +26,13 @@ class Clock:
 class Served:
     """Who was served, and in which turn of the loop."""
 
-    def __init__(self, arrivals: Arrivals, clock: Clock) -> None:
+    def __init__(self, arrivals: FairTurns, clock: Clock) -> None:
         self.arrivals, self.clock = arrivals, clock
+        arrivals.slice_s = 5 * COST_S
         self.order: list[int] = []
 
     def come(self, number: int) -> None:
-        if not self.arrivals.put_off(lambda: self.serve(number)):
+        if not self.arrivals.put_off(None, lambda: self.serve(number)):
             self.serve(number)
 
     def serve(self, number: int) -> None:
@@ -41,7 +42,7 @@ class Served:
 
 async def test_a_turn_serves_as_many_as_it_has_time_for_and_the_others_follow_in_their_order() -> None:
     clock = Clock()
-    served = Served(Arrivals(asyncio.get_running_loop(), clock), clock)
+    served = Served(FairTurns(asyncio.get_running_loop(), clock), clock)
     for number in range(23):
         served.come(number)
     assert len(served.order) == 5
@@ -55,7 +56,7 @@ async def test_a_turn_serves_as_many_as_it_has_time_for_and_the_others_follow_in
 
 async def test_those_that_come_one_after_another_are_served_at_once() -> None:
     clock = Clock()
-    served = Served(Arrivals(asyncio.get_running_loop(), clock), clock)
+    served = Served(FairTurns(asyncio.get_running_loop(), clock), clock)
     for number in range(20):
         served.come(number)
         assert len(served.order) == number + 1
@@ -65,7 +66,7 @@ async def test_those_that_come_one_after_another_are_served_at_once() -> None:
 async def test_one_that_fails_does_not_keep_the_others() -> None:
     clock, seen = Clock(), list[object]()
     loop = asyncio.get_running_loop()
-    served = Served(Arrivals(loop, clock), clock)
+    served = Served(FairTurns(loop, clock), clock)
     loop.set_exception_handler(lambda _, context: seen.append(context["exception"]))
     for number in range(6):
         served.come(number)
@@ -73,7 +74,7 @@ async def test_one_that_fails_does_not_keep_the_others() -> None:
     def fail() -> None:
         raise ValueError
 
-    assert served.arrivals.put_off(fail)
+    assert served.arrivals.put_off(None, fail)
     served.come(6)
     for _ in range(4):
         await asyncio.sleep(0)
@@ -92,8 +93,8 @@ def make_full(lane: FastLane) -> None:
     """Let this turn have served new clients for long enough."""
     assert lane.sockets is not None
     clock = Clock()
-    arrivals = lane.sockets.arrivals = Arrivals(lane.loop, clock)
-    assert not arrivals.put_off(lambda: None)
+    arrivals = lane.sockets.arrivals = FairTurns(lane.loop, clock)
+    assert not arrivals.put_off(None, lambda: None)
     clock.now += 2 * TURN_S
 
 

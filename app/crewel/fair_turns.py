@@ -1,0 +1,116 @@
+"""What clients ask for, in turns of the event loop that their addresses share: one client that asks for much keeps no other.
+
+libuv reads all that epoll reports, and looks again, before anything else has a turn. A thousand sockets with a millisecond of
+work each would be one turn of a second. So a turn serves clients for `slice_s`, and puts the others off: to read and keep what
+they sent takes a tenth of the time. Those that wait have their turns by address, and those of one address in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import Final
+
+from crewel.addresses import holder_of
+from crewel.event_loop import TURN_S
+
+SLICE_S: Final = TURN_S / 2
+"""How long clients are served in one turn of the loop, nearly: receivers have the other half."""
+PORTION_S: Final = TURN_S / 5
+"""How long one client is served, nearly, before the next."""
+SAMPLE: Final = 32
+"""Requests that are served without a look at the clock, while none of them is long."""
+
+Work = Callable[[], object]
+
+
+class FairTurns:
+    """The clients that wait for their turn."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
+        self._loop = loop
+        self._clock = clock
+        self.slice_s = SLICE_S
+        self.until = 0.0
+        """The end of this turn by the clock; 0: nothing has been found to be long in it."""
+        self._waiting: dict[str, deque[Work]] = {}
+        self._is_serving = False
+        self.unseen = SAMPLE
+        """How many requests are still served without a look at the clock. Those that are found in their connections count
+        here themselves, and ask only if this is used up or `until` is not 0: a call for each would cost too much."""
+
+    # For those that come
+
+    def is_over(self) -> bool:
+        """Whether this turn has been long enough, or others wait already: then leave what has come to `later`."""
+        if self._is_serving:
+            return False
+        if not self.until:
+            self._begin()
+        return bool(self._waiting) or self._clock() >= self.until
+
+    def put_off(self, address: str | None, work: Work) -> bool:
+        """Whether this turn has been long enough: then the work is done in a later one. Otherwise do it now."""
+        if not self.is_over():
+            return False
+        self.later(address, work)
+        return True
+
+    def portion(self) -> float:
+        """When a piece of work that begins now should leave its rest to `later`, by `perf_counter`."""
+        if not self.until:
+            self._begin()
+        return self._clock() + PORTION_S
+
+    def later(self, address: str | None, work: Work) -> None:
+        """Do this for a client at the address, in a later turn of the loop."""
+        self._waiting.setdefault(holder_of(address), deque()).append(work)
+        if not self.until:
+            self._begin()
+
+    async def rest(self, address: str | None) -> None:
+        """Return in a later turn. The task may then work for a portion."""
+        done = self._loop.create_future()
+        self.later(address, partial(self._wake, done))
+        await done
+
+    # Inner
+
+    def _wake(self, done: asyncio.Future[None]) -> None:
+        if not done.done():
+            done.set_result(None)
+            self.until -= PORTION_S  # which the task takes behind this turn
+
+    def _begin(self) -> None:
+        self.unseen = SAMPLE
+        self.until = self._clock() + self.slice_s
+        self._loop.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """Another turn: those that wait are first. The one after the last of them counts what they took."""
+        has_served = bool(self._waiting)
+        self.until = self._clock() + self.slice_s
+        self._is_serving = True
+        try:
+            while self._waiting:
+                self._next()()
+                if self._clock() >= self.until:
+                    break
+        finally:
+            self._is_serving = False
+            if has_served:
+                self._loop.call_soon(self._serve)
+            else:
+                self.until = 0.0
+
+    def _next(self) -> Work:
+        """The first of the address whose turn it is, which is then the last."""
+        holder = next(iter(self._waiting))
+        waiting = self._waiting.pop(holder)
+        work = waiting.popleft()
+        if waiting:
+            self._waiting[holder] = waiting
+        return work
