@@ -38,6 +38,11 @@ DECLARED = (
     ),
     Declared("crewel_connections", "gauge", "Open connections."),
     Declared(
+        "crewel_workers_failing",
+        "gauge",
+        "Workers that have failed to start five times in a row and are started again and again; 0 without cluster.workers.",
+    ),
+    Declared(
         "crewel_nodes",
         "gauge",
         "Live servers that share the store, including this one; 0 without cluster.enabled.",

@@ -37,6 +37,7 @@ CASES = [
         "/dead-letters?since=1h",
         "user.update",
     ),
+    (Figures(failing_workers={"2": 7}), "worker-failing", Level.BAD, "/", "worker 2: 7 times"),
     (Figures(messages_dropped=7), "messages-dropped", Level.BAD, "/receivers?sort=waiting", "has no name"),
     (Figures(dead_letters_dropped=1), "letters-dropped", Level.BAD, "/dead-letters", "delivery.dead_letters_max"),
     (

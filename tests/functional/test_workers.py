@@ -271,6 +271,43 @@ def test_an_encrypted_request_is_forwarded(start_server: StartServer, tmp_path: 
     assert reply["successful"] is True, reply
 
 
+FRAGILE = """
+from pathlib import Path
+
+from crewel import Service
+
+if Path("broken").exists():
+    raise SystemExit("the service is broken")
+fragile = Service("fragile")
+"""
+
+
+def test_a_worker_that_cannot_start_again_does_not_end_the_others(start_server: StartServer, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    (tmp_path / "fragile_service.py").write_text(FRAGILE)
+    server = start_server("cluster.workers=2", LONG, f"admin.token={TOKEN}", service="fragile_service")
+    healthy, victim = processes(server)
+    person = Person(server)
+    person._command = person._polling = opened_at(server, 0)
+    person.be()
+    broken.touch()
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: "has not started 5 times in a row" in server.stderr, 60)
+    assert "1 of 2 serve" in server.stderr
+    until(lambda: figures(server)['crewel_workers_failing{worker="1"}'] == 1)
+    person.subscribe("/a")
+    person.publish("/a", 1, **PERSISTENT)
+    assert data(person.take()) == [1]
+    connection = Connection(server)
+    assert connection.get("/health/ready").status == 200
+    seen = connection.get("/admin/api/overview", [("Authorization", f"Bearer {TOKEN}")]).json()
+    assert "worker-failing" in [each["key"] for each in seen["findings"]]
+    broken.unlink()
+    until(lambda: figures(server).get('crewel_workers_failing{worker="2"}') == 0, 60)
+    assert healthy in processes(server)
+    assert "worker 2 serves again" in server.stderr
+
+
 def test_workers_that_do_not_start_end_their_parent(tmp_path: Path) -> None:
     ended = crewel("serve", "--port=0", "--workers=2", "--service=there.is.none", directory=tmp_path)
     assert ended.status == 1

@@ -63,6 +63,8 @@ class Figures:
     counted: SessionCounts = field(default_factory=SessionCounts)
     concerns: dict[str, str] = field(default_factory=dict)
     """Why the server is not ready, by what it is about."""
+    failing_workers: dict[str, int] = field(default_factory=dict)
+    """Number of a worker that does not start -> how often in a row it has been tried."""
     dead_letters_made: int = 0
     """Dead letters in the store that were made in the last hour: what was redriven or discarded is mended."""
     dead_letter_codes: Sequence[tuple[str, int]] = ()
@@ -102,6 +104,20 @@ def _server(figures: Figures) -> Iterator[Finding]:
         usual = "Look at the log of the server; it retries automatically."
         title = "The store cannot be used" if about == "store" else f"The server is not ready: {about}"
         yield Finding(f"not-ready-{about}", Level.BAD, title, why, advice.get(about, usual), "/")
+
+
+def _workers(figures: Figures) -> Iterator[Finding]:
+    if figures.failing_workers:
+        tries = ", ".join(f"worker {number}: {count} times" for number, count in figures.failing_workers.items())
+        yield Finding(
+            "worker-failing",
+            Level.BAD,
+            f"{_plural(len(figures.failing_workers), 'worker')} cannot be started",
+            f"failed in a row before it served, {tries}; the others have its clients",
+            "Its own message in the log of the server has the cause. It is started again at least every minute.",
+            "/",
+            len(figures.failing_workers),
+        )
 
 
 def _held(figures: Figures) -> Iterator[Finding]:
@@ -256,6 +272,7 @@ def _pipeline(figures: Figures) -> Iterator[Finding]:
 
 CHECKS: Final[tuple[Callable[[Figures], Iterator[Finding]], ...]] = (
     _server,
+    _workers,
     _held,
     _dropped,
     _lost,

@@ -35,6 +35,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         now_ms=int(time() * 1000),
         counted=counted,
         concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
+        failing_workers=broker.runtime.failing_workers,
         dead_letters_made=store["lettersNew"],
         dead_letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
         messages_dropped=admin.metrics_history.lost,

@@ -26,6 +26,9 @@ class Runtime:
         """Shared by the clients: whatever of theirs takes long leaves the rest to a later turn."""
         self.supervisor = Supervisor(self.metrics.task_restarts, loop)
         """Runs what has to run as long as the server."""
+        self.failing_workers: dict[str, int] = {}
+        """Number of each other worker that its parent cannot start -> how often in a row it has tried."""
+        self.metrics.gauge("workers_failing", lambda: len(self.failing_workers))
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -58,6 +58,8 @@ class Situation:
     """The process that is to take over the sessions of one that is about to end; None: whichever comes first."""
     full: str | None = None
     """Why the embedded store must take no more; None if it has room."""
+    failing: dict[str, int] = field(default_factory=dict)
+    """Number of a worker that does not start -> how often in a row it has not."""
 
 
 async def streams(end: socket.socket) -> Streams:

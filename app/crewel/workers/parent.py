@@ -25,7 +25,7 @@ from crewel.security.tokens import keep_token
 from crewel.settings import Settings
 from crewel.storage.node_leases import lock_directory
 from crewel.storage.store import Store
-from crewel.supervision import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from crewel.supervision import FIRST_PAUSE_S
 from crewel.transports.listener import bind
 from crewel.workers import control_channel
 from crewel.workers.control_channel import Inheritance, Situation, Streams
@@ -40,7 +40,10 @@ _COME_BACK_S: Final = 2 * LONGEST_PAUSE_MS / 1000
 """Seconds that the clients of a replaced worker have to come back, before the next one is started."""
 _STEADY_S: Final = 1.0  # one that has served for so long is replaced without a pause
 _TRIES: Final = 5
-"""So often in a row may a worker end before it serves; then the parent gives up."""
+"""So often in a row may a worker end before it serves, until operators see that it does not start. If no other one serves, the
+parent gives up then."""
+_LONGEST_PAUSE_S: Final = 60.0
+_MOST_DOUBLED: Final = 16
 _EVERY_S: Final = 1.0
 _MOST_LEFT: Final = 256
 
@@ -216,9 +219,13 @@ class Parent:
         self._line += 1
         serving = {str(each.number): each.process.pid for each in self._running if each.is_serving and each.is_wanted}
         full = None if self._store is None else self._store.why_full
-        situation = Situation(self._line, serving, list(self._left), self._heir, full)
+        situation = Situation(self._line, serving, list(self._left), self._heir, full, self._failing())
         for each in self._running:
             control_channel.send(each.streams[1], asdict(situation))
+
+    def _failing(self) -> dict[str, int]:
+        """The workers that do not start, and how often in a row they have not."""
+        return {str(number): count for number, count in self._failed.items() if count >= _TRIES}
 
     async def _send_situation_and_wait(self) -> None:
         """Let all workers know what the situation is, and wait until they have acted on it."""
@@ -296,12 +303,17 @@ class Parent:
             return  # it was to become the successor of one that serves
         lived = asyncio.get_running_loop().time() - worker.since if worker.since else 0.0
         failed = self._failed[number] = 0 if lived >= _STEADY_S else self._failed.get(number, 0) + 1
-        if not worker.since and (failed >= _TRIES or not self._has_started):
+        serving = sum(each.is_serving for each in self._running)
+        if not worker.since and (not self._has_started or (failed >= _TRIES and not serving)):
             self._failure = WorkersFailed(number, status)
             self._stop.set()
             return
-        pause = min(FIRST_PAUSE_S * 2.0**failed, LONGEST_PAUSE_S) if failed else 0.0
+        pause = min(FIRST_PAUSE_S * 2.0 ** min(failed, _MOST_DOUBLED), _LONGEST_PAUSE_S) if failed else 0.0
         log.error("worker %d ended with status %d, and starts again in %.1f s", number, status, pause)
+        if failed >= _TRIES:
+            count = self._settings.cluster.workers
+            log.error("worker %d has not started %d times in a row; %d of %d serve", number, failed, serving, count)
+            self._send_situation()
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._stop.wait()
@@ -310,6 +322,8 @@ class Parent:
         new = await self._spawn(number)
         with suppress(WorkersFailed):
             await asyncio.shield(new.ready)
+            if self._failed.pop(number, 0) >= _TRIES:
+                log.warning("worker %d serves again", number)
             self._send_situation()
 
     async def _until_ended(self, worker: _Process) -> None:

@@ -93,6 +93,7 @@ class Worker:
             server.registry.gives_way = told.heir not in (None, own)
             server.registry.hurry()
             server.access.store.owner_says = told.full
+            server.runtime.failing_workers = told.failing
             control_channel.send(writer, {"noted": told.number})
             self._is_informed.set()
         self._is_informed.set()
