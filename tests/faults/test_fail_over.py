@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import orjson
 import pytest
+import redis
 
 from tests.conftest import StartServer
 from tests.faults.conftest import IS_FULL, Tell
@@ -18,12 +22,16 @@ from tests.faults.health import Health
 from tests.faults.load import Load
 from tests.faults.nodes import Nodes
 from tests.faults.test_store_killed import only_resource
+from tests.functional.bayeux import Client
+from tests.patience import patience
 from tests.server_process import Server
-from tests.store_group import WatchedStore
+from tests.store_group import SERVICE, WatchedStore, info
 
 SETS = ("bayeux.timeout_ms=1000",)
 RUNS = 10 if IS_FULL else 1
 GOES_ON_S = 40.0
+PUBLISHES = 50
+STEADY_S = 1.0
 
 
 @pytest.fixture
@@ -121,6 +129,53 @@ async def test_what_two_nodes_answered_survives_fail_overs(
         f" {load.ledger.answered_count} publishes answered, {load.ledger.refusals.total()} refused,"
         f" {load.ledger.duplicates} duplicates; publishing again after {slowest:.1f} s at most"
     )
+
+
+@pytest.mark.parametrize("seed", range(1, RUNS + 1))
+def test_a_planned_fail_over_takes_no_longer_than_the_store_itself(
+    seed: int, watched: WatchedStore, start_server: StartServer, tell: Tell
+) -> None:
+    """The former primary accepts connections for some seconds more, and refuses all that is written."""
+    server = start_server(*SETS, f"storage.url={watched.url}", "storage.replicas=1")
+    publisher = Client(server).start()
+    answered, refusals = [monotonic()], 0
+    sleep(random.Random(seed).uniform(0.5, 1.5))
+    switched = threading.Thread(target=lambda: switches.append(switch_of(watched)))
+    switches: list[float] = []
+    began = 0.0
+    while not switches or answered[-1] < began + switches[0] + STEADY_S:
+        if not began and len(answered) > PUBLISHES:
+            began = monotonic()
+            switched.start()
+        assert not began or monotonic() < began + GOES_ON_S, server.stderr
+        message = publisher.message("/planned", data=len(answered), ext={"publish": {"persistent": True}})
+        reply = publisher.send(message)[-1]
+        if reply["successful"]:
+            answered.append(monotonic())
+        else:
+            refusals += 1
+    switched.join()
+    longest = max(later - before for before, later in pairwise(answered))
+    tell(
+        f"seed {seed}: SENTINEL FAILOVER; the store took a write that a replica has again after {switches[0]:.1f} s; publishes"
+        f" were refused, or waited, for {longest:.1f} s, {refusals} of {len(answered) + refusals}"
+    )
+    assert longest <= switches[0] + 1.0 * patience(), server.stderr
+
+
+def switch_of(watched: WatchedStore) -> float:
+    """Fail over as an operator does; returns how many seconds later a write to the new primary has reached a replica."""
+    former, began = watched.primary, monotonic()
+    with watched.sentinels[0].client() as client:
+        client.execute_command("SENTINEL", "FAILOVER", SERVICE)
+    while True:
+        for each in watched.servers.values():
+            if each is not former and info(each)["role"] == "master":
+                with each.client() as client, suppress(redis.RedisError):
+                    client.set("probe", 1)
+                    if client.wait(1, 100):
+                        return monotonic() - began
+        sleep(0.02)
 
 
 @pytest.mark.parametrize("seed", range(1, RUNS + 1))

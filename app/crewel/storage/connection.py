@@ -26,8 +26,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.event_loop import has_stalled
+from crewel.settings.store_location import Place
 from crewel.storage.keys import Keys
-from crewel.storage.primary import pool_at
+from crewel.storage.primary import PrimaryConnection, pool_at
 from crewel.storage.script_step import scripts
 
 T = TypeVar("T")
@@ -56,6 +57,8 @@ _NOT_NOW: Final = (
 )
 _ELSEWHERE: Final = ("READONLY", "MOVED")
 """Codes by which a server says that another one is the primary."""
+_PERHAPS_ELSEWHERE: Final = ("NOREPLICAS", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
+"""Codes of a server that may have been replaced: a former primary does not know it for some seconds."""
 
 Command = tuple[bytes | str | int, ...]
 Done = Callable[[list[Any]], None]
@@ -151,6 +154,10 @@ class Connection(asyncio.Protocol):
         assert writer is not None
         self._writer = writer  # which closes the transport when it is forgotten
         self._transport = writer.transport
+        self.place: Place | None = None
+        """Where the server is, if the connection was made to the primary of several."""
+        if isinstance(connection, PrimaryConnection):
+            self.place = connection.host, connection.port
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(notEnoughData=_NOT_YET)
@@ -160,6 +167,11 @@ class Connection(asyncio.Protocol):
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None  # one for many exchanges
         self._transport.set_protocol(self)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        return self._transport.is_closing()
 
     def exchange(self, commands: Sequence[bytes], done: Callable[[list[Any]], None]) -> None:
         """Send the commands, and call `done` with an answer each. What the store answers with an error is a
@@ -248,12 +260,19 @@ class Writer:
     """Sends commands on one connection, in order, and hands out their answers. It needs no task: a write follows the answers
     to the one before it."""
 
-    def __init__(self, replicas: Callable[[], int], mark: Callable[[], Command], lost: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        replicas: Callable[[], int],
+        mark: Callable[[], Command],
+        lost: Callable[[str], None],
+        doubted: Callable[[], None],
+    ) -> None:
         """`replicas` says how many must have a step; `mark` is a command that writes (mark.lua); `lost` is called with the
-        reason when the connection is gone."""
+        reason when the connection is gone, `doubted` when the other end refuses writes as a former primary does."""
         self._replicas = replicas
         self._mark = mark
         self._lost = lost
+        self._doubted = doubted
         self._connection: Connection | None = None
         self._calls: deque[_Call] = deque()
         self._is_busy = False
@@ -264,6 +283,11 @@ class Writer:
     def is_connected(self) -> bool:
         """Whether commands are taken."""
         return self._connection is not None
+
+    @property
+    def place(self) -> Place | None:
+        """Where the primary is to which it is connected, if it is one of several."""
+        return None if self._connection is None else self._connection.place
 
     async def connect(self, pool: ConnectionPool) -> None:
         """Make the connection, with its user, password and database. Raises RedisError, OSError or TimeoutError."""
@@ -355,10 +379,14 @@ class Writer:
         copies = answers.pop() if needed else 0
         if needed and isinstance(answers.pop(), Exception):
             copies = 0  # the mark was refused, so nothing is known of the copies
+        if needed and _lack(copies, needed) is not None:
+            self._doubted()
         if hiredis.ReplyError in map(type, answers):
             elsewhere = next((answer for answer in answers if _has_code(answer, *_ELSEWHERE)), None)
             if elsewhere is not None:
                 self.give_up(f"it is not the primary: {elsewhere}")
+            elif any(_has_code(answer, *_PERHAPS_ELSEWHERE) for answer in answers):
+                self._doubted()
             answers = [store_error(answer) if isinstance(answer, hiredis.ReplyError) else answer for answer in answers]
         start = 0
         for commands, is_copied, done in calls:

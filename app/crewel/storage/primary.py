@@ -21,6 +21,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisError, ResponseError
+from redis.utils import str_if_bytes
 
 from crewel.settings.store_location import Place, StoreKind, StoreLocation, parse_store_address
 
@@ -28,6 +29,17 @@ ASK_LIMIT_S: Final = 0.5
 """Seconds that a sentinel or a node of a cluster has to say where the primary is."""
 
 Locate: TypeAlias = Callable[[], Awaitable[Place]]
+
+
+async def has_moved(pool: ConnectionPool, place: Place | None) -> bool:
+    """Whether the primary is elsewhere than at this place now, as far as can be found out; False if there is but one server."""
+    locate: Locate | None = pool.connection_kwargs.get("locate")
+    if locate is None or place is None:
+        return False
+    try:
+        return await locate() != place
+    except (RedisError, OSError, TimeoutError):
+        return False
 
 
 class ServiceUnknown(ResponseError):
@@ -69,9 +81,11 @@ async def ask_sentinels(location: StoreLocation) -> list[dict[str, Any] | Except
 async def _ask(sentinel: Redis, service: str) -> dict[str, Any] | Exception:
     try:
         state: Any = await sentinel.sentinel_master(service)
+        # The address there is the old one until the last replica follows; this is the new one since its promotion.
+        place: Any = await sentinel.sentinel_get_master_addr_by_name(service)
     except (RedisError, OSError, TimeoutError) as error:
         return error
-    return dict(state)
+    return dict(state) if place is None else {**state, "ip": str_if_bytes(place[0]), "port": int(place[1])}
 
 
 def newest_primary(answers: list[dict[str, Any] | Exception], location: StoreLocation) -> Place:

@@ -36,6 +36,7 @@ from crewel.storage.connection import (
 from crewel.storage.embedded import END_LIMIT_S, Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.losses import Met, meet
+from crewel.storage.primary import has_moved
 from crewel.storage.script_step import Step, scripts
 from crewel.storage.store_files import moment
 from crewel.supervision import Supervisor
@@ -47,6 +48,7 @@ _EVERY_S = 1.0  # a look at a store that is up
 _RETRY_S = 0.5  # an attempt to reach one that is not
 _END_LIMIT_S = 10.0  # for what was asked for, when the server ends
 _RETRY_OWN_S = 0.1  # the same for a store of our own
+_DOUBT_S = 0.1  # a look for the primary while writes are refused
 
 
 class Store:
@@ -74,7 +76,11 @@ class Store:
         self._embedded = None if settings.storage.url else Embedded(settings.storage, self._news.set)
         self._space: Space | None = None
         self._mark = Step("mark", (self.keys.copied,), (), bytes)
-        self._writer = Writer(lambda: self._storage.replicas, lambda: _command(self._mark), self._lose)
+        self._is_doubted = False  # that the server at the other end is the primary
+        self._further: dict[
+            Connection, Callable[[str], None]
+        ] = {}  # connections beside the writer's, and how each is closed
+        self._writer = Writer(lambda: self._storage.replicas, lambda: _command(self._mark), self._lose, self._doubt)
         self._pool: ConnectionPool | None = None
         self._last_client: tuple[str, int] | None = None
         self._history = ""  # of the store's writes: what it and its replicas have in common
@@ -179,6 +185,7 @@ class Store:
             raise StoreUnavailable(self.trouble or "the store is not open")
 
         def close(reason: str) -> None:
+            self._further.pop(connection, None)
             connection.close(reason)
             lost(reason)
 
@@ -189,6 +196,9 @@ class Store:
         said = await connection.ask(("INFO",))
         info = StoreInfo(said if isinstance(said, bytes) else b"")
         if f"{info.run_id}:{info.history}" == self.generation == generation:
+            self._further = {each: how for each, how in self._further.items() if not each.is_closed} | {
+                connection: close
+            }
             return connection
         connection.close("another store is in its place")
         raise StoreUnavailable("another store is in its place")
@@ -244,6 +254,10 @@ class Store:
             if self._pool is None:
                 self._pool = pool_of(self.url, self._storage.prefix)
                 self.reader = Reader(connection_pool=self._pool)
+            elif self._storage.may_lose_by_fail_over:
+                await (
+                    self._pool.disconnect()
+                )  # a former primary answers reads for some seconds, with what is old by then
             try:
                 await self._writer.connect(self._pool)
             except (RedisError, OSError, TimeoutError) as error:
@@ -357,8 +371,26 @@ class Store:
             return _EVERY_S
         return _RETRY_S if self._embedded is None else _RETRY_OWN_S
 
+    def _doubt(self) -> None:
+        """A write was refused, or too few replicas have it: another server may be the primary by now."""
+        if not self._is_doubted:
+            self._is_doubted = True
+            self._news.set()
+
+    async def _check_place(self) -> bool:
+        """See whether the primary is still the server that writes go to; False if it is not. Sentinels replace it some seconds
+        before it learns of that itself."""
+        self._is_doubted = False
+        if self._pool is not None and await has_moved(self._pool, self._writer.place):
+            self._writer.give_up("another server is the primary")
+            return False
+        await asyncio.sleep(_DOUBT_S)  # there may be doubt again at once
+        return True
+
     async def _check_health(self) -> None:
         """See whether the store answers, and how much space it has left."""
+        if self._is_doubted and not await self._check_place():
+            return
         sections = ("INFO", "memory", "persistence", "replication")
         answer, newest = await self._writer.ask([sections, ("GET", self.keys.last)])
         if not isinstance(answer, StoreError):
@@ -422,6 +454,8 @@ class Store:
         self.is_up = False
         self._news.set()
         log.warning("the store is unavailable: %s", reason)
+        for close in list(self._further.values()):
+            close(reason)
         for _, went in self._watchers:
             asyncio.get_running_loop().call_soon(went)  # what it raises must not end the writer
 
