@@ -28,7 +28,8 @@ LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.p
 ALONE    := $(addprefix tests/faults/,test_abuse.py test_costs.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) $(LONG)
 COMPUTED := $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py
 # The longest tests come first, so that no tester is left with one at the end.
-SHOT     := tests/faults/test_workers.py tests/faults/test_nodes_at_fault.py tests/browser/test_nodes_killed.py tests/faults \
+SHOT     := tests/faults/test_workers.py tests/faults/test_nodes_cut_off.py tests/faults/test_nodes_at_fault.py \
+	tests/browser/test_nodes_killed.py tests/faults \
 	tests/functional/test_abandonment.py tests/functional/test_bad_input.py tests/interop/test_cut_connections.py $(ALONE:%=--ignore %)
 SHOOT    := FAULTS=full FAULT_VOLUME=$(FAULT_VOLUME) $(BIN)/pytest -p tests.faults.report --timeout 1500 --dist load --maxschedchunk 1
 
@@ -101,12 +102,12 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
-faults: $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, for at most 107 minutes
+faults: $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, for at most 127 minutes
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) --no-print-directory --keep-going faults-shot faults-computed faults-alone faults-nodes; \
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
 
 faults-shot:
-	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 2400 $(SHOT)
+	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 3600 $(SHOT)
 
 faults-computed:
 	$(SHOOT) --numprocesses 2 --session-timeout 400 $(COMPUTED)

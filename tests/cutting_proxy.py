@@ -185,8 +185,11 @@ class CuttingProxy:
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         for port in self.targets():
             with contextlib.suppress(OSError):
-                return await asyncio.open_connection("127.0.0.1", port)
+                return await self._open_at(port)
         return None
+
+    async def _open_at(self, port: int | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", port)
 
     async def _carry_requests(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

@@ -235,6 +235,8 @@ async def _background_of_services(app: web.Application) -> AsyncIterator[None]:
 
 def _share_store(broker: Broker, endpoint: Endpoint) -> Membership:
     """Make of this server one of several that share the store."""
+    if (why := broker.settings.why_shorter_hold) is not None:
+        log.warning("%s", why)
     membership = Membership(broker)
     endpoint.receive = membership.router.receive
     return membership

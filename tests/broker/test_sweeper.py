@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import pytest
@@ -50,6 +51,24 @@ def test_a_stall_of_the_loop_ends_no_session(make_world: Callable[..., World]) -
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         world.loop.run_until_complete(task)
+
+
+def test_no_session_ends_while_its_client_cannot_come_for_the_servers_fault(make_world: Callable[..., World]) -> None:
+    world = make_world("bayeux.max_interval_ms=1500")
+    client = Client(world).joined()
+    times, start = world.broker.times, world.loop.time()
+    times.excuse(inf)
+    world.advance(30)
+    world.broker.sweep()
+    assert client.is_known
+    times.end_excuse(world.loop.time())
+    assert not times.are_excused(start + 31.6)
+    world.advance(1.4)
+    world.broker.sweep()
+    assert client.is_known
+    world.advance(0.2)
+    world.broker.sweep()
+    assert not client.is_known
 
 
 def test_a_sweep_of_many_sessions_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:

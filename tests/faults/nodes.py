@@ -24,13 +24,14 @@ from tests.store_process import StoreProcess
 PREFIX: Final = "nodes:"
 LEASE_S: Final = 3.0
 KNOWN_S: Final = 30.0
+DEFAULTS: Final = ("cluster.enabled=true", f"storage.prefix={PREFIX}")
+"""With these alone, all times are the defaults."""
 SETS: Final = (
-    "cluster.enabled=true",
+    *DEFAULTS,
     f"cluster.lease_ms={LEASE_S * 1000:.0f}",
     "bayeux.timeout_ms=1000",
     "bayeux.max_interval_ms=60000",  # a client whose node hangs comes back when its own limit has passed
     "delivery.queue_max_entries=1000000",  # no queue overflows while its client is cut off: that would look like a loss
-    f"storage.prefix={PREFIX}",
 )
 
 
@@ -59,18 +60,21 @@ class Node:
 class Nodes:
     """The nodes of a test. `port` is the balancer's."""
 
-    def __init__(self, start_server: StartServer, count: int, rng: random.Random, *sets: str) -> None:
+    def __init__(
+        self, start_server: StartServer, count: int, rng: random.Random, *sets: str, common: tuple[str, ...] = SETS
+    ) -> None:
+        """`sets` are settings beyond those in `common`."""
         self.rng = rng
         self.all: list[Node] = []
         self._start_server = start_server
         self._count = count
-        self._sets = (*SETS, *sets)
+        self._sets = (*common, *sets)
         self._stack = AsyncExitStack()
 
-    async def begin(self, store: StoreProcess | str) -> Self:
+    async def begin(self, store: StoreProcess | str, balancer: type[Balancer] = Balancer) -> Self:
         """Start them. `store` is one with a port, so that each node gets a line of its own, or a `storage.url`."""
         self.balancer = await self._stack.enter_async_context(
-            Balancer(lambda: [each.port for each in self.all if each.is_up], self.rng)
+            balancer(lambda: [each.port for each in self.all if each.is_up], self.rng)
         )
         for name in "abcdef"[: self._count]:
             (listens,) = free_ports(1)

@@ -82,11 +82,14 @@ class Sweeper:
         """Look at these; what does not fit into one turn of the loop is looked at in the next ones."""
         now, until = self._runtime.loop.time(), time.perf_counter() + TURN_S
         silence = self._runtime.settings.bayeux.max_processing_ms / 1000
+        are_excused = self._times.are_excused(now)
         for number, session in enumerate(sessions, 1):
             if not session.is_live:
                 continue
             if session.requests and now < session.last_seen + _WORKS_S:
                 pass  # a request of its client is being worked on: it is there
+            elif are_excused:
+                pass  # it may be unable to come
             elif session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
                 self._runtime.metrics.sessions_expired += 1
                 self._table.remove(session, Event.SILENCE)

@@ -49,6 +49,8 @@ async def examine(settings: Settings) -> AsyncIterator[CheckResult]:
     else:
         async for result in _of_store(settings):
             yield result
+    if (why := settings.why_shorter_hold) is not None:
+        yield CheckResult("waiting", State.WARNING, why, "lower cluster.hold_ms, or raise bayeux.max_interval_ms")
     yield _descriptors()
     for result in await asyncio.to_thread(lambda: [*_of_directory(storage), *of_access(settings)]):
         yield result

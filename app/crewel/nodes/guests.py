@@ -168,10 +168,16 @@ _GUESTS: Final[Mapping[str, type[Guest]]] = {each.transport: each for each in (G
 class Arrivals:
     """The requests that other nodes forward to this one."""
 
-    def __init__(self, outbound: Outbound, receive: Callable[[Guest, list[Any]], Answering | None]) -> None:
-        """`receive` takes what a guest sends; it never forwards it."""
+    def __init__(
+        self,
+        outbound: Outbound,
+        receive: Callable[[Guest, list[Any]], Answering | None],
+        lost: Callable[[], None],
+    ) -> None:
+        """`receive` takes what a guest sends; it never forwards it. `lost` is called when a node reaches this one no more."""
         self._outbound = outbound
         self._receive = receive
+        self._lost = lost
         self._guests: dict[Link, dict[int, Guest]] = {}
         self.bus: Bus
         self.calls: Calls
@@ -293,5 +299,6 @@ class Arrivals:
     def lost(self, link: Link) -> None:
         """All its clients have gone, as far as this node knows."""
         self.bus.left(link)
+        self._lost()
         for guest in list(self._guests.pop(link).values()):
             self._gone(guest)

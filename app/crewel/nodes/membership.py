@@ -20,6 +20,7 @@ from crewel.nodes.calls import Calls
 from crewel.nodes.forwarding import Departures
 from crewel.nodes.frames import Kind
 from crewel.nodes.guests import Arrivals
+from crewel.nodes.heir_search import HeirSearch
 from crewel.nodes.link import Links, address_of, advertised_address
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.remote_destinations import RemoteDestinations
@@ -50,7 +51,7 @@ class Membership:
             self.registry,
         )
         self.departures = Departures()
-        self.arrivals = Arrivals(broker.outbound, self.router.receive_guest)
+        self.arrivals = Arrivals(broker.outbound, self.router.receive_guest, self._lost_way)
         self.links = Links(broker.loop, lambda: access.token, self.departures, self.arrivals)
         self.router.connect(self.links, self.departures)
         self.bus = Bus(
@@ -80,6 +81,16 @@ class Membership:
         self.calls = Calls(broker.runtime, self.links.open_to)
         broker.on_drain.append(self.departures.drain)
         self.departures.calls = self.arrivals.calls = self.calls
+        self.search = HeirSearch(
+            broker.sessions,
+            broker.outbound,
+            broker.times,
+            durability.lease,
+            self.registry,
+            self.links,
+            self.calls,
+            self.router.receive,
+        )
         self.topics = RemoteTopics(access, broker.topics, self.registry, self.calls)
         self.subjects = RemoteSubjects(access, broker.names, broker.claims, self.registry, self.calls)
         self.departures.bus = self.arrivals.bus = self.bus
@@ -94,6 +105,12 @@ class Membership:
         durability.inheritance.on_arrival = self.router.on_nodes_changed
         broker.inbound.new_id = lambda: access.marked(new_secret())
         broker.metrics.gauge("forwarded_open", lambda: len(self.departures))
+
+    def _lost_way(self) -> None:
+        """A node does not reach this one any more, and clients of sessions that are here may wait at it. They get as much more
+        time as after a restart."""
+        grace_s = self._broker.settings.delivery.restart_grace_ms / 1000
+        self._broker.times.excuse(self._broker.loop.time() + grace_s)
 
     async def listen(self) -> None:
         """Accept links, before other nodes read where. Raises SettingsError."""
@@ -118,6 +135,7 @@ class Membership:
         await self.bus.linked(tokens)
         await self.subjects.join()
         self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)
+        self._broker.supervisor.start("search for an heir", self.search.run_forever)
         self._broker.supervisor.start("former nodes and groups", self._forget_forever)
 
     async def _forget_forever(self) -> None:

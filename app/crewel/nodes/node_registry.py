@@ -15,6 +15,7 @@ from typing import Final
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.durability import Durability
 from crewel.broker.ids import elapsed
+from crewel.broker.node_tags import tag_of
 from crewel.errors import StoreError
 from crewel.metrics import Metrics
 from crewel.storage import nodes
@@ -48,6 +49,8 @@ class NodeRegistry:
         """Processes of this machine that have ended or are about to, and whose sessions will be taken over."""
         self.gives_way = False
         """Whether another node is to be the heir of those that leave: this one takes over only what that one has not begun."""
+        self.heir: Node | None = None
+        """The node that has the sessions of this one, which has lost its lease and has not begun again."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each look."""
 
@@ -72,6 +75,13 @@ class NodeRegistry:
         """Whether it lives, and is not about to end."""
         return self.lives(node) and not (self.leaving and self.leaves(node))
 
+    def heir_of(self, token: str) -> Node | None:
+        """The node that has the sessions of a node that is dead, or has been; None if that one may live, as far as is known."""
+        node = self.members.nodes.get(token)
+        if node is None:
+            return self.owner(tag_of(token))
+        return self.members.nodes.get(node.heir) if node.heir else None
+
     def has_looked(self, since: float) -> bool:
         """Whether what is known was asked for after this moment, by `elapsed`."""
         return self._looked_at > since
@@ -91,10 +101,16 @@ class NodeRegistry:
             with suppress(StoreError):
                 await self.refresh()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause_s):
+                async with asyncio.timeout(self._pause()):
                     await self._hurry.wait()
             self._hurry.clear()
             await asyncio.sleep(_SHORTEST_PAUSE_S)
+
+    def _pause(self) -> float:
+        """Seconds until the next look: not later than the first lease of another node ends, unless it is renewed."""
+        since = elapsed() - self._looked_at
+        left = (each.lasts - since for each in self.others())
+        return max(min(self._pause_s, *left, self._pause_s), 0.0)
 
     async def refresh(self) -> None:
         """Ask the store which nodes there are, and take over the sessions of dead ones. Raises StoreError."""
@@ -122,6 +138,10 @@ class NodeRegistry:
             follows.clear()
             access.writing.probe()  # for the last that they have appended, which the tail may not have read
         self._looked_at = asked
+        self.changed()
+
+    def changed(self) -> None:
+        """Something is known that was not."""
         for changed in self.on_change:
             changed()
 

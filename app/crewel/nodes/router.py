@@ -32,7 +32,6 @@ from crewel.storage import nodes
 from crewel.storage.nodes import Node
 
 _UNAVAILABLE: Final = coded("resource.unavailable", "", 503)
-_AGAIN_MS: Final = 1000
 
 
 class Place(Enum):
@@ -69,7 +68,6 @@ class Router:
         self._knows_name = knows_name
         self._lease = lease
         self._registry = registry
-        self._hold_s = runtime.settings.cluster.hold_ms / 1000
         self._changed: asyncio.Future[None] | None = None
         self.mover: Callable[[Peer, Node], bool | None] | None = None
         """Gives the connection of a peer to a node, and returns whether it could. None: it may be able to later."""
@@ -125,9 +123,12 @@ class Router:
 
     def on_nodes_changed(self) -> None:
         """Something is known of the nodes that was not known, or sessions have come."""
+        heir = self._registry.heir
         for link in self.links.dialled():
+            if heir is not None and link.token == heir.token:
+                continue  # known to another node, which can reach the store
             node = self._registry.members.nodes.get(link.token)
-            if node is not None and not self._registry.lives(node):
+            if node is None or not self._registry.lives(node):
                 link.end()  # what waits there waits for its heir from now on
         changed, self._changed = self._changed, None
         if changed is not None and not changed.done():
@@ -148,13 +149,13 @@ class Router:
         return self._place_of_tag(tag_in(client_id), since)
 
     def _place_without_lease(self, elements: list[Any]) -> Place | Node:
-        """Another node may have the sessions of this one by now, and memory does not know it yet. But what is for a node that
-        can be reached needs no store here: that node knows what it has."""
+        """Another node may have the sessions of this one by now: then it is its heir. What is for a node that can be reached
+        needs no store here: that node knows what it has."""
         client_id = elements[0].get("clientId") if elements and type(elements[0]) is dict else None
         node = self._registry.owner(tag_in(client_id)) if type(client_id) is str else None
-        if node is None or node.token == self._registry.own or self.links.open_to(node.token) is None:
-            return Place.LATER
-        return node
+        if node is not None and node.token == self._registry.own:
+            node = self._registry.heir
+        return Place.LATER if node is None or self.links.open_to(node.token) is None else node
 
     def _place_of_login(self, handshake: dict[str, Any], since: float) -> Place | Node:
         """A login goes to the node of the session that it may take over."""
@@ -203,7 +204,7 @@ class Router:
         takes too long, it is refused; or, if `cuts`, the connection is cut off, and another one may reach another node."""
         place: Place | Node = Place.LATER
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._hold_s):
+            async with asyncio.timeout(self._runtime.settings.hold_ms / 1000):
                 place = await self._settled(peer, elements, since, not_by)
         if place is Place.GONE or peer.is_gone:
             return
@@ -241,7 +242,7 @@ class Router:
                     if is_handshake(elements[0]):
                         return Place.HERE
                     # The other node may know more: that the owner is dead, and this one its heir.
-                    if self._registry.has_looked(since):
+                    if place is self._registry.heir or self._registry.has_looked(since):
                         return place
                 elif await self.links.reach(place.token, place.link) and self.links.open_to(place.token) is not None:
                     return place
@@ -270,9 +271,12 @@ class Router:
                 reply = replies.failed(Message.read(element), _UNAVAILABLE)
             except Refused as error:
                 reply = replies.refused(element, error.error)
-            reply["advice"] = advice.retry(_AGAIN_MS, self._runtime.settings.bayeux.timeout_ms)
+            settings = self._runtime.settings
+            reply["advice"] = advice.retry(settings.again_ms, settings.bayeux.timeout_ms)
             answers.append(encode_reply(reply, self._runtime.metrics))
         peer.send(answers)
+        if not self._lease.lasts:
+            peer.end_well()  # the next connection may reach a node that can say more
 
 
 def _speaks(socket: Peer) -> bool:

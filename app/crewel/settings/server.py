@@ -8,7 +8,7 @@ for topics in `topic_rules`.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -30,6 +30,8 @@ from crewel.settings.types import (
     WebAddress,
     setting,
 )
+
+_AGAIN_MS: Final = 1000
 
 
 class Http(Group):
@@ -324,6 +326,28 @@ class Settings(BaseSettings):
         if self.cluster.enabled and not (self.storage.enabled and self.storage.url):
             raise ValueError("cluster.enabled needs storage.url: the servers share that store")
         return self
+
+    @property
+    def again_ms(self) -> int:
+        """Milliseconds after which a client comes again whose request has waited for a node in vain."""
+        return min(_AGAIN_MS, self.bayeux.max_interval_ms // 4)
+
+    @property
+    def hold_ms(self) -> int:
+        """Milliseconds that a request may wait for a node: `cluster.hold_ms`, or less, so that a session does not end while its
+        client waits, is refused, and comes again."""
+        return min(self.cluster.hold_ms, self.bayeux.max_interval_ms - 2 * self.again_ms)
+
+    @property
+    def why_shorter_hold(self) -> str | None:
+        """Why requests wait for a shorter time than `cluster.hold_ms`; None if they do not, or there is one process only."""
+        is_alone = not self.cluster.enabled and self.cluster.workers == 1
+        if is_alone or self.hold_ms == self.cluster.hold_ms:
+            return None
+        return (
+            f"a session would end while its client waits: cluster.hold_ms is {self.cluster.hold_ms}, and"
+            f" bayeux.max_interval_ms {self.bayeux.max_interval_ms}; requests wait for {self.hold_ms} ms"
+        )
 
     def remember_sources(self, sources: Mapping[str, str]) -> None:
         """Keep where values came from, by dotted name; all others are defaults."""

@@ -323,9 +323,9 @@ class Cluster(Group):
         expected="a host, or a host and a port",
     )
     hold_ms: Number = setting(
-        10000,
-        "Maximum time that a request waits for a node that does not answer, or whose sessions another node takes over."
-        " Stock clients wait 10 s beyond the time of a connect.",
+        8000,
+        "Maximum time that a request waits for a node that does not answer, or whose sessions another node takes over. It"
+        " is shortened if, with the pause of 1 s that the answer asks for, it is not less than bayeux.max_interval_ms.",
         ge=0,
         le=600000,
     )

@@ -90,6 +90,11 @@ class StoreLease:
         when the store was asked, not when it answered."""
         return elapsed() < self._ends
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until it ends, unless it is renewed; 0 if it has ended."""
+        return max(self._ends - elapsed(), 0.0)
+
     def _membership(self) -> Membership:
         access = self._access
         return Membership(tag_of(access.token), access.link) if access.is_shared else ALONE

@@ -13,6 +13,8 @@ from math import inf
 from random import randint
 from typing import Any, Final
 
+import orjson
+
 from crewel.bayeux import replies
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
@@ -350,6 +352,20 @@ class Connects(ABC):
             held.peer.supersede()
             if held.twin is not None:
                 held.twin.supersede()
+
+    def give_back(self, session: Session) -> list[tuple[Peer, list[Any]]]:
+        """Hold the session's connect no more and answer nothing: another node has the session. Returns the requests, or the
+        socket, that brought it, each with its elements."""
+        held = session.held
+        assert held is not None
+        fields = dict(held.message(session).fields)
+        if isinstance(held.request, bytes) and session.plain is not None and (said := session.plain.expects(session)):
+            fields["ext"] = orjson.loads(b"{%b}" % said)
+        self._let_go(session, held)
+        session.connect_id = None  # it has no answer: once more, it is no copy
+        session.leave_socket()
+        self._times.arm_time_out(session, self._loop.time())
+        return [(peer, [fields]) for peer in (held.peer, held.twin) if peer is not None]
 
     def vanished(self, peer: Peer) -> None:
         """The connection of this request is gone: whatever comes waits for the next connect."""

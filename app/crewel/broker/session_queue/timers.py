@@ -107,6 +107,20 @@ class SessionTimes:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.bayeux
         self._usual_rest = (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
+        self._excused_until = -inf
+
+    def excuse(self, until: float) -> None:
+        """Let no session end by silence before this moment (loop time): its client may be unable to reach this server, and not
+        by its own fault."""
+        self._excused_until = max(self._excused_until, until)
+
+    def end_excuse(self, now: float) -> None:
+        """Clients can reach this server again: from now on each has its usual time for it."""
+        self._excused_until = now + (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
+
+    def are_excused(self, now: float) -> bool:
+        """Whether no session may end by silence."""
+        return now < self._excused_until
 
     def hold_ms(self, session: Session) -> float:
         """How long the connect being processed may be held: what it asked for, or what the session was advised."""

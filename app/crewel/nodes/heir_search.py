@@ -1,0 +1,117 @@
+"""What a node does that has lost its lease, because it cannot reach the store or was stopped: it asks the other nodes for its
+heir, and gives that the connects that it holds (decision 0261).
+
+The heir has the sessions, and the store will refuse this node as soon as it can be reached. Until then the clients need not
+wait. As long as no node knows an heir, nothing moves: the store may be away for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import inf
+from typing import Any, Final
+
+from crewel.broker.durability.lease import StoreLease
+from crewel.broker.session import Session
+from crewel.broker.session_queue.exchange import Peer
+from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.timers import SessionTimes
+from crewel.errors import StoreUnavailable
+from crewel.event_loop import in_turns
+from crewel.nodes.calls import Calls, Fields
+from crewel.nodes.guests import Guest
+from crewel.nodes.link import Links
+from crewel.nodes.node_registry import NodeRegistry
+from crewel.storage.nodes import Node
+
+log = logging.getLogger(__name__)
+
+_ASK_S: Final = 0.25
+_ANSWER_S: Final = 1.0
+_LOOK_S: Final = 0.01
+_HEIR: Final = "heir"
+
+
+class HeirSearch:
+    """The search of one node, and its answers to those of others."""
+
+    def __init__(
+        self,
+        sessions: Mapping[str, Session],
+        outbound: Outbound,
+        times: SessionTimes,
+        lease: StoreLease,
+        registry: NodeRegistry,
+        links: Links,
+        calls: Calls,
+        receive: Callable[[Peer, list[Any]], object],
+    ) -> None:
+        """`receive` takes what a client has sent, wherever its session is."""
+        self._sessions = sessions
+        self._outbound = outbound
+        self._times = times
+        self._lease = lease
+        self._registry = registry
+        self._links = links
+        self._calls = calls
+        self._receive = receive
+        calls.answers[_HEIR] = self._tell
+
+    async def run_forever(self) -> None:
+        """Search whenever there is no lease, until cancelled."""
+        while True:
+            await asyncio.sleep(self._lease.left_s + _LOOK_S)
+            if not self._lease.lasts:
+                await self._without_lease()
+
+    async def _without_lease(self) -> None:
+        """Search until there is a lease again. No session ends meanwhile: its client could not come."""
+        self._times.excuse(inf)
+        try:
+            while not self._lease.lasts:
+                known = self._registry.heir
+                is_reached = known is not None and self._links.open_to(known.token) is not None
+                if not is_reached and (heir := await self._ask_all()) is not None:
+                    log.warning("the sessions of this node are at another node now: forwarding their requests")
+                    self._registry.heir = heir
+                    self._registry.changed()
+                if self._registry.heir is not None:
+                    await self._give_back(self._registry.heir)
+                await asyncio.sleep(_ASK_S)
+        finally:
+            self._registry.heir = None
+            self._times.end_excuse(asyncio.get_running_loop().time())
+
+    async def _ask_all(self) -> Node | None:
+        asked = [self._ask(each.token) for each in self._registry.others() if self._links.open_to(each.token)]
+        return next((each for each in await asyncio.gather(*asked) if each is not None), None)
+
+    async def _ask(self, token: str) -> Node | None:
+        """The heir, as the node with this token knows it, if this node can reach it."""
+        with suppress(StoreUnavailable, TimeoutError):
+            async with asyncio.timeout(_ANSWER_S):
+                answer = await self._calls.ask(token, _HEIR, {"token": self._registry.own})
+                if "token" in answer and await self._links.reach(answer["token"], answer["link"]):
+                    return Node(answer["token"], "", "", answer["link"], None, inf, 0, 0, "")
+        return None
+
+    async def _tell(self, asked: Fields) -> Fields:
+        """Which node has the sessions of the one that asks; nothing, if that is not known, or not yet."""
+        heir = self._registry.heir_of(asked["token"])
+        if heir is None:
+            self._registry.hurry()
+            return {}
+        return {"token": heir.token, "link": heir.link}
+
+    async def _give_back(self, heir: Node) -> None:
+        """Let the connects that are held here wait at the heir. Those that other nodes have forwarded are left to these: they
+        close the link when they see that this node has an heir."""
+        async for session in in_turns(self._sessions.values()):
+            if self._registry.heir is not heir or self._lease.lasts:
+                return
+            if session.held is not None and not isinstance(session.held.peer, Guest):
+                for peer, elements in self._outbound.give_back(session):
+                    self._receive(peer, elements)
