@@ -179,7 +179,9 @@ class Introduction:
     def _read(self, payload: bytes) -> None:
         try:
             said = orjson.loads(payload)
-            version, oldest, token = int(said["version"]), int(said["oldest"]), str(said["token"])
+            version, oldest, token = said["version"], said["oldest"], str(said["token"])
+            if not (type(version) is int and type(oldest) is int):  # a text may be a number of thousands of digits
+                raise TypeError
         except (ValueError, TypeError, KeyError):
             raise LinkError("the other side is not a node: its first frame has no version and no token") from None
         if version < OLDEST or oldest > VERSION:

@@ -1,7 +1,7 @@
 """Links between nodes: one connection for each pair and direction, dialled by the node that has something to forward.
 
-A link sends what has been collected in one turn of the event loop at once. It ends if nothing has come for some seconds, so
-that a peer that vanished without a word is noticed.
+A link sends what has been collected in one turn of the event loop at once. It ends if the introduction takes too long, and
+later if nothing has come for some seconds, so that a peer that vanished without a word is noticed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from crewel.errors import LinkError
-from crewel.event_loop import has_stalled
+from crewel.event_loop import GRACE_S, has_stalled
 from crewel.nodes.frames import MOST_BYTES, Frame, FrameReader, Introduction, Kind, head
+from crewel.nodes.strangers import INTRODUCTION_S, Strangers
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +47,16 @@ class LinkUser(Protocol):
 class Link(asyncio.Protocol):
     """One end of one link."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, introduction: Introduction, user: LinkUser) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        introduction: Introduction,
+        user: LinkUser,
+        strangers: Strangers | None = None,
+    ) -> None:
+        """`strangers` counts it until the other end has proved itself; None for a link that this node has dialled."""
         self._loop = loop
+        self._strangers = strangers
         self._introduction: Introduction | None = introduction
         self._user = user
         self._reader = FrameReader()
@@ -73,9 +82,10 @@ class Link(asyncio.Protocol):
         assert self._introduction is not None
         self._transport = wire = cast("asyncio.Transport", transport)
         wire.set_write_buffer_limits(high=_MOST_UNSENT)
+        if self._strangers is not None:
+            self._strangers.came(self, _address(wire))
         wire.write(self._introduction.hello)
-        self._heard_at = self._loop.time()
-        self._timer = self._loop.call_later(_BEAT_S, self._beat)
+        self._timer = self._loop.call_later(INTRODUCTION_S, self._too_late)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the user, if the link was open."""
@@ -83,6 +93,8 @@ class Link(asyncio.Protocol):
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
+        if self._strangers is not None:
+            self._strangers.left(self)
         if not self.settled.done():
             self.settled.set_result(None)
         if was_open:
@@ -98,8 +110,7 @@ class Link(asyncio.Protocol):
                 else:
                     self._introduce(self._introduction, frame)
         except LinkError as error:
-            log.warning("a link with another node was refused: %s", error)
-            self.end()
+            self._refuse(str(error))
         except Exception:
             log.exception("cannot handle a frame of another node: closing the link")
             self.end()
@@ -112,9 +123,31 @@ class Link(asyncio.Protocol):
             return
         self.token, self.version, self._introduction = introduction.token, introduction.version, None
         self._reader.most_bytes, self.is_open = MOST_BYTES, True
+        if self._strangers is not None:
+            self._strangers.left(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(_BEAT_S, self._beat)
         self._user.opened(self)
         if not self.settled.done():
             self.settled.set_result(None)
+
+    def _too_late(self) -> None:
+        """The introduction has taken too long."""
+        timer = self._timer
+        if timer is not None and has_stalled(timer.when(), self._loop.time()):
+            self._timer = self._loop.call_later(
+                GRACE_S, self._too_late
+            )  # the rest may have come, and has not been read
+        else:
+            self._refuse(f"the other side has not proved itself within {INTRODUCTION_S:.0f} s")
+
+    def _refuse(self, reason: str) -> None:
+        if self._strangers is None:
+            log.warning("a link with another node was refused: %s", reason)
+        else:
+            self._strangers.refused(self, reason)
+        self.end()
 
     def pause_writing(self) -> None:
         """The other node does not read: send nothing more that can wait."""
@@ -162,9 +195,13 @@ class Link(asyncio.Protocol):
             log.warning("a node has been silent for %.0f s: closing the link", now - self._heard_at)
             self.end()
             return
-        if self._introduction is None:
-            self.send(Kind.PING)
+        self.send(Kind.PING)
         self._timer = self._loop.call_later(_BEAT_S, self._beat)
+
+
+def _address(wire: asyncio.Transport) -> str:
+    peer = wire.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else "here"
 
 
 class _NotYet(asyncio.Protocol):
@@ -189,6 +226,7 @@ class Links:
         self._dialled: dict[str, Link] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._accepted: set[Link] = set()
+        self._strangers = Strangers(loop)
         self._server: asyncio.Server | None = None
         self.secret = ""
         """What nodes of one store know; empty until it has been read, and so long no link opens."""
@@ -209,7 +247,7 @@ class Links:
 
     def _made(self, user: LinkUser, *, dials: bool, expected: str = "") -> Link:
         introduction = Introduction(self.secret, self._token(), secrets.token_hex(16), dials=dials, expected=expected)
-        return Link(self._loop, introduction, user)
+        return Link(self._loop, introduction, user, None if dials else self._strangers)
 
     def open_to(self, token: str) -> Link | None:
         """The link to the node with this token, if it is open and not clogged."""
@@ -261,6 +299,7 @@ class Links:
         await asyncio.gather(*dialling, return_exceptions=True)
         if self._server is not None:
             self._server.close()
+        self._strangers.close()
         for link in (*self.dialled(), *self._accepted):
             link.end()
 
