@@ -8,6 +8,7 @@ import pytest
 
 from tests.functional.bayeux import Client, Message, held
 from tests.functional.conftest import Serve, one_lane
+from tests.functional.frames import SocketClient
 from tests.functional.wire import Connection, until
 from tests.server_process import Server
 
@@ -114,6 +115,51 @@ def test_a_stolen_connect_does_not_replace_the_held_one(server: Server) -> None:
     assert_unknown(thief.connect()[0])
     assert held(server) == 1
     assert not polling.has_input()
+
+
+@pytest.mark.parametrize("is_by_socket", [True, False], ids=["websocket", "long-polling"])
+@pytest.mark.parametrize("made_by_socket", [True, False], ids=["made by websocket", "made by long-polling"])
+def test_another_browser_may_not_use_a_session_on_any_transport(
+    server: Server, *, made_by_socket: bool, is_by_socket: bool
+) -> None:
+    own: Client | SocketClient
+    if made_by_socket:
+        own = SocketClient(server, headers={"Cookie": "BAYEUX_BROWSER=mine"}).start()
+    else:
+        own = Client(server, cookie="mine").start()
+    assert own.id is not None
+    for cookie, is_known in (("another", False), ("mine", True), ("another", False)):
+        fields = {"subscription": "/a", "connectionType": "websocket", "data": 1, "advice": {"timeout": 0}}
+        for channel in ("/meta/connect", "/meta/subscribe", "/a"):
+            if is_by_socket:
+                socket = SocketClient(server, headers={"Cookie": f"BAYEUX_BROWSER={cookie}"})
+                socket.id = own.id
+                reply = socket.call(channel, **fields)
+            else:
+                client = Client(server, cookie=cookie)
+                client.id = own.id
+                (reply,) = (each for each in client.send(client.message(channel, **fields)) if "successful" in each)
+            assert reply["successful"] is is_known, (cookie, reply)
+            if not is_known:
+                assert_unknown(reply)
+                is_connect = channel == "/meta/connect"
+                assert reply.get("advice") == ({"reconnect": "handshake", "interval": 0} if is_connect else None)
+
+
+def test_a_socket_without_a_cookie_may_use_a_session_of_long_polling(server: Server) -> None:
+    """Clients that shake hands over HTTP and send no cookie with the upgrade (aiocometd, Faye) need this."""
+    client = Client(server).start()
+    socket = SocketClient(server)
+    socket.id = client.id
+    assert socket.connect(advice={"timeout": 0})["successful"] is True
+
+
+def test_a_socket_with_a_cookie_binds_a_session_that_was_made_without_one(server: Server) -> None:
+    first = SocketClient(server).start()
+    for cookie, is_known in (("mine", True), ("another", False)):
+        socket = SocketClient(server, headers={"Cookie": f"BAYEUX_BROWSER={cookie}"})
+        socket.id = first.id
+        assert socket.connect(advice={"timeout": 0})["successful"] is is_known
 
 
 def test_the_client_id_alone_does_if_the_server_trusts_it(serve: Serve) -> None:

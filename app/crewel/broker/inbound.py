@@ -269,6 +269,8 @@ class Inbound:
                 return False
             if self._settings.websocket.require_handshake_per_connection:
                 return False
+            if not self._browsers.may_speak_for(session, peer):
+                return False
             peer.session = session
         # From here on deliveries go to this socket, even before its next connect: a page may have been reloaded.
         if session.socket is not peer and not peer.is_gone:

@@ -433,12 +433,15 @@ class Browsers:
         session.browser = peer.browser
 
     def may_speak_for(self, session: Session, peer: Peer) -> bool:
-        """Whether this HTTP request belongs to the session's browser; the first one to use a session that was made over
-        a socket binds it."""
+        """Whether this request, or this socket, belongs to the session's browser; the first one with a cookie to use a session
+        that was made without one binds it. A socket needs no cookie, for many clients send none with an upgrade, but another
+        browser's is refused."""
         browser = session.browser
         if browser is not None and browser == peer.browser:
             if browser is not peer.browser:
                 peer.recognise(browser)
+            return True
+        if peer.pushes and peer.browser is None:
             return True
         if session.browser is None:
             if peer.browser is None:
