@@ -54,15 +54,7 @@ class Membership:
         self.arrivals = Arrivals(broker.outbound, self.router.receive_guest, self._lost_way)
         self.links = Links(broker.loop, lambda: access.token, self.departures, self.arrivals)
         self.router.connect(self.links, self.departures)
-        self.bus = Bus(
-            broker.runtime,
-            broker.channels,
-            broker.broadcaster,
-            broker.groups,
-            broker.dead_letters,
-            self.registry,
-            self.links.open_to,
-        )
+        self.bus = self._made_bus(broker)
         broker.dead_letters.on_stored.append(self.bus.announce_dead_letters)
         broker.groups.on_first, broker.groups.on_last = self.bus.wants, self.bus.gives_up
         self.addressed = RemoteDestinations(
@@ -81,16 +73,7 @@ class Membership:
         self.calls = Calls(broker.runtime, self.links.open_to)
         broker.on_drain.append(self.departures.drain)
         self.departures.calls = self.arrivals.calls = self.calls
-        self.search = HeirSearch(
-            broker.sessions,
-            broker.outbound,
-            broker.times,
-            durability.lease,
-            self.registry,
-            self.links,
-            self.calls,
-            self.router.receive,
-        )
+        self.search = self._made_search(broker)
         self.topics = RemoteTopics(access, broker.topics, self.registry, self.calls)
         self.subjects = RemoteSubjects(access, broker.names, broker.claims, self.registry, self.calls)
         self.departures.bus = self.arrivals.bus = self.bus
@@ -105,6 +88,29 @@ class Membership:
         durability.inheritance.on_arrival = self.router.on_nodes_changed
         broker.inbound.new_id = lambda: access.marked(new_secret())
         broker.metrics.gauge("forwarded_open", lambda: len(self.departures))
+
+    def _made_bus(self, broker: Broker) -> Bus:
+        return Bus(
+            broker.runtime,
+            broker.channels,
+            broker.broadcaster,
+            broker.groups,
+            broker.dead_letters,
+            self.registry,
+            self.links.open_to,
+        )
+
+    def _made_search(self, broker: Broker) -> HeirSearch:
+        return HeirSearch(
+            broker.sessions,
+            broker.outbound,
+            broker.times,
+            broker.durability.lease,
+            self.registry,
+            self.links,
+            self.calls,
+            self.router.receive,
+        )
 
     def _lost_way(self) -> None:
         """A node does not reach this one any more, and clients of sessions that are here may wait at it. They get as much more
