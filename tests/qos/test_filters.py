@@ -358,3 +358,22 @@ def test_budget_lasts_while_spending_is_low() -> None:
     for number in range(10_000):
         assert budget.allowance(number / 1000) == MAX_STEPS
         budget.spend(BUDGET_RATE // 1000)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("data == `1`", " data  ==  `1`   ", True),
+        ("data.a && data.b", "data.a&&data.b", True),
+        ("data[0:2]", "data[ 0 : 2 ]", True),
+        ("data[0:2]", "data[0:3]", False),
+        ("data == `1`", "data == `1.0`", False),
+        ("data == `true`", "data == `1`", False),
+        ("a && (b && c)", "(a && b) && c", False),
+        ("length(data) > `1`", "length(data) > `2`", False),
+        ("a || b", "b || a", False),
+        ("contains(data, 'a')", 'contains(data, `"a"`)', True),
+    ],
+)
+def test_filters_have_one_form_if_they_are_parsed_alike(one: str, other: str, is_same: bool) -> None:
+    assert (Filter(one).form == Filter(other).form) is is_same

@@ -174,11 +174,13 @@ class Broadcaster:
         if self._options.filtered:
             others = [session for session in subscribers if session is not excluded]
             sender = "" if publisher is None else publisher.name
-            subscribers = self._options.filter_subscribers(channel, entry, others, sender, qos.as_stored())
-        if self._events.traffic is not None:
-            counted = ANSWERS if channel.is_reply else channel.name
-            self._events.published(counted, sum(session is not excluded for session in subscribers))
-        outbound.fan_out(entry, subscribers, excluded)
+            counted = None if self._events.traffic is None else self._events.fan_out(_counted_as(channel))
+            self._options.fan_out(channel, entry, others, sender, qos.as_stored(), counted)
+        else:
+            if self._events.traffic is not None:
+                receivers = sum(session is not excluded for session in subscribers)
+                self._events.published(_counted_as(channel), receivers)
+            outbound.fan_out(entry, subscribers, excluded)
         if self.spread is not None:
             self.spread(channel, entry, "" if publisher is None else publisher.name, qos.as_stored())
         if for_services is not None:
@@ -202,8 +204,9 @@ class Broadcaster:
         entry = Entry.logged(channel.name, LogId(0), wire, lazy=lazy, origin=origin, priority=priority, expires=expires)
         subscribers = self._channels.subscribers(channel)
         if self._options.filtered:
-            subscribers = self._options.filter_subscribers(channel, entry, list(subscribers), sender, stored_qos)
-        self._outbound.fan_out(entry, subscribers, None)
+            self._options.fan_out(channel, entry, list(subscribers), sender, stored_qos)
+        else:
+            self._outbound.fan_out(entry, subscribers, None)
 
     def to_one(self, session: Session, fields: Fields, *, lazy: bool = False) -> bool:
         """Queue a ready message for one session."""
@@ -218,3 +221,7 @@ class Broadcaster:
             return False
         own = publisher.broadcast_to_publisher
         return self._settings.bayeux.broadcast_to_publisher if own is None else own
+
+
+def _counted_as(channel: Channel) -> str:
+    return ANSWERS if channel.is_reply else channel.name

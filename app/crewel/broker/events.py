@@ -233,17 +233,30 @@ class Events:
         buckets[bisect_left(BUCKETS_MS, took_ms)] += count
         buckets[-1] += took_ms * count
 
-    def published(self, channel: str, receivers: int) -> None:
+    def fan_out(self, channel: str) -> Callable[[int], None]:
+        """A message that is not stored was published; what this returns is called with the number of receivers of each part of
+        its way out."""
+        messages = 1
+
+        def received(receivers: int) -> None:
+            nonlocal messages
+            if self.traffic is not None:
+                self.published(channel, receivers, messages)
+            messages = 0
+
+        return received
+
+    def published(self, channel: str, receivers: int, messages: int = 1) -> None:
         """A message that is not stored was published. Only to be called while there is `traffic`."""
         assert self.traffic is not None
         counts = self.traffic.get(channel)
         if counts is not None:
-            counts[0] += 1
+            counts[0] += messages
             counts[1] += receivers
         elif len(self.traffic) < self._runtime.settings.events.max_group:
-            self.traffic[channel] = [1, receivers]
+            self.traffic[channel] = [messages, receivers]
         else:
-            self._lost += 1
+            self._lost += messages
 
     def _note(self, name: str, **fields: Any) -> None:
         if self._level is None or not self._level.includes(_LEVEL_OF[name]):

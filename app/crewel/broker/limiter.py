@@ -23,6 +23,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.exchange import Peer
 from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.subscriptions import filter_context
 from crewel.errors import Limited
 from crewel.errors.codes import is_below
 from crewel.limits import UNLIMITED, Account, Accounts, Rate
@@ -54,6 +55,7 @@ _RATES: Final[Mapping[str, Callable[[LimitSettings], tuple[int, int]]]] = {
     "publishes": lambda settings: (settings.publishes_per_s, settings.publishes_burst),
     "subscribes": lambda settings: (settings.subscribes_per_s, settings.subscribes_burst),
     "channels": lambda settings: (settings.channels_per_s, settings.channels_burst),
+    filter_context.KIND: lambda _: filter_context.RATE,
     "failed_tokens": lambda settings: (settings.failed_tokens_per_s, settings.failed_tokens_burst),
 }
 """The settings of each kind of token bucket, which may change while the server runs."""

@@ -14,6 +14,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Any, Final
 
 import jmespath  # type: ignore[import-untyped]  # it comes without types
@@ -38,6 +39,14 @@ BUDGET_BURST: Final = 100_000
 """Steps that can be saved up."""
 BUDGET_MINIMUM: Final = 100
 """Steps for each message that are allowed whatever was spent before: more than most expressions ever take."""
+ACCOUNT_STEPS: Final = 50_000
+"""Steps that the filters of one address, or of one subject, take at most for one message, however many sessions it has."""
+ACCOUNT_RATE: Final = 100_000
+"""Steps a second that are added to what it may take: a tenth of a processor."""
+ACCOUNT_BURST: Final = 500_000
+"""Steps that it can save up."""
+ACCOUNT_MINIMUM: Final = 1000
+"""Steps for each message that are allowed whatever it spent before."""
 MAX_WHOLE_CALLS: Final = 8
 """Calls of functions that look at whole lists, in one filter."""
 _ITEMS_A_STEP: Final = 8
@@ -166,9 +175,10 @@ def _cost(value: Any) -> int:
 
 
 class Filter:
-    """One expression, parsed once. Two filters of one text are the same filter."""
+    """One expression, parsed once. Two filters of one text are the same filter. Those that differ in blanks only have one
+    `form`, and say the same of each message."""
 
-    __slots__ = ("_condition", "_evaluation", "_tree", "text")
+    __slots__ = ("_condition", "_evaluation", "_tree", "form", "text")
 
     def __init__(self, text: str) -> None:
         """Raises ValueError, whose words say what would fit and where it does not."""
@@ -179,6 +189,8 @@ class Filter:
         if trouble:
             raise ValueError(f"a JMESPath expression of the kind in docs/how-to/subscribing.md: {trouble}")
         self._condition = condition_of(self._tree)
+        self.form = _form(self._tree)
+        """What the parsed expression is, in few bytes."""
 
     def __repr__(self) -> str:
         return f"Filter({self.text!r})"
@@ -264,6 +276,15 @@ def _nodes(tree: _Node) -> Iterator[tuple[_Node, _Node | None, int]]:
         yield node, parent, place
         children = [child for child in node["children"] if isinstance(child, dict)]  # a slice has numbers
         waiting.extend((child, node, number) for number, child in reversed(list(enumerate(children))))
+
+
+def _form(tree: _Node) -> bytes:
+    shape = blake2b(digest_size=16)
+    for node, _, place in _nodes(tree):
+        # A slice has numbers for children; they count as its value. The number of children makes the order unambiguous.
+        given = [child for child in node["children"] if not isinstance(child, dict)]
+        shape.update(repr((place, node["type"], node.get("value"), given, len(node["children"]))).encode())
+    return shape.digest()
 
 
 def _wrong_call(name: str, given: int) -> str:

@@ -103,7 +103,7 @@ class TestFilters:
 
     def test_a_condition_takes_no_budget(self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[str] = []
-        monkeypatch.setattr(Budgets, "allowance", lambda *_: asked.append("asked"))
+        monkeypatch.setattr(Budgets, "of_session", lambda *_: asked.append("asked"))
         client = Client(world).joined()
         ask(client, "/a", filter="data.n > `1` && !(data.gone) || data.kind == 'x'")
         publish(world, "/a", *({"n": number} for number in range(10)))

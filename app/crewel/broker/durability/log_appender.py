@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
+from time import perf_counter
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
@@ -36,6 +37,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Submission
 from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
 from crewel.event_loop import Turns
+from crewel.fair_turns import PORTION_S
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
@@ -324,7 +326,7 @@ class LogAppender:
 
     def _take_one_by_one(self, message: _Message, pending: PendingMessage) -> Iterator[None]:
         """The general way, for a portion of the subscribers at a step."""
-        channel, entry, publisher, excluded, sender, qos = message
+        channel, entry, publisher, _, sender, qos = message
         subscribers = self._channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
         if durables:
@@ -333,17 +335,18 @@ class LogAppender:
         if entry.position > self._heard:  # after a reload, what was taken before comes once more
             self._heard = entry.position
             if self._options.filtered:
-                subscribers = self._options.filter_subscribers(channel, entry, subscribers, sender, qos)
-            self._outbound.fan_out(entry, subscribers, publisher)
+                others = [session for session in subscribers if session is not publisher]
+                self._options.fan_out(channel, entry, others, sender, qos)
+            else:
+                self._outbound.fan_out(entry, subscribers, publisher)
         fan_outs, steps = self._outbound.fan_outs, self._access.node.take_in_steps
         at_once = 0 if fan_outs.pending and entry.channel in fan_outs.pending else fan_outs.at_once
         for taken in steps(entry.position, channel.patterns[::-1], pending, durables, fan_outs.at_once):
-            for durable in taken[:at_once]:
-                self._hand_over(durable, channel, entry, excluded, sender, qos)
-            if len(taken) > at_once:
-                rest = self._hand_over_rest(taken[at_once:], channel, entry, excluded, sender, qos)
-                fan_outs.add(entry.channel, rest)
-            at_once = max(0, at_once - len(taken))
+            done = self._hand_over_some(taken, range(min(at_once, len(taken))), message)
+            at_once -= done
+            if done < len(taken):
+                at_once = 0
+                fan_outs.add(entry.channel, self._hand_over_rest(taken[done:], message))
             yield
 
     def take_late(self, durables: Iterable[DurableSession], channel: Channel, logged: Logged) -> None:
@@ -364,16 +367,32 @@ class LogAppender:
         else:
             self._deliver(durable, entry, excluded)
 
-    def _hand_over_rest(
-        self, durables: list[DurableSession], channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
-    ) -> Iterator[None]:
+    def _hand_over_rest(self, durables: list[DurableSession], message: _Message) -> Iterator[None]:
         """Hand a message to many sessions, a few at a time. By now one may have ended, or the message may have ended for it."""
-        step = self._outbound.fan_outs.step
-        for at in range(0, len(durables), step):
-            for durable in durables[at : at + step]:
-                if is_open(durable, entry):
-                    self._hand_over(durable, channel, entry, excluded, sender, qos)
+        step, at = self._outbound.fan_outs.step, 0
+        while at < len(durables):
+            at = self._hand_over_some(durables, range(at, min(at + step, len(durables))), message, is_late=True)
             yield
+
+    def _hand_over_some(
+        self, durables: list[DurableSession], places: range, message: _Message, *, is_late: bool = False
+    ) -> int:
+        """Hand a message to the sessions at these places, as far as a portion of this turn reaches with their filters; the
+        place of the next."""
+        channel, entry, _, excluded, sender, qos = message
+        filtered, until = self._options.filtered, 0.0
+        for at in places:
+            durable = durables[at]
+            if is_late and not is_open(durable, entry):
+                continue
+            if not (filtered and durable.connected in filtered):
+                self._deliver(durable, entry, excluded)
+            elif until and perf_counter() >= until:
+                return at
+            else:
+                until = until or perf_counter() + PORTION_S
+                self._choose(durable, channel, entry, excluded, sender, qos)
+        return places.stop
 
     def _choose(
         self, durable: DurableSession, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from crewel.bayeux.codec import encode, reread
@@ -21,13 +22,16 @@ from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, notice_entry
 from crewel.delivery.records import LogId, PendingMessage
-from crewel.qos.filters import BUDGET_RATE, MAX_STEPS, Filter
+from crewel.qos.filters import Filter
 from crewel.qos.publish import NORMAL
 from crewel.qos.update import FAILED
 
 log = logging.getLogger(__name__)
 
 TOO_COSTLY: Final = "resource.exhaust"
+_SHOWN: Final = 20
+"""Warnings in a minute: one client may have thousands of sessions."""
+_QUIET_S: Final = 60.0
 _LONGEST: Final = 200
 """Characters of a filter that are shown."""
 
@@ -54,6 +58,9 @@ class SubscriptionFailures:
         subscriptions: StoredSubscriptions,
     ) -> None:
         self._loop = runtime.loop
+        self._turns = runtime.turns
+        self._quiet_until = 0.0
+        self._reported = 0
         self._metrics = runtime.metrics
         self._ids = ids
         self._outbound = outbound
@@ -62,19 +69,19 @@ class SubscriptionFailures:
         self._subscriptions = subscriptions
         self._ending: dict[tuple[Session, str], dict[str, str]] = {}
 
-    def exceeded(self, session: Session, pattern: str, expression: Filter, allowed: int) -> None:
+    def exceeded(self, session: Session, pattern: str, expression: Filter, allowed: int, budget: str) -> None:
         """A filter of the subscription cannot judge a message with the steps that it was allowed: the subscription ends."""
         self._metrics.filters_over_budget += 1
         if (session, pattern) in self._ending:
             return
-        budget = f"{MAX_STEPS} for a message" if allowed >= MAX_STEPS else f"{BUDGET_RATE} a second for a session"
         message = (
             f"the subscription has ended, its filter is too expensive: a message on {pattern} takes more than {allowed} steps,"
             f" and allowed are {budget}: {expression.text[:_LONGEST]}"
         )
         self._ending[session, pattern] = {"errorCode": TOO_COSTLY, "message": message}
         # This message is being handed out at the moment, and has to reach the session by the subscription.
-        self._loop.call_soon(self._end, session, pattern)
+        address = session.account.name if session.account is not None else None
+        self._turns.later(address, partial(self._end, session, pattern))
 
     def _end(self, session: Session, pattern: str) -> None:
         failure = self._ending[session, pattern]
@@ -106,8 +113,16 @@ class SubscriptionFailures:
         notice = notice._replace(priority=min([NORMAL, *priorities]))
         self._outbound.enqueue(session, notice_entry(notice, LogId(0), why, self._ids.stamp()))
 
-    @staticmethod
-    def _report(session: Session, pattern: str, failure: dict[str, str]) -> None:
+    def _report(self, session: Session, pattern: str, failure: dict[str, str]) -> None:
+        now = self._loop.time()
+        if now >= self._quiet_until:
+            self._reported, self._quiet_until = 0, now + _QUIET_S
+        self._reported += 1
+        if self._reported > _SHOWN:
+            return
+        if self._reported == _SHOWN:
+            log.warning("more subscriptions have ended in this minute: crewel_filters_over_budget_total counts them")
+            return
         log.warning(
             "a subscription of %s to %s has ended: %s",
             session.name or "an anonymous session",

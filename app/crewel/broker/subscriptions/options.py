@@ -1,18 +1,20 @@
 """What the sessions of one broker want of the channels that they are subscribed to, and so of each message.
 
-A message that sessions with filters are asked about is read once, and each filter is evaluated once for all of them.
+A message that sessions with filters are asked about is read once, and each filter is evaluated once for all of them
+(`filter_context`). What takes longer than a portion of a turn is done in later turns, in the order of the channel.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel, matches
-from crewel.bayeux.codec import encode, reread
+from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.channels import Channels
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
@@ -20,17 +22,20 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.subscriptions.filter_context import Budgets, Exceeded, FilterContext
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.entry import Entry
 from crewel.errors import IllegalArgument
-from crewel.metrics import Metrics
-from crewel.qos.filters import BUDGET_MINIMUM, MAX_STEPS, Filter, FilterBudget, FilterFailed, FilterTooCostly
+from crewel.fair_turns import PORTION_S
 from crewel.qos.subscribe import MAX_POSITIONS, USUAL, Choice, SubscribeQos, joined, read_choice
 
 if TYPE_CHECKING:
     from crewel.broker.subscriptions.history_start import Numbers
 
 log = logging.getLogger(__name__)
+
+_QUESTIONS: Final = 8
+"""Messages of which is kept what filters have said: without them, a filter is only evaluated again."""
 
 
 class MatchResult(Enum):
@@ -39,123 +44,6 @@ class MatchResult(Enum):
     NO = "not at all"
     YES = "as others"
     ONEWAY = "without waiting for its answer"
-
-
-class Budgets:
-    """What the filters of each session may cost. Sessions whose filters are conditions have no budget: they need none."""
-
-    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
-        self.metrics = metrics
-        self._clock = clock
-        self._of: dict[Session, FilterBudget] = {}
-
-    def allowance(self, session: Session) -> int:
-        """The steps that the session's filters may take for one message."""
-        now = self._clock()
-        budget = self._of.get(session)
-        if budget is None:
-            budget = self._of[session] = FilterBudget(now)
-        return budget.allowance(now)
-
-    def spend(self, session: Session, steps: int) -> None:
-        """The session's filters have taken so many."""
-        self._of[session].spend(steps)
-
-    def forget(self, session: Session) -> None:
-        """The session has ended."""
-        self._of.pop(session, None)
-
-
-Exceeded = Callable[[Session, str, Filter, int], None]
-"""Called with the session, the pattern of its subscription, the filter, and how many steps that was allowed."""
-
-
-class FilterContext:
-    """One message that sessions with filters are asked about: it is read once, and each expression is evaluated once, however
-    many sessions have it. `exceeded` is called with each session whose filter cannot judge it within the budget."""
-
-    __slots__ = (
-        "_asking",
-        "_budgets",
-        "_document",
-        "_exceeded",
-        "_left",
-        "_verdicts",
-        "channel",
-        "entry",
-        "qos",
-        "sender",
-    )
-
-    def __init__(
-        self, channel: Channel, entry: Entry, sender: str, qos: bytes, budgets: Budgets, exceeded: Exceeded
-    ) -> None:
-        self.channel = channel
-        self.entry = entry
-        self.sender = sender
-        self.qos = qos
-        self._budgets = budgets
-        self._document: dict[str, Any] | None = None
-        self._exceeded = exceeded
-        self._verdicts: dict[str, bool | None] = {}  # None: no session's budget suffices
-        self._asking: Session | None = None  # whose filters are being evaluated, and what they have left
-        self._left = 0
-
-    def passes(self, expression: Filter, session: Session, pattern: str) -> bool:
-        """Whether the expression, of the session's subscription to this pattern, is true for the message. One that fails is
-        not. A message that cannot be judged within the session's budget passes, so that it is not lost, and the subscription
-        fails."""
-        if expression.text in self._verdicts:
-            verdict = self._verdicts[expression.text]
-            if verdict is None:
-                self._exceeded(session, pattern, expression, MAX_STEPS)
-                return True
-            return verdict
-        verdict = self._evaluated(expression) if expression.is_cheap else None
-        return self._within_budget(expression, session, pattern) if verdict is None else verdict
-
-    def _evaluated(self, expression: Filter) -> bool | None:
-        try:
-            verdict = expression.accepts(self._read(), BUDGET_MINIMUM)
-        except FilterTooCostly:
-            return None
-        except FilterFailed:
-            verdict = self._failed()
-        self._verdicts[expression.text] = verdict
-        return verdict
-
-    def _within_budget(self, expression: Filter, session: Session, pattern: str) -> bool:
-        if self._asking is not session:
-            self._asking = session
-            self._left = self._budgets.allowance(session)
-        allowed = self._left
-        verdict: bool | None
-        try:
-            verdict = expression.accepts(self._read(), allowed)
-        except FilterTooCostly:
-            self._exceeded(session, pattern, expression, allowed)
-            verdict = None
-        except FilterFailed:
-            verdict = self._failed()
-        self._left -= expression.spent
-        self._budgets.spend(session, expression.spent)
-        if verdict is not None or allowed == MAX_STEPS:  # with more to spend, another session may judge it
-            self._verdicts[expression.text] = verdict
-        return verdict is not False
-
-    def _failed(self) -> bool:
-        self._budgets.metrics.filter_failures += 1
-        return False
-
-    def _read(self) -> dict[str, Any]:
-        if self._document is None:
-            self._document = {
-                "data": reread(self.entry.wire).get("data"),
-                "channel": self.channel.name,
-                "clientProperties": reread(self.qos).get("clientProperties", {}) if self.qos else {},
-                "sender": self.sender,
-            }
-        return self._document
 
 
 Choices = tuple[Choice, ...]
@@ -179,8 +67,8 @@ class SubscriptionOptions:
     """Numbers events for the replay extension; None: it is not loaded."""
     exceeded: Exceeded = field(init=False)
     """A filter of a session cannot judge a message within its budget."""
-    _question: FilterContext | None = field(default=None, init=False)
-    """About the message that sessions are being asked about."""
+    _questions: dict[Entry, FilterContext] = field(default_factory=dict, init=False)
+    """About the messages that sessions are being asked about, of several channels in turns."""
 
     def __post_init__(self) -> None:
         self._budgets = Budgets(self._runtime.metrics, self._runtime.loop.time)
@@ -190,10 +78,12 @@ class SubscriptionOptions:
     def match(self, session: Session, channel: Channel, entry: Entry, sender: str, qos: bytes) -> MatchResult:
         """How the message, which was published by `sender` with these qualities, reaches the session. To be asked once about
         each that is about to be queued: where only the newest is wanted, older ones leave the queue."""
-        wants = self.filtered.get(session)
-        if wants is None:
+        if session not in self.filtered:
             return MatchResult.YES
-        question = self._asked(channel, entry, sender, qos)
+        return self._match(session, self._asked(channel, entry, sender, qos))
+
+    def _match(self, session: Session, question: FilterContext) -> MatchResult:
+        wants, channel, entry = self.filtered[session], question.channel, question.entry
         hearing: list[Choice] = []
         for pattern in channel.patterns:
             if pattern in session.subscriptions:
@@ -207,21 +97,74 @@ class SubscriptionOptions:
             self._open_messages.conflate(session, channel.name, entry.position)
         return _match_result(session, hearing)
 
-    def filter_subscribers(
-        self, channel: Channel, entry: Entry, subscribers: Collection[Session], sender: str, qos: bytes
-    ) -> list[Session]:
-        """The subscribers less those that have said that they do not want this message, and those to whom it has gone now
-        because they do not answer it."""
-        hearing = []
-        for session in subscribers:
+    def fan_out(
+        self,
+        channel: Channel,
+        entry: Entry,
+        subscribers: Sequence[Session],
+        sender: str,
+        qos: bytes,
+        counted: Callable[[int], object] | None = None,
+    ) -> None:
+        """Hand the message to the subscribers that want it: as many as a portion of this turn reaches, unless something waits
+        before it on the channel, and the others in later turns. `counted` is called with how many have got it each time, at
+        least once."""
+        fan_outs, question = self._outbound.fan_outs, self._asked(channel, entry, sender, qos)
+        done = 0
+        if entry.channel not in fan_outs.pending:
+            done = self._fan_out_portion(question, subscribers, 0, counted)
+        elif counted is not None:
+            counted(0)
+        if done < len(subscribers):
+            fan_outs.add(entry.channel, self._fan_out_rest(question, subscribers, done, counted))
+
+    def _fan_out_rest(
+        self,
+        question: FilterContext,
+        subscribers: Sequence[Session],
+        done: int,
+        counted: Callable[[int], object] | None,
+    ) -> Iterator[None]:
+        while done < len(subscribers):
+            done = self._fan_out_portion(question, subscribers, done, counted, is_late=True)
+            yield
+
+    def _fan_out_portion(
+        self,
+        question: FilterContext,
+        subscribers: Sequence[Session],
+        start: int,
+        counted: Callable[[int], object] | None,
+        *,
+        is_late: bool = False,
+    ) -> int:
+        """Hand the message to some of the subscribers, from this place on; the place of the next. In a later turn, one may have
+        ended, or its subscription: its notice must come last."""
+        outbound, entry, patterns = self._outbound, question.entry, question.channel.patterns
+        hearing: list[Session] = []
+        at, until = start, 0.0
+        most = start + (outbound.fan_outs.step if is_late else outbound.fan_outs.at_once)
+        for at in range(start, min(most, len(subscribers))):
+            session = subscribers[at]
+            if is_late and not (session.is_live and not session.subscriptions.isdisjoint(patterns)):
+                continue
             match = MatchResult.YES
             if session in self.filtered:
-                match = self.match(session, channel, entry, sender, qos)
+                if not until:
+                    until = perf_counter() + PORTION_S
+                elif perf_counter() >= until:
+                    break
+                match = self._match(session, question)
             if match is MatchResult.YES:
                 hearing.append(session)
             elif match is MatchResult.ONEWAY:
-                self._outbound.enqueue(session, entry.oneway())
-        return hearing
+                outbound.enqueue(session, entry.oneway())
+        else:
+            at = min(most, len(subscribers))
+        outbound.fan_out(entry, hearing, None, in_turn=is_late)
+        if counted is not None:
+            counted(len(hearing))
+        return at
 
     def match_history(
         self, session: Session, pattern: str, choices: Choices, channel: Channel, entry: Entry
@@ -233,9 +176,12 @@ class SubscriptionOptions:
         return _match_result(session, hearing) if hearing else MatchResult.NO
 
     def _asked(self, channel: Channel, entry: Entry, sender: str, qos: bytes) -> FilterContext:
-        question = self._question
-        if question is None or question.entry is not entry:
-            question = self._question = FilterContext(channel, entry, sender, qos, self._budgets, self.exceeded)
+        question = self._questions.get(entry)
+        if question is None:
+            if len(self._questions) >= _QUESTIONS:
+                del self._questions[next(iter(self._questions))]
+            question = FilterContext(channel, entry, sender, qos, self._budgets, self.exceeded)
+            self._questions[entry] = question
         return question
 
     def is_local(self, session: Session, channel: Channel) -> bool:
