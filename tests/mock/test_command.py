@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.command import crewel
 from tests.template import Command
+from tests.testing.test_ephemeral import FOREIGN, status_of
 
 pytestmark = pytest.mark.server
 
@@ -93,6 +94,13 @@ def test_what_cannot_be_done_is_answered_with_the_reason(mock: Mock) -> None:
     assert "expected /topic/" in mock.call("POST", "/publish", channel="/news")["error"]
     assert mock.call("POST", "/clock") == {"error": "advance is missing"}
     assert mock.call("POST", "/reset", now=True) == {"error": "there is no field 'now' here; it takes none"}
+
+
+@pytest.mark.parametrize(("headers", "status"), FOREIGN)
+def test_the_control_address_obeys_no_web_page(mock: Mock, headers: dict[str, str], status: int) -> None:
+    for method, path in (("POST", "/reset"), ("GET", "/health"), ("POST", "/nothing")):
+        assert status_of(f"{mock.words['control']}/_mock{path}", method, **headers) == status
+    assert mock.call("GET", "/history") == {"history": []}
 
 
 def test_an_edition_that_there_is_not(tmp_path: Path) -> None:

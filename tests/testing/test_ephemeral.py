@@ -85,6 +85,47 @@ def test_what_cannot_be_done_is_answered_with_the_reason(ephemeral: Ephemeral) -
     assert "restart" in ephemeral.call("/state")["error"]
 
 
+FOREIGN = [
+    ({"Origin": "https://example.org"}, 403),
+    ({"Origin": "null"}, 403),
+    ({"Origin": "http://127.0.0.1:1"}, 403),
+    ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ({"Host": "rebound.example.org"}, 421),
+]
+"""What a web page of a browser on this machine sends, and how it is refused."""
+
+
+def status_of(url: str, method: str, **headers: str) -> int:
+    """The status of a request such as a page can make without a preflight."""
+    request = urllib.request.Request(
+        url, b"{}" if method == "POST" else None, {"Content-Type": "text/plain", **headers}, method=method
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_the_control_address_obeys_no_web_page(tmp_path: Path) -> None:
+    """Not even where all pages may talk to the server itself."""
+    server = Ephemeral(tmp_path, "--set", "http.allowed_origins=*", "--set", "http.allowed_hosts=*")
+    for headers, status in FOREIGN:
+        for method, path in (("POST", "/kill"), ("GET", "/state"), ("POST", "/nothing")):
+            assert status_of(server.control + path, method, **headers) == status, (headers, path)
+    assert server.call("/health") == {"up": True, "url": server.url}
+    assert status_of(server.control + "/health", "GET", Origin=server.control) == 200
+    server.end()
+
+
+def test_a_page_that_the_settings_name_may_use_the_control_address(tmp_path: Path) -> None:
+    server = Ephemeral(tmp_path, "--set", "http.allowed_origins=http://localhost:5173")
+    assert status_of(server.control + "/health", "GET", Origin="http://localhost:5173") == 200
+    assert status_of(server.control + "/health", "GET", Origin="http://localhost:5174") == 403
+    server.end()
+
+
 def test_settings_are_set_as_for_any_server(tmp_path: Path) -> None:
     server = Ephemeral(tmp_path, "--set", "storage.enabled=false", "--set", "bayeux.path=/bayeux")
     assert server.url.endswith("/bayeux")

@@ -40,7 +40,8 @@ def salesforce(
 
     try:
         with Salesforce(edition=edition, host=host, port=port) as org:
-            asyncio.run(until_ended(control_app(org, ROUTES), host, control_port, f"{org.url}/cometd", on_ready))
+            app = control_app(org, org.settings, ROUTES)
+            asyncio.run(until_ended(app, host, control_port, f"{org.url}/cometd", on_ready))
     except ValueError as error:
         raise SettingsError(str(error)) from None
     except OSError as error:

@@ -122,7 +122,8 @@ class Salesforce:
         org; without them it has every channel with a valid name. `entities` are objects and their fields, by which the
         queries of PushTopics are checked. Without `accepts_bearer` the scheme of `Authorization` must be `OAuth`. Raises
         ValueError."""
-        self._settings = settings_of({**_SETTINGS, "http.host": host, "http.port": port}, gettempdir())
+        self.settings = settings_of({**_SETTINGS, "http.host": host, "http.port": port}, gettempdir())
+        """Those of its server."""
         self._stack = ExitStack()
         self._skipped: Callable[[], float] = lambda: 0.0
         self._aged = 0.0
@@ -143,7 +144,7 @@ class Salesforce:
             self._skipped = lambda: loop.skipped
             return _Instance(settings, self.org)
 
-        self._thread, self._instance = self._stack.enter_context(in_thread(self._settings, make))
+        self._thread, self._instance = self._stack.enter_context(in_thread(self.settings, make))
         self._stack.callback(lambda: self._thread.run(self._instance.end()))
         return self
 

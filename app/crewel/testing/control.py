@@ -1,6 +1,7 @@
 """The control address of a server under test: the methods of `AsyncServer` over HTTP, for tests in other languages.
 
-`ROUTES` is all there is. A request has a JSON object, and gets one; what goes wrong is `{"error": …}` with 400, 404 or 409.
+`ROUTES` is all there is. A request has a JSON object, and gets one; what goes wrong is `{"error": …}` with 400, 403, 404, 409
+or 421. It asks for no token, so it obeys no web page but those that the settings name.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.errors import CrewelError
+from crewel.settings import Settings
 from crewel.testing.facades import AsyncServer, Condition
+from crewel.transports.origins import Hosts, Origins, is_loopback
 
 Answer = Awaitable[Mapping[str, Any]]
 Handler = Callable[[Any, dict[str, Any]], Answer]
@@ -77,9 +80,9 @@ ROUTES: Final[Routes] = {
 """Method and path, what answers, and the fields that it takes; None if a method of the server checks them."""
 
 
-def control_app(controlled: Any, routes: Routes = ROUTES) -> web.Application:
-    """The application of the control address."""
-    app = web.Application()
+def control_app(controlled: Any, settings: Settings, routes: Routes = ROUTES) -> web.Application:
+    """The application of the control address of a server with these settings."""
+    app = web.Application(middlewares=[_guard(settings)])
     for (method, path), (handler, fields) in routes.items():
         app.router.add_route(method, path, _answering(controlled, handler, fields))
     known = ", ".join(f"{method} {path}" for method, path in routes)
@@ -89,6 +92,28 @@ def control_app(controlled: Any, routes: Routes = ROUTES) -> web.Application:
 
     app.router.add_route("*", "/{path:.*}", unknown)
     return app
+
+
+def _guard(settings: Settings) -> Any:
+    """The middleware that refuses web pages as the server does. But what lets all pages or names talk to the server does not
+    let them control it."""
+    named = settings.model_copy(deep=True)
+    named.http.allowed_origins = tuple(each for each in settings.http.allowed_origins if each != "*")
+    named.http.allowed_hosts = tuple(each for each in settings.http.allowed_hosts if each != "*")
+    hosts, origins = Hosts(named), Origins(named)
+    hosts.on_loopback = is_loopback(settings.http.host)
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[web.Response]]) -> web.Response:
+        for host in request.headers.getall("Host", ()):
+            if not hosts.allows(host, request.remote):
+                return _refused(421, f"the control address is not known as {ascii(host[:100])}: call it by its address")
+        client = origins.client(request.headers, request.remote, request.scheme)
+        if not origins.allows(request.headers, client):
+            return _refused(403, "requests from pages of this origin are not allowed")
+        return await handler(request)
+
+    return guard
 
 
 def _answering(

@@ -25,7 +25,9 @@ async def serve_ephemeral(
     Bayeux URL and the control address. Raises OSError and StoreError."""
     with in_thread(settings, lambda ready: Instance(ready, services)) as (thread, instance):
         server = AsyncServer(thread, instance)
-        await until_ended(control_app(server), settings.http.host, control_port, instance.url, on_ready)
+        await until_ended(
+            control_app(server, instance.settings), settings.http.host, control_port, instance.url, on_ready
+        )
 
 
 async def until_ended(
