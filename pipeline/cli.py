@@ -19,7 +19,7 @@ import typer
 
 from crewel.errors import CrewelError
 from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient
-from crewel.pipeline.job_runner import Common, run_job, show, show_rows
+from crewel.pipeline.job_runner import Common, run_job, show, show_csv, show_rows
 
 Words = Callable[[str], None]
 FindToken = Callable[[str], str | None]
@@ -267,7 +267,16 @@ def query(
         typer.Argument(metavar="SQL", help='"SELECT code, count(*) FROM letters GROUP BY ALL": tables by their names.'),
     ],
     limit: Annotated[int, typer.Option(min=1, metavar="ROWS", help="Print at most this many rows.")] = 1000,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
+    as_csv: Annotated[
+        bool,
+        typer.Option(
+            "--csv", help="Print the rows as CSV. Texts that a spreadsheet would run as a formula begin with '."
+        ),
+    ] = False,
+    is_raw: Annotated[
+        bool,
+        typer.Option("--raw", help="With --csv: print texts as they are, for programs; no spreadsheet should open it."),
+    ] = False,
     no_store: Annotated[
         bool, typer.Option("--no-store", help="Query the tables alone, without newer entries of the store.")
     ] = False,
@@ -282,12 +291,16 @@ def query(
 
     All functions of Spark are available. `SHOW TABLES` lists the tables, `DESCRIBE fact_ended` the columns of one.
     """
+    if is_raw and not as_csv:
+        raise typer.BadParameter("--raw needs --csv")
     common = Common(directory, master, spark, config, as_json, quiet)
     result = run_job("query", common, sql=sql, limit=limit, from_store=not no_store)
     if as_json:
         show(result, common)
+    elif as_csv:
+        show_csv(result.columns, result.rows, is_raw=is_raw)
     else:
-        show_rows(result.columns, result.rows, as_csv=as_csv)
+        show_rows(result.columns, result.rows)
     if result.is_cut and not quiet:
         print(f"There are more rows than {limit:,}; --limit prints more.", file=sys.stderr)
 

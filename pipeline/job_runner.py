@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crewel.errors import CrewelError, StoreUnavailable
-from crewel.pipeline.output import in_one_line, lines, plain
+from crewel.pipeline.output import as_text_cell, in_one_line, lines, plain
 
 Words = Callable[[str], None]
 
@@ -160,13 +160,17 @@ def show(result: Any, common: Common) -> None:
         print(line)
 
 
-def show_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_csv: bool) -> None:
-    """Print the rows of an answer, as a table for people or as CSV."""
-    if as_csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
-        return
+def show_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, is_raw: bool) -> None:
+    """Print the rows of an answer as CSV, for spreadsheets: texts that they would run as formulas begin with an apostrophe.
+    `is_raw`: as the texts are, for programs. All texts have quotes, because some spreadsheets separate cells at a semicolon
+    too, and some programs rows at a carriage return."""
+    writer = csv.writer(sys.stdout, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    for cells in (columns, *rows):
+        writer.writerow(cells if is_raw else map(as_text_cell, cells))
+
+
+def show_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print the rows of an answer as a table for people."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _PIPED_COLUMNS

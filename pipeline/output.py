@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 
 _MOST: Final = 20
@@ -16,6 +17,9 @@ _BRIDGE: Final = re.compile(r"\AAn error occurred while calling [^\n]*\n: (?:[\w
 """What the bridge to Java puts before the words of an exception."""
 
 _LONGEST: Final = 500
+_FORMULA: Final = re.compile(r"[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]")
+"""How a text begins that spreadsheets run as a formula: OWASP's list on CSV injection, full-width forms included."""
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def lines(values: Mapping[str, Any]) -> Iterator[str]:
@@ -54,6 +58,15 @@ def plain(value: Any) -> str:
         case datetime():
             return f"{value:%Y-%m-%d %H:%M:%S}"
     return str(value)
+
+
+def as_text_cell(value: Any) -> Any:
+    """Return a value as a cell of CSV that no spreadsheet runs: with an apostrophe before what would be a formula. Numbers stay
+    numbers, and nothing stays nothing."""
+    if value is None or isinstance(value, int | float | Decimal):
+        return value
+    text = str(value)
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def in_one_line(error: BaseException) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import csv
+import io
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from crewel.pipeline.job_runner import show_rows
+from crewel.pipeline.job_runner import show_csv, show_rows
 from crewel.pipeline.jobs import query
 from tests.pipeline.conftest import Streams
 
@@ -40,11 +43,51 @@ def test_a_query_sees_tables_and_store(spark: SparkSession, streams: Streams, tm
     assert spark.catalog.listTables() == []
 
 
+ATTACKS = [
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "\uff1d1+1",
+    '=HYPERLINK("http://x")',
+    "-",
+    "+1 2",
+]
+
+
+@pytest.mark.parametrize("text", ATTACKS)
+def test_csv_has_no_cell_that_a_spreadsheet_runs(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show_csv([text, "n"], [[text, -1], [f"a;{text}", 2]], is_raw=False)
+    shown = capsys.readouterr().out
+    head, first, second = csv.reader(io.StringIO(shown, newline=""))
+    assert (head, first, second) == ([f"'{text}", "n"], [f"'{text}", "-1"], [f"a;{text}", "2"])
+    assert '"a;' in shown  # in quotes, where a semicolon separates no cells
+    show_csv([text], [[text]], is_raw=True)
+    assert [*csv.reader(io.StringIO(capsys.readouterr().out, newline=""))] == [[text], [text]]
+
+
+def test_csv_keeps_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    show_csv(["a"], [[-5], [-1.5], [Decimal("-2.50")], ["-7"], ["+1.5e-3"], [None], [timedelta(days=-1)]], is_raw=False)
+    assert capsys.readouterr().out.splitlines() == [
+        '"a"',
+        "-5",
+        "-1.5",
+        "-2.50",
+        '"-7"',
+        '"+1.5e-3"',
+        '""',
+        '"\'-1 day, 0:00:00"',
+    ]
+
+
 def test_rows_are_printed_as_a_table_and_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [["/a", 12345, None], ["/b, c", 1, "[red]"]]
-    show_rows(["channel", "n", "why"], rows, as_csv=True)
-    assert capsys.readouterr().out == 'channel,n,why\n/a,12345,\n"/b, c",1,[red]\n'
-    show_rows(["channel", "n", "why"], rows, as_csv=False)
+    show_csv(["channel", "n", "why"], rows, is_raw=False)
+    assert capsys.readouterr().out == '"channel","n","why"\n"/a",12345,""\n"/b, c",1,"[red]"\n'
+    show_rows(["channel", "n", "why"], rows)
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
         "channel  n       why",
         "/a       12,345",

@@ -107,7 +107,7 @@ def _guard(settings: Settings) -> Any:
     async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[web.Response]]) -> web.Response:
         for host in request.headers.getall("Host", ()):
             if not hosts.allows(host, request.remote):
-                return _refused(421, f"the control address is not known as {ascii(host[:100])}: call it by its address")
+                return _refused(421, f"the control address is not known as {host[:100]!a}: call it by its address")
         client = origins.client(request.headers, request.remote, request.scheme)
         if not origins.allows(request.headers, client):
             return _refused(403, "requests from pages of this origin are not allowed")
