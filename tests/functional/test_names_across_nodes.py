@@ -72,8 +72,14 @@ def test_a_login_that_clears_the_sessions_of_its_subject_clears_those_of_all_nod
     name = f"client/clear{kind.__name__}"
     before = [kind(server).be(f"{name}/{number}") for number, server in enumerate(pair, 1)]
     # A name alone proves nothing: it ends no session whose client is there.
-    refused = refusal(kind(pair[0]).shake(name=f"{name}/3", clearSessions=True, maxSessions=1))
-    assert refused[1] == "user.configuration.maxSession"
+    code = "user.security.authorization.notAuthorized"
+    for server in pair:
+        refused = refusal(kind(server).shake(name=f"{name}/3", clearSessions=True, maxSessions=1))
+        assert refused == (f"403:{name}/3:{code}", code, "none")
+    before[0].disconnect()  # then the one that is alive is at the other node
+    refused = refusal(kind(pair[0]).shake(name=f"{name}/3", clearSessions=True))
+    assert refused[1] == code
+    before[0] = kind(pair[0]).be(f"{name}/1")
     kind(pair[0]).be(f"{name}/3", token=TOKEN, clearSessions=True, maxSessions=1)
     for each in before:
         assert each.connect(advice={"timeout": 0})[-1]["error"].startswith("402")

@@ -18,6 +18,7 @@ from tests.functional.post import TOKEN
 from tests.functional.wire import Connection, until
 from tests.server_process import Server
 
+NOT_AUTHORIZED = "user.security.authorization.notAuthorized"
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
 AWAY = ("bayeux.max_interval_ms=150", "bayeux.sweep_ms=30")
 _numbers = itertools.count(1)
@@ -141,10 +142,30 @@ class TestRefusals:
     def test_a_name_alone_clears_no_session_that_is_alive(self, server: Server, joe: str) -> None:
         other = Person(server).be(f"{joe}/1")
         other.hold(ext={"ack": other.batch})
-        refused = Person(server).shake(name=f"{joe}/2", clearSessions=True, maxSessions=1)
-        assert refusal(refused)[1] == "user.configuration.maxSession"
-        assert Person(server).shake(name=f"{joe}/3", clearSessions=True)["successful"] is True
+        gone = Person(server)
+        gone.shake(name=f"{joe}/4")  # and has never connected
+        for login in ({"maxSessions": 1}, {}):
+            refused = Person(server).shake(name=f"{joe}/2", clearSessions=True, **login)
+            assert refusal(refused) == (f"403:client/{joe}/2:{NOT_AUTHORIZED}", NOT_AUTHORIZED, "none")
+            assert f"client/{joe}/1" in refused["ext"]["session"]["message"]
         assert refusal(Person(server).shake(name=f"{joe}/1"))[1] == IDENTICAL  # it is alive still
+        assert gone.take() == []  # and what it might have ended is there too, because it was refused
+
+    def test_a_secret_clears_no_other_session_that_is_alive(self, server: Server, joe: str) -> None:
+        own, other = Person(server).be(f"{joe}/1"), Person(server).be(f"{joe}/2")
+        secret = own.login["resume"]
+        refused = Person(server).shake(resume=secret, clearSessions=True)
+        assert refusal(refused)[1] == NOT_AUTHORIZED
+        assert own.take() == other.take() == []
+        other.disconnect()
+        again = Person(server).be(resume=secret, clearSessions=True)
+        assert again.login["reconnected"] is True
+
+    def test_sessions_whose_clients_are_gone_are_cleared_by_a_name(self, server: Server, joe: str) -> None:
+        gone = Person(server)
+        gone.shake(name=f"{joe}/1")
+        Person(server).be(f"{joe}/2", clearSessions=True, maxSessions=1)
+        assert connect_of(gone)["error"].startswith("402:")
 
     def test_sessions_of_a_subject_can_be_cleared_by_an_operator(self, shared: Serve, joe: str) -> None:
         server = shared(f"admin.token={TOKEN}")

@@ -141,8 +141,7 @@ class Logins:
             self._busy[key] = done
         self._claims.arriving[subject] += 1
         try:
-            if qos.clear_sessions and subject != ANONYMOUS and self._claims.clear_elsewhere is not None:
-                yield self._claims.clear_elsewhere(subject, session.grants is not None)
+            yield from self._claims.clearing(session, target, qos)
             if target is None:
                 self._claims.make_room(session, qos, subject)
                 self._limits.admit(session)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from crewel.bayeux.message import Fields
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.handler_steps import Steps
 from crewel.broker.names import Names
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
@@ -31,6 +32,7 @@ from crewel.storage.script_step import NameTaken
 _TOO_MANY: Final = "user.configuration.maxSession"
 _ANY_NUMBER: Final = -1
 _NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"
+_MAY_NOT_CLEAR: Final = "clearSessions ends it only with a token; without one, the other clients have to leave first"
 _OF_ANOTHER: Final = "the client has logged in as another subject"
 _NO_IDENTITY: Final = (
     "this server's policy does not say whose client this is: for names, its can_handshake returns an Identity"
@@ -62,8 +64,9 @@ class NameClaims:
     _table: SessionTable
     _access: StoreAccess
     _registry: ServiceRegistry
-    clear_elsewhere: Callable[[str, bool], Awaitable[None]] | None = field(default=None, init=False)
-    """Does what `clear` does at all other nodes, with the subject and whether the login is granted; None: there are none."""
+    clear_elsewhere: Callable[[str, bool], Awaitable[str]] | None = field(default=None, init=False)
+    """Does what `clear` does at all other nodes, with the subject and whether the login is granted; if that would leave a
+    session, it ends none and answers its name, else an empty one. None: there are no other nodes."""
     arriving: Counter[str] = field(default_factory=Counter, init=False)
     """Logins that are under way, by subject."""
     _answered: OrderedDict[str, AnsweredLogin] = field(default_factory=OrderedDict, init=False)
@@ -201,9 +204,28 @@ class NameClaims:
                 transient_sessions.unclaim(access.keys, access.token, session.name), _done, retries=True
             )
 
+    def clearing(self, session: Session, target: Session | None, qos: ConnectQos) -> Steps[None]:
+        """See that a login may end the other sessions of its subject, and end those at other nodes. A name alone proves
+        nothing, and the secret of one session nothing about another: without a token those that are alive stay, as they stay
+        when their name is asked for. Raises Refused then, and StoreError; no session was ended."""
+        asked = target.name if target is not None else "" if qos.name is None else qos.name.relative
+        subject = asked.split("/")[1] if asked else ANONYMOUS
+        if not qos.clear_sessions or subject == ANONYMOUS:
+            return
+        is_granted = session.grants is not None
+        alive = "" if is_granted else self.alive_of(subject, target)
+        if not alive and self.clear_elsewhere is not None:
+            alive = yield self.clear_elsewhere(subject, is_granted)
+        if alive:
+            raise login_refusal(NOT_AUTHORIZED, asked, f"the client of {alive} is connected, and {_MAY_NOT_CLEAR}")
+
+    def alive_of(self, subject: str, but: Session | None = None) -> str:
+        """The name of a session of the subject here that is alive, other than this one; empty if there is none."""
+        sessions = self._names.of_subject(subject)
+        return next((each.name for each in sessions if each is not but and self._is_alive(each)), "")
+
     def clear(self, others: Iterable[Session], *, is_granted: bool) -> list[Session]:
-        """End these sessions of the subject of a login; returns those that are left. A name alone proves nothing: without a
-        token those that are alive stay, as they stay when their name is asked for."""
+        """End these sessions of the subject of a login, as far as it may; returns those that are left."""
         left = [other for other in others if not is_granted and self._is_alive(other)]
         for other in others:
             if other not in left:

@@ -320,7 +320,8 @@ _USER: Final = (
         "user.security.authorization.notAuthorized",
         "This action is not allowed.",
         _FINAL,
-        "The operation is for operators only, or the session may not subscribe to the channel whose history it reads.",
+        "The operation is for operators only; or the session may not subscribe to the channel whose history it reads; or"
+        " `clearSessions` would end a session that is alive, which the login may not.",
     ),
     ErrorCode(
         "user.illegalArgument",

@@ -27,6 +27,7 @@ class RemoteSubjects:
         self._claims = claims
         self._registry = registry
         self._calls = calls
+        calls.answers["alive"] = self._alive
         calls.answers["clear"] = self._clear
         calls.answers["block"] = self._block
         calls.answers["blocked"] = self._blocked
@@ -35,9 +36,19 @@ class RemoteSubjects:
     def _ask_all(self, about: str, fields: Fields) -> list[Coroutine[Any, Any, Fields]]:
         return [self._calls.ask(each.token, about, fields) for each in self._registry.others()]
 
-    async def _clear_elsewhere(self, subject: str, is_granted: bool) -> None:
-        """End the sessions of the subject at all other nodes. Raises StoreUnavailable if one of them does not answer."""
+    async def _clear_elsewhere(self, subject: str, is_granted: bool) -> str:
+        """End the sessions of the subject at all other nodes, but none if one of them is alive and the login is not granted.
+        Returns the name of such a one. Raises StoreUnavailable if a node does not answer."""
+        if not is_granted:
+            answers = await asyncio.gather(*self._ask_all("alive", {"subject": subject}))
+            alive = next((name for answer in answers if (name := str(answer["name"]))), "")
+            if alive:
+                return alive
         await asyncio.gather(*self._ask_all("clear", {"subject": subject, "granted": is_granted}))
+        return ""
+
+    async def _alive(self, asked: Fields) -> Fields:
+        return {"name": self._claims.alive_of(asked["subject"])}
 
     async def _clear(self, asked: Fields) -> Fields:
         self._claims.clear(list(self._names.of_subject(asked["subject"])), is_granted=asked["granted"])

@@ -204,7 +204,7 @@ CONNECT: Final = Options(
     ),
     Option("timeout", "timeout_ms", whole(1), "How long a named session lives without a request, ms"),
     Option("maxSessions", "max_sessions", whole(1), "Maximum number of sessions of the subject, including this one"),
-    Option("clearSessions", "clear_sessions", flag, "End the subject's other sessions first"),
+    Option("clearSessions", "clear_sessions", flag, "End the subject's other sessions first; refused if it may not"),
     Option(
         "dispatcher",
         "dispatcher",
