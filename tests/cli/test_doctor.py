@@ -61,6 +61,13 @@ def test_doctor_makes_nothing_where_no_server_has_run(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_requests_that_would_wait_longer_than_a_session_lives_are_reported(tmp_path: Path) -> None:
+    found = examined(doctor(tmp_path, "cluster.workers=2", "bayeux.max_interval_ms=4000"))["waiting"]
+    assert found["state"] == "warning"
+    assert "requests wait for 2000 ms" in found["found"]
+    assert "cluster.hold_ms" in found["advice"]
+
+
 def test_the_store_of_a_server_is_not_looked_for_beside_its_settings_file(
     start_server: StartServer, tmp_path: Path
 ) -> None:

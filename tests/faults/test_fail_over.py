@@ -170,8 +170,10 @@ def switch_of(watched: WatchedStore) -> float:
         client.execute_command("SENTINEL", "FAILOVER", SERVICE)
     while True:
         for each in watched.servers.values():
-            if each is not former and info(each)["role"] == "master":
-                with each.client() as client, suppress(redis.RedisError):
+            with suppress(redis.RedisError):  # the sentinels close all connections of one that they promote
+                if each is former or info(each)["role"] != "master":
+                    continue
+                with each.client() as client:
                     client.set("probe", 1)
                     if client.wait(1, 100):
                         return monotonic() - began

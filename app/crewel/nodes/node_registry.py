@@ -109,8 +109,8 @@ class NodeRegistry:
     def _pause(self) -> float:
         """Seconds until the next look: not later than the first lease of another node ends, unless it is renewed."""
         since = elapsed() - self._looked_at
-        left = (each.lasts - since for each in self.others())
-        return max(min(self._pause_s, *left, self._pause_s), 0.0)
+        left = [each.lasts - since for each in self.others()]
+        return min([self._pause_s, *(each for each in left if each > 0)])  # what is past was looked at, or cannot be
 
     async def refresh(self) -> None:
         """Ask the store which nodes there are, and take over the sessions of dead ones. Raises StoreError."""

@@ -225,7 +225,8 @@ class Parent:
 
     def _failing(self) -> dict[str, int]:
         """The workers that do not start, and how often in a row they have not."""
-        return {str(number): count for number, count in self._failed.items() if count >= _TRIES}
+        serving = {each.number for each in self._running if each.is_serving}
+        return {str(each): count for each, count in self._failed.items() if count >= _TRIES and each not in serving}
 
     async def _send_situation_and_wait(self) -> None:
         """Let all workers know what the situation is, and wait until they have acted on it."""
@@ -322,7 +323,7 @@ class Parent:
         new = await self._spawn(number)
         with suppress(WorkersFailed):
             await asyncio.shield(new.ready)
-            if self._failed.pop(number, 0) >= _TRIES:
+            if failed >= _TRIES:
                 log.warning("worker %d serves again", number)
             self._send_situation()
 
