@@ -114,15 +114,20 @@ class Message:
         value = self.fields.get("subscription")
         if value is None:
             raise Refused(BayeuxCode.SUBSCRIPTION_MISSING)
-        channels = []
-        for name in value if isinstance(value, list) else (value,):
-            channel = parse(name) if isinstance(name, str) else None
-            if channel is None:
-                raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
-            channels.append(channel)
-        if not channels:
+        return named(value if isinstance(value, list) else [value])
+
+
+def named(names: list[object]) -> list[Channel]:
+    """The channels of these names, or Refused: one at least, and all valid."""
+    channels = []
+    for name in names:
+        channel = parse(name) if isinstance(name, str) else None
+        if channel is None:
             raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
-        return channels
+        channels.append(channel)
+    if not channels:
+        raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
+    return channels
 
 
 class Accepted(Message):

@@ -156,6 +156,17 @@ class Limiter:
 
     def subscribe(self, session: Session, count: int) -> None:
         """A session asks for so many subscriptions. Raises Limited."""
+        self.room_for(session, count)
+        if session.is_operator:
+            return
+        rate, now = self._rate("subscribes"), self._now
+        for each in self._accounts(session):
+            wait = each.take("subscribes", rate, count, now)
+            if wait:
+                raise self._limited("subscribes_per_s", "too many subscriptions at a time", wait, session)
+
+    def room_for(self, session: Session, count: int) -> None:
+        """So many subscriptions of a session are about to begin. Raises Limited."""
         settings, account = self._settings, session.account
         has = len(session.subscriptions)
         if settings.max_subscriptions_per_session and has + count > settings.max_subscriptions_per_session:
@@ -167,11 +178,6 @@ class Limiter:
         most = settings.max_subscriptions_per_address
         if most and account is not None and account.subscriptions + count > most:
             raise self._full("max_subscriptions_per_address", "this address has too many subscriptions", session)
-        rate, now = self._rate("subscribes"), self._now
-        for each in self._accounts(session):
-            wait = each.take("subscribes", rate, count, now)
-            if wait:
-                raise self._limited("subscribes_per_s", "too many subscriptions at a time", wait, session)
 
     def new_channel(self, session: Session) -> None:
         """A session is the first to publish to a channel. Raises Limited."""

@@ -171,7 +171,9 @@ class Parts:
             runtime, self.ids, outbound, self.subscription_options, access, self.subscriptions
         )
         self.subscription_options.exceeded = self.failures.exceeded
-        self.permissions = Permissions(channels, self.guard, self.groups, self.subscription_options, self.subscriptions)
+        self.permissions = Permissions(
+            channels, self.guard, self.groups, self.subscription_options, self.subscriptions, runtime
+        )
         self.histories = HistoryReader(access, self.subscription_options)
 
     def _make_durability(self) -> None:
@@ -298,7 +300,7 @@ class Parts:
         )
         self.registry.calls[ERASE_SERVICE] = EraseService(self.guard, self.topics).erase
         self.registry.calls[GET_SERVICE] = GetService(
-            runtime.settings, self.histories, self.permissions, outbound, dispatchers
+            runtime, self.histories, self.permissions, outbound, dispatchers
         ).get
         for service in (ERASE_SERVICE, GET_SERVICE):
             self.guard.admit(service)
@@ -353,6 +355,7 @@ class Parts:
         runtime, outbound = self.runtime, self.outbound
         readers = HistoryReads(runtime.loop, runtime.settings, self.access, outbound, self.subscription_options)
         self.subscribes = subscribes = SubscribeHandler(
+            runtime,
             self.channels,
             self.limits,
             self.guard,

@@ -14,6 +14,7 @@ from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import complete, start
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.outbound import Outbound
@@ -25,12 +26,11 @@ from crewel.delivery.entry import Entry
 from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, RemoteCallError, StoreError, denied
 from crewel.qos.fields import Check, flag, read_fields, whole
 from crewel.qos.subscribe import ALL
-from crewel.settings import Settings
 from crewel.storage import histories
 from crewel.storage.histories import History
 
 GET_SERVICE: Final = "/service/get"
-_AT_ONCE: Final = 16
+_AT_ONCE: Final = 4
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +96,14 @@ class GetService:
     """The remote call. One session reads one history at a time, and all together a few: what was read and not yet queued is
     bounded, however many calls come in one request."""
 
-    _settings: Settings
+    _runtime: Runtime
     _reader: HistoryReader
     _permissions: Permissions
     _outbound: Outbound
     _dispatchers: DispatcherRunner
 
     def __post_init__(self) -> None:
+        self._settings = self._runtime.settings
         self._all = asyncio.Semaphore(_AT_ONCE)
         self._own: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()
 
@@ -131,6 +132,9 @@ class GetService:
             entries = await self._reader.read(channel, None if count == ALL else count, room)
         except StoreError as error:
             raise RemoteCallError({"errorCode": error.code, "message": str(error)}) from error
+        if entries:
+            # To make an answer of many takes milliseconds, and several histories may have been read in this turn.
+            await self._runtime.turns.rest(session.account.name if session.account is not None else None)
         # One response is left free, so that refusals do not push out what was answered.
         size = sum(len(each.wire) for each in entries) + limits.max_response_bytes
         if entries and session.queue and not self._outbound.has_bytes(session, size):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel, Kind, parse
-from crewel.bayeux.message import Message
+from crewel.bayeux.message import Message, named
 from crewel.bayeux.replies import Reply
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
@@ -18,6 +18,7 @@ from crewel.broker.handler_steps import Steps
 from crewel.broker.limiter import Limiter
 from crewel.broker.pipe import META_CHANNELS
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.exchange import Exchange
 from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
@@ -36,6 +37,10 @@ from crewel.delivery.records import LogId
 from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, StoreError, StoreUnavailable, coded, denied
 from crewel.qos.subscribe import SubscribeQos, read_subscribe_qos
 
+T = TypeVar("T")
+
+_AT_ONCE: Final = 100
+"""Names of one message that are taken in one turn of the loop: about a millisecond."""
 _NOTHING_OLD: Final = SubscribeQos(initial_update=False)
 """What a subscribe without `ext.subscribe` asks for."""
 
@@ -44,6 +49,7 @@ _NOTHING_OLD: Final = SubscribeQos(initial_update=False)
 class SubscribeHandler:
     """Answers subscribes and unsubscribes."""
 
+    _runtime: Runtime
     _channels: Channels
     _limits: Limiter
     _guard: Guard
@@ -70,6 +76,9 @@ class SubscribeHandler:
         return reply
 
     def _subscribe(self, session: Session, message: Message) -> Reply | Steps[Reply]:
+        names = message.fields.get("subscription")
+        if isinstance(names, list) and len(names) > _AT_ONCE:
+            return self._subscribe_to_many(session, message, names)
         channels = message.subscriptions()
         self._limits.subscribe(session, len(channels))
         if self._asks_for_more(session, message):
@@ -81,6 +90,27 @@ class SubscribeHandler:
                 self._channels.subscribe(session, channel.name)
         return replies.ok(message)
 
+    def _subscribe_to_many(self, session: Session, message: Message, names: list[object]) -> Steps[Reply]:
+        """Thousands of names fit into one message: a portion in each turn."""
+        channels = yield from self._channels_of(session, names)
+        if not session.is_live:
+            raise Refused(BayeuxCode.SESSION_UNKNOWN)
+        self._limits.subscribe(session, len(channels))
+        if self._asks_for_more(session, message):
+            return (yield from self._subscribe_with_options(session, message, channels))
+        return (yield from self._subscribe_granted(session, message, channels))
+
+    def _channels_of(self, session: Session, names: list[object]) -> Steps[list[Channel]]:
+        """The channels of these names, a portion in each turn. Raises Refused."""
+        channels: list[Channel] = []
+        for portion in _portions(names):
+            channels += named(portion)
+            yield self._rest(session)
+        return channels
+
+    def _rest(self, session: Session) -> Awaitable[None]:
+        return self._runtime.turns.rest(session.account.name if session.account is not None else None)
+
     def _subscribe_granted(self, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
         granted, error = yield from self._permissions.grant(session, message, channels)
         failure = yield from self._store_subscriptions(session, [channel.name for channel in granted])
@@ -89,13 +119,18 @@ class SubscribeHandler:
 
     def _store_subscriptions(self, session: Session, names: list[str]) -> Steps[str | None]:
         """Subscribe to what was granted; the error, if the store could not take it."""
-        if session.durable is None or not session.is_live:
-            for name in names:
-                self._channels.subscribe(session, name)
-            return None
-        if names:
+        for number, portion in enumerate(_portions(names)):
+            if number:
+                yield self._rest(session)
+                if not session.is_live:
+                    return BayeuxCode.SUBSCRIBE_FAILED
+                self._limits.room_for(session, len(portion))
+            if session.durable is None:
+                for name in portion:
+                    self._channels.subscribe(session, name)
+                continue
             try:
-                yield self._subscriptions.subscribe(session, session.durable, dict.fromkeys(names, ()))
+                yield self._subscriptions.subscribe(session, session.durable, dict.fromkeys(portion, ()))
             except StoreError as failure:
                 return coded(failure.code)
         return None if session.is_live else BayeuxCode.SUBSCRIBE_FAILED
@@ -126,10 +161,10 @@ class SubscribeHandler:
                 reply = replies.failed(message, coded(why["errorCode"], name, 429))
                 reply["ext"] = {"subscribe": why}  # asked for or not: nothing else says what has happened
                 return reply
+        result = ReplayResult()
+        starts = [] if qos.choice.group else (yield from self._starts(session, message, qos, granted, result))
         is_again = any(name in session.subscriptions for name in names)
         wanted = {name: self._options.wanted(session, name, qos) for name in names}
-        result = ReplayResult()
-        starts = [] if qos.choice.group else self._starts(message, qos, granted, result)
         try:
             yield from self._begin(session, wanted, starts, result)
         except StoreError as failure:
@@ -152,15 +187,21 @@ class SubscribeHandler:
                 raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, text)
 
     def _starts(
-        self, message: Message, qos: SubscribeQos, channels: list[Channel], result: ReplayResult
-    ) -> list[ReplayRequest]:
-        """The histories to be read. Where there is none, nothing can be recovered."""
+        self, session: Session, message: Message, qos: SubscribeQos, channels: list[Channel], result: ReplayResult
+    ) -> Steps[list[ReplayRequest]]:
+        """The histories to be read. Where there is none, nothing can be recovered. For each pattern all topics are looked at,
+        so each but the first has a turn of its own."""
+        has_looked = False
         starts: dict[str, ReplayRequest] = {}
         entries = qos.history if qos.initial_update else 0
         for channel in channels:
             name = channel.name
             if channel.is_wildcard:
-                kept = self._options.histories(channel) if entries else []
+                if not entries:
+                    continue
+                if has_looked:
+                    yield self._rest(session)
+                kept, has_looked = self._options.histories(channel), True
                 starts |= {
                     each: ReplayRequest(each, name, entries, qos.newest_first) for each in kept if each not in starts
                 }
@@ -189,6 +230,15 @@ class SubscribeHandler:
         self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
         """Let the session receive these channels, after what their histories have for it. Raises StoreError and Refused."""
+        names = list(wanted)
+        while len(names) > _AT_ONCE and not starts:
+            first, names = names[:_AT_ONCE], names[_AT_ONCE:]
+            yield from self._begin(session, {name: wanted[name] for name in first}, starts, result)
+            yield self._rest(session)
+            if not session.is_live:
+                return
+            self._limits.room_for(session, min(len(names), _AT_ONCE))
+        wanted = {name: wanted[name] for name in names}
         if session.durable is not None and wanted:
             yield from self._begin_stored(session, wanted, starts, result)
             return
@@ -233,9 +283,26 @@ class SubscribeHandler:
 
     def unsubscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `subscription`. Names are taken one by one, as in subscribe."""
+        names = message.fields.get("subscription")
+        if isinstance(names, list) and len(names) > _AT_ONCE:
+            return self._unsubscribe_from_many(session, message, names)
+        return self._unsubscribe(session, message, message.subscriptions())
+
+    def _unsubscribe_from_many(self, session: Session, message: Message, names: list[object]) -> Steps[Reply]:
+        channels = yield from self._channels_of(session, names)
+        reply = replies.ok(message)
+        for portion in _portions(channels):
+            outcome = self._unsubscribe(session, message, portion)
+            reply = outcome if isinstance(outcome, dict) else (yield from outcome)
+            if not reply["successful"]:
+                break
+            yield self._rest(session)
+        return reply
+
+    def _unsubscribe(self, session: Session, message: Message, channels: list[Channel]) -> Reply | Steps[Reply]:
         given_up: list[str] = []
         error: str | None = None
-        for channel in message.subscriptions():
+        for channel in channels:
             if channel.name in META_CHANNELS:
                 error = BayeuxCode.UNSUBSCRIBE_FAILED
             elif not (
@@ -261,6 +328,11 @@ class SubscribeHandler:
             except StoreError as failure:
                 error = error or coded(failure.code)
         return replies.ok(message) if error is None else replies.failed(message, error)
+
+
+def _portions(items: list[T]) -> Iterator[list[T]]:
+    for at in range(0, len(items), _AT_ONCE):
+        yield items[at : at + _AT_ONCE]
 
 
 def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None:
@@ -299,6 +371,7 @@ class Permissions:
     _groups: ConsumerGroups
     _options: SubscriptionOptions
     _subscriptions: SubscriptionStore
+    _runtime: Runtime
 
     def grant(
         self, session: Session, message: Message, channels: list[Channel]
@@ -306,7 +379,9 @@ class Permissions:
         """The channels that the session may subscribe to, up to the first that it may not, and the error of that. No one
         subscribes to service channels: they are granted, and left out."""
         granted: list[Channel] = []
-        for channel in channels:
+        for number, channel in enumerate(channels, 1):
+            if not number % _AT_ONCE:
+                yield self._runtime.turns.rest(session.account.name if session.account is not None else None)
             error = yield from self._refused(session, channel, message)
             if error is None and (channel.kind is Kind.META or not session.is_live):
                 error = BayeuxCode.SUBSCRIBE_FAILED
