@@ -16,7 +16,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Awaitable, Callable
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -67,14 +68,28 @@ class Client:
         self._acknowledges = acknowledges
         self._batch = self._sent = 0
         self._cookie = self._id = ""
-        self.ask({"channel": "/meta/handshake", "ext": {"ack": acknowledges}})
-        self.ask({"channel": "/meta/subscribe", "subscription": "/room"})
-        self.ask({"channel": "/meta/connect", "connectionType": "long-polling"})
 
-    def send(self, message: dict[str, Any]) -> None:
+    def begin(self) -> None:
+        """Shake hands, subscribe and connect, where no store has to be waited for."""
+        for message in self.beginning():
+            self.ask(message)
+
+    def beginning(self, **session: str) -> list[dict[str, Any]]:
+        """What it begins with."""
+        ext = {"ack": self._acknowledges, **({"session": session} if session else {})}
+        return [
+            {"channel": "/meta/handshake", "version": "1.0", "supportedConnectionTypes": ["long-polling"], "ext": ext},
+            {"channel": "/meta/subscribe", "subscription": "/room"},
+            {"channel": "/meta/connect", "connectionType": "long-polling"},
+        ]
+
+    def send(self, *messages: dict[str, Any]) -> None:
         """Hand a request to the connection."""
-        self._sent += 1  # a connect with the id of the one before would be taken for its copy
-        body = orjson.dumps([{"id": str(self._sent), "clientId": self._id, **message}])
+        elements = []
+        for message in messages:
+            self._sent += 1  # a connect with the id of the one before would be taken for its copy
+            elements.append({"id": str(self._sent), "clientId": self._id, **message})
+        body = orjson.dumps(elements)
         head = (
             f"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nCookie: {self._cookie}\r\n"
         )
@@ -116,6 +131,50 @@ def _publish(_: Any, clients: list[Client]) -> None:
         client.ask({"channel": "/empty", "data": {"text": "x" * 40}})
 
 
+async def _answered(broker: Any) -> None:
+    """Wait until the store has answered everything, and all that came of it is written."""
+    while (busy := broker.access.writing.under_way) is not None:
+        await asyncio.wait([busy])
+    broker.outbound._flush()  # noqa: SLF001 - as above
+
+
+async def _written(broker: Any, client: Client) -> None:
+    """Wait for the answer to a request."""
+    while not client.wire.written:
+        await _answered(broker)
+        await asyncio.sleep(0)
+
+
+async def _deliver_stored(broker: Any, clients: list[Client]) -> None:
+    message = {"channel": "/room", "data": {"text": "x" * 40}, "ext": {"publish": {"persistent": True}}}
+    await _publish_stored(broker, clients, [message])
+
+
+async def _deliver_addressed(broker: Any, clients: list[Client]) -> None:
+    names = [f"client/joe{number}/1" for number in range(1, len(clients))]
+    qos = [{"publish": {"persistent": True, "destination": [{"to": each}]}} for each in names]
+    data = {"text": "x" * 40}
+    await _publish_stored(broker, clients, [{"channel": "/service/box", "data": data, "ext": each} for each in qos])
+
+
+async def _publish_stored(broker: Any, clients: list[Client], messages: list[dict[str, Any]]) -> None:
+    """The last of the clients publishes these together, and the others receive what they bring."""
+    *receivers, publisher = clients
+    for client in receivers:
+        client.connect()
+    publisher.send(*messages)
+    await _written(broker, publisher)
+    for client in (publisher, *receivers):
+        client.read()
+
+
+STORED: Final[dict[str, tuple[str, Callable[[Any, list[Client]], Awaitable[None]]]]] = {
+    "stored": ("a delivery of a stored message, acknowledged", _deliver_stored),
+    "addressed": ("a stored message to a session, acknowledged", _deliver_addressed),
+}
+"""The same with a store, which is another process and is not counted."""
+
+
 CASES: Final[dict[str, tuple[str, bool, Step]]] = {
     "delivery": ("a delivery over long-polling", False, _deliver),
     "acknowledged": ("a delivery over long-polling, acknowledged", True, _deliver),
@@ -126,6 +185,37 @@ CASES: Final[dict[str, tuple[str, bool, Step]]] = {
 
 def _no_other_lane() -> NoReturn:
     raise RuntimeError("a request was left to aiohttp")
+
+
+async def _run_stored(case: str, rounds: int) -> None:
+    """The rounds of a case with a store, in the state whose `app` comes first on the path."""
+    from aiohttp import web
+
+    from crewel import server
+    from crewel.settings import load
+    from crewel.transports.fast_lane import FastLane
+    from crewel.transports.http_fast import FastConnection
+
+    with tempfile.TemporaryDirectory() as directory:
+        app = web.Application()
+        sets = ["bayeux.max_sessions_per_browser=-1", f"storage.data_dir={directory}", "delivery.commit_ms=60000"]
+        broker = server.attach(app, load(None, sets))
+        runner = web.AppRunner(app)
+        await runner.setup()
+        lane = FastLane(app[server.ENDPOINT], _no_other_lane)
+        if hasattr(lane, "turns"):
+            lane.turns.slice_s = inf
+        clients = [Client(FastConnection(lane), acknowledges=True) for _ in range(SESSIONS + 1)]
+        for number, client in enumerate(clients, 1):
+            messages = client.beginning(name=f"client/joe{number}/1")
+            for message in messages if number <= SESSIONS else messages[:1]:
+                client.send(message)
+                await _written(broker, client)
+                client.read()
+        for _ in range(rounds):
+            await STORED[case][1](broker, clients)
+        await lane.close(0)
+        await runner.cleanup()
 
 
 async def _run(case: str, rounds: int) -> None:
@@ -144,6 +234,8 @@ async def _run(case: str, rounds: int) -> None:
     clients = [Client(FastConnection(lane), acknowledges=acknowledges) for _ in range(SESSIONS)]
     if hasattr(lane, "turns"):
         lane.turns.slice_s = inf  # under valgrind a round takes longer than a turn of the loop
+    for client in clients:
+        client.begin()
     for _ in range(rounds):
         step(broker, clients)
         await asyncio.sleep(0)
@@ -175,14 +267,18 @@ def main() -> None:
     line.add_argument("--child", nargs=2, metavar=("CASE", "ROUNDS"), help=argparse.SUPPRESS)
     given = line.parse_args()
     if given.child:
-        asyncio.run(_run(given.child[0], int(given.child[1])))
+        run = _run_stored if given.child[0] in STORED else _run
+        asyncio.run(run(given.child[0], int(given.child[1])))
         return
     if given.before is None or not (given.before / "app" / "crewel").is_dir():
         line.error("--before needs a checkout of Crewel, with app/crewel in it")
     if shutil.which("valgrind") is None:
         line.error("valgrind is missing: install it (Debian: apt-get install valgrind)")
     rows = []
-    for case, (what, _, _) in CASES.items():
+    for case, what in {
+        **{each: row[0] for each, row in CASES.items()},
+        **{each: row[0] for each, row in STORED.items()},
+    }.items():
         now, before = _per_delivery(HERE, case), _per_delivery(given.before.resolve(), case)
         ratio = now / before
         rows.append(Figure(what, f"{now:,}", ratio <= LIMIT, f"{before:,} before: {ratio:.3f}, at most {LIMIT}").row())
