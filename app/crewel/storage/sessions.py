@@ -1,12 +1,12 @@
 """The sessions that survive, and the servers that own them.
 
-Every function but `nodes` makes a step, done as a whole or not at all. A session has one owner, known by its token; a step
+Every function but `nowhere` makes a step, done as a whole or not at all. A session has one owner, known by its token; a step
 of another server changes nothing and raises Fenced. Unless said otherwise a step may be repeated when its outcome is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -18,9 +18,11 @@ from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
 from crewel.storage.node_leases import filled
 from crewel.storage.script_step import Step, nothing
+from crewel.storage.store import Store
 
 _UNCOUNTED: Final = "client/anonymous/"
 _STAYS: Final = -2
+_TOGETHER: Final = 500  # sessions that are looked for in one round trip
 _NO_OPTIONS: Final[Mapping[str, bytes]] = {}
 _NOTHING_RETURNS: Final[Mapping[LogId, int]] = {}
 
@@ -67,6 +69,19 @@ def login(
 def _logged_in(answer: Any) -> LoggedIn:
     name, is_new, batch, last = answer
     return LoggedIn(SessionName(name.decode()), is_new == b"1", batch, last)
+
+
+async def nowhere(store: Store, names: Iterable[SessionName]) -> list[SessionName]:
+    """Return those of these sessions that the store does not have, at whatever node. Raises StoreError."""
+    found = list[SessionName]()
+    asked = list(names)
+    for start in range(0, len(asked), _TOGETHER):
+        portion = asked[start : start + _TOGETHER]
+        pipeline = store.reader.pipeline(transaction=False)
+        for name in portion:
+            pipeline.exists(store.keys.session(name))
+        found += [name for name, is_there in zip(portion, await pipeline.execute(), strict=True) if not is_there]
+    return found
 
 
 def recall(k: Keys, token: str, name: SessionName, batch: int) -> Step[SessionRecord]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pytest
 
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
+from crewel.storage import sessions
 from crewel.storage.script_step import Step
 from tests.broker.stored_world import Receiver, StoredWorld
 
@@ -119,3 +121,26 @@ def test_sessions_that_a_changed_store_lacks_are_counted_when_the_first_attempt_
     read_all(stored)
     assert not stored.access.is_reloading
     assert stored.broker.runtime.metrics.lost_sessions == 1
+
+
+def test_sessions_that_another_node_has_are_not_lost(
+    make_stored: Callable[..., StoredWorld], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store was away for so long that this node was taken for dead, and is another one since: one session is nowhere."""
+    node = make_stored("cluster.enabled=true")
+    heir = make_stored("cluster.enabled=true", prefix=node.prefix)
+    durables = [Receiver(node).started("/news").session.durable for _ in range(4)]
+    node.commit()
+    lost, *taken = [durable.name for durable in durables if durable is not None]
+    heir.wait(heir.store.reader.delete(heir.store.keys.session(lost)))
+    monkeypatch.setattr(sessions, "_TOGETHER", 3)
+    heir.wait(heir.durability.inheritance.take_over_dead([node.access.token]))
+    monkeypatch.setattr(type(node.store), "generation", "another")
+    with caplog.at_level(logging.INFO):
+        node.durability._store_is_back()
+        read_all(node)
+    assert not node.access.is_reloading
+    assert heir.access.node.sessions.keys() >= {*taken}
+    assert node.broker.runtime.metrics.lost_sessions == 1
+    assert "the store has lost 1 sessions" in caplog.text
+    assert f"other nodes have taken over {len(taken)} sessions" in caplog.text

@@ -166,6 +166,7 @@ class Durability:
         # All that must be read is read before: between the old sessions and the new ones no client must come to a closed door.
         topics = await self._topics.stored()
         queues = await stored_queues(self._access.store)
+        await self._losses.count_sessions(self._access.node.sessions.keys() - {record.name for record in records})
         before = self._set_aside()
         self._access.node = LogConsumer(LogConsumer.starting_cursor(records, last), last)
         self._under_way = None
@@ -239,10 +240,6 @@ class Durability:
     def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
         """A session whose subscriptions the store has not as its client knows it: it has to handshake again, or it would
         wait for messages that never come."""
-        gone = before.keys() - self._access.node.sessions.keys()
-        if gone and self._losses.has_changed:
-            log.error("the store has lost %d sessions: their clients have to handshake again", len(gone))
-            self._runtime.metrics.lost_sessions += len(gone)
         for name, patterns in before.items():
             durable = self._access.node.sessions.get(name)
             if durable is not None and durable.connected is not None and set(durable.since) != patterns:

@@ -7,12 +7,14 @@ has. An answer that comes later belongs to the next comparison, however often th
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
+from crewel.delivery.records import SessionName
 from crewel.metrics import Metrics
-from crewel.storage import losses
+from crewel.storage import losses, sessions
 from crewel.storage.losses import Loss
 
 log = logging.getLogger(__name__)
@@ -72,3 +74,15 @@ class LossDetector:
             log.warning("%s: all sessions are read again", why)
         answered.forget()
         self._compared = found
+
+    async def count_sessions(self, gone: Collection[SessionName]) -> None:
+        """Count which of the sessions that this node had and has no more are nowhere in a store that has changed; other nodes
+        have taken over the others. Raises StoreError."""
+        if not (gone and self.has_changed):
+            return
+        lost = len(await sessions.nowhere(self._access.store, gone))
+        if lost:
+            log.error("the store has lost %d sessions: their clients have to handshake again", lost)
+            self._metrics.lost_sessions += lost
+        if lost < len(gone):
+            log.info("other nodes have taken over %d sessions of this one", len(gone) - lost)
