@@ -14,6 +14,7 @@ TESTERS ?= 2
 SERVER_TESTERS ?= 3
 # Most faults wait half of their time. Their limits of time grow with the number of testers (tests/patience.py).
 FAULT_TESTERS ?= 3
+FAULT_NODES ?= 3
 # Per cent of what the tests that count messages, frames, dead letters or runs of applications do: all of it takes an hour more.
 FAULT_VOLUME ?= 20
 PARALLEL := --dist worksteal --numprocesses
@@ -115,9 +116,9 @@ faults-computed:
 faults-alone:
 	$(SHOOT) --numprocesses 0 --session-timeout 2400 -s $(ALONE)
 
-# The tests of one server, with two nodes in its place: tests/functional/on_two_nodes.py names those that need not hold.
+# The tests of one server, with several nodes in its place: tests/functional/on_several_nodes.py names those that need not hold.
 faults-nodes:
-	CREWEL_TEST_NODES=2 $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 1200 tests/functional
+	CREWEL_TEST_NODES=$(FAULT_NODES) $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 1200 tests/functional
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest --quiet $(PURE) -p tests.branches $(UNUSED:%=-p no:%)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import StartServer
 from tests.functional.cluster import nodes, pair
-from tests.functional.on_two_nodes import REASONS
+from tests.functional.on_several_nodes import REASONS
 from tests.functional.wire import close_connections, figures, until
 from tests.server_process import Server, nodes_of_tests, start
 

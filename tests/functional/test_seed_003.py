@@ -219,7 +219,7 @@ class TestReceivingResponses:
             assert reply["successful"] is False, pattern
         other.subscribe("/**")
         other.publish(f"/ret/{mine}/3000000", "for you")
-        assert [message["data"] for message in asker.take()] == ["for you"]
+        assert [message["data"] for message in asker.take(timeout=2000)] == ["for you"]
         assert other.take() == []
 
     def test_a_malformed_reply_channel_is_refused(self, server: Server) -> None:

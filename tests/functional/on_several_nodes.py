@@ -1,4 +1,4 @@
-"""Tests that need not hold on several nodes in the place of one server (CREWEL_TEST_NODES=2, or 3), each with its reason.
+"""Tests that need not hold on several nodes in the place of one server (CREWEL_TEST_NODES=3), each with its reason.
 
 There, each connection reaches one of them at random, so a test here may also pass. All others have to.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import Final
 
 _ASYNCHRONOUS: Final = (
-    "a publish is answered when it is stored, or sent to the other node; what has reached the session's node by then is not"
+    "a publish is answered when it is stored, or sent to the other nodes; what has reached the session's node by then is not"
     " said"
 )
-_FIGURES: Final = "it counts what one server has, and two have two of it"
+_FIGURES: Final = "it counts what one server has, and each node has that"
 _PORT: Final = "it compares the port of one connection with that of another one"
 _AT_ONCE: Final = (
     "of logins that ask for one new name at the same moment at two nodes, the later ones are refused with 503, and their"
     " clients shake hands again a second later"
 )
 
-_PER_NODE: Final = "the sessions of one browser are counted at each node (decision 0025), and these may be at two"
+_PER_NODE: Final = "the sessions of one browser are counted at each node (decision 0025), and these may be at several"
 
 REASONS: Final = {
     "test_browsers.py::test_the_second_tab_is_told_to_poll": _PER_NODE,
@@ -29,6 +29,7 @@ REASONS: Final = {
     "test_pages.py::test_the_version_is_said_everywhere_and_in_one_place": _FIGURES,
     "test_seed_001.py::test_exactly_one_session_has_each_message": _ASYNCHRONOUS,
     "test_seed_001.py::test_the_queue_ends_when_nobody_comes_for_long": _ASYNCHRONOUS,
+    "test_sessions.py::test_a_session_that_does_not_acknowledge_is_taken_over_with_its_queue": _ASYNCHRONOUS,
     "test_sessions.py::test_an_anonymous_session_comes_back_with_its_resume": _ASYNCHRONOUS,
     "test_sessions.py::test_bounds_of_the_burst_and_of_the_queue_are_obeyed": _ASYNCHRONOUS,
     "test_sessions.py::test_of_many_who_begin_at_once_one_makes_the_session": _AT_ONCE,
