@@ -520,3 +520,12 @@ class TestExpiry:
     def test_the_next_expiry_of_a_session_that_comes_back_is_known(self) -> None:
         record = {LogId(1): PendingMessage(0, 1, "/a", 5, 30), LogId(2): PendingMessage()}
         assert adopted(pending=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 5, 20)}).expiry == 20
+
+
+def test_of_what_the_log_says_of_its_inbox_it_may_lack_only_what_came_after_it() -> None:
+    """An older one that it has not, has ended, or was for another session of its name."""
+    record = SessionRecord(SessionName("client/joe/1"), {}, own_cursor=LogId(5), inbox_until=LogId(9))
+    durable = DurableSession.adopted(record)
+    assert [durable.may_lack(LogId(each)) for each in (5, 6, 9, 10)] == [False, False, False, True]
+    later = DurableSession.adopted(SessionRecord(SessionName("client/joe/1"), {}, own_cursor=LogId(5)))
+    assert [later.may_lack(LogId(each)) for each in (5, 6)] == [False, True]

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 import redis
 
+from crewel.delivery.records import Logged, LogId
 from crewel.storage import log
+from crewel.storage.shared_queues import Sent
 from tests.delivery.interleaving import Run, Store
 from tests.delivery.ledger import Broken
 from tests.delivery.mutations import MUTATIONS, Mutation, SpillsNothing
 from tests.delivery.store_model import StoreModel
 from tests.storage.compared_store import ComparedStore
+from tests.storage.node_order import OrderRun, OrderServer
 from tests.storage.real_store import RealStore
 from tests.store_process import StoreProcess
 
@@ -84,6 +87,50 @@ def _run(seed: int, store: Store) -> None:
     """One run; every fourth has a store that loses what was not synced. Its error tells the seed."""
     try:
         Run(seed, store, loses=seed % 4 == 3).run(STEPS)
+    except Broken as broken:
+        broken.add_note(f"seed {seed}")
+        raise
+
+
+# Several nodes, and messages to sessions by name
+
+
+@portions
+def test_each_session_gets_all_in_one_order_from_several_nodes(client: redis.Redis, seeds: range) -> None:
+    for seed in seeds:
+        _run_nodes(seed, client)
+
+
+class QueuesAtOnce(OrderServer):
+    """A message to a session is queued when it is answered, whatever other nodes have appended before it."""
+
+    def sent(self, sent: Sent, arrive: Callable[[], None]) -> None:
+        if sent.prev == self.serving.cursor:
+            self.serving.skip(sent.id)
+        arrive()
+
+
+class BringsInAtOnce(OrderServer):
+    """The sessions of a dead node come with what lies in their inboxes, whatever the log has before it."""
+
+    def catch_up(self, newest: LogId, read: Callable[[LogId], Iterable[Logged]]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("node", [QueuesAtOnce, BringsInAtOnce])
+def test_a_node_that_lets_messages_overtake_others_is_noticed(client: redis.Redis, node: type[OrderServer]) -> None:
+    with pytest.raises(Broken, match=r"came to .* after"):
+        _run_all(client, node)
+
+
+def _run_all(client: redis.Redis, node: type[OrderServer]) -> None:
+    for seed in range(MOST_SEEDS):
+        _run_nodes(seed, client, node)
+
+
+def _run_nodes(seed: int, client: redis.Redis, node: type[OrderServer] = OrderServer) -> None:
+    try:
+        OrderRun(seed, client, server=node).run(STEPS)
     except Broken as broken:
         broken.add_note(f"seed {seed}")
         raise

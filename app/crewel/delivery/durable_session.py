@@ -44,6 +44,7 @@ class DurableSession(DeliveryOrder):
         "ending",
         "expiry",
         "has_own_cursor",
+        "inbox_until",
         "is_dirty",
         "is_fenced",
         "name",
@@ -60,6 +61,9 @@ class DurableSession(DeliveryOrder):
         """Pattern -> the id after which its subscription holds."""
         self.closing: list[tuple[str, LogId, LogId]] = []
         """Intervals (pattern, from, until] of subscriptions that were given up."""
+        self.inbox_until = LogId(0)
+        """What other nodes put into its inbox up to here was in it when it came; or it has ended, or was for another session of
+        the same name."""
         self.own_cursor = LogId(0)
         """Of one that was adopted: entries up to here are accounted for, whatever the node's cursor says."""
         self.has_own_cursor = False
@@ -88,7 +92,7 @@ class DurableSession(DeliveryOrder):
         what is known of a message, for all sessions that are adopted with it."""
         durable = cls(record.name)
         durable.since, durable.closing = dict(record.subscriptions), list(record.closed)
-        durable.ending, durable.death = record.ending, record.death
+        durable.ending, durable.death, durable.inbox_until = record.ending, record.death, record.inbox_until
         durable.batch = durable._stored_batch = record.batch
         if record.own_cursor is not None:
             durable.own_cursor, durable.has_own_cursor = record.own_cursor, True
@@ -261,6 +265,10 @@ class DurableSession(DeliveryOrder):
         self._newest = max(self._newest, log_id)
         if self._fan_out is not None:
             self._fan_out.changes.note(self)  # it may lie beyond what was taken
+
+    def may_lack(self, log_id: LogId) -> bool:
+        """Whether a message that another node has put into the inbox, by what the log says, may be unknown here."""
+        return log_id > self.own_cursor and log_id > self.inbox_until
 
     def arrived(self, log_id: LogId, pending: PendingMessage) -> bool:
         """The store has put a message into the inbox; False if that is known."""

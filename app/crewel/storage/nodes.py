@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import BATCH_BLOCK, SessionRecord
+from crewel.delivery.records import BATCH_BLOCK, LogId, SessionRecord
 from crewel.storage import transient_sessions
 from crewel.storage.keys import Keys
 from crewel.storage.node_leases import Owner, adopted
@@ -115,13 +115,16 @@ def inherit(k: Keys, token: str, count: int, dead: Iterable[str] = ()) -> Step[S
     Must not be repeated after an unknown outcome, because the sessions that it took would be unknown: start again under
     another token. Raises Fenced if this node is dead itself.
     """
-    keys = (k.nodes, k.node(token), k.own(token), k.tags)
+    keys = (k.nodes, k.node(token), k.own(token), k.tags, k.last)
     return Step("inherit", keys, (k.base, token, count, BATCH_BLOCK, *dead), _slice)
 
 
 def _slice(answer: Any) -> Slice:
-    finished, moved = answer
-    return Slice([each.decode() for each in finished], adopted(moved))
+    finished, moved, last = answer
+    records = adopted(moved)
+    for record in records:
+        record.inbox_until = LogId(int(last))
+    return Slice([each.decode() for each in finished], records)
 
 
 def release(k: Keys, token: str, finished: Iterable[str]) -> Step[int]:

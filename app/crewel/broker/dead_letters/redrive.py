@@ -218,8 +218,8 @@ class DeadLetterRedrive:
                 report.done += 1
             else:
                 report.undone.append(_undone(letter, answer.outcome, letter.to if to_channel else letter.receiver))
-        # Ids were given that this server has not taken from the log: until it has looked, it must not tell how those end.
-        self.access.writing.probe()
+        # What was sent again lies in queues then, behind all that is older.
+        await self.access.writing.probe_and_wait()
 
     def _room(self, receiver: str, rooms: dict[str, _Room]) -> _Room:
         """What may still wait for this receiver. What one that is here has got since the last commit, the store does not
@@ -270,9 +270,15 @@ class DeadLetterRedrive:
             self._shared_queues.filled_for_all(receiver)
             return
         durable = self._access.node.sessions.get(SessionName(receiver))
-        if durable is not None and durable.connected is not None:  # else it is ending, and its end finds the message
-            pending = PendingMessage(0, moved.size, letter.channel, priority_in(letter.qos))
-            self._backlog.on_inbox_message(durable.connected, moved.id, pending)
+
+        def take() -> None:
+            if (
+                durable is not None and durable.connected is not None
+            ):  # else it is ending, and its end finds the message
+                pending = PendingMessage(0, moved.size, letter.channel, priority_in(letter.qos))
+                self._backlog.on_inbox_message(durable.connected, moved.id, pending)
+
+        self._access.in_place(moved.id, take)
 
 
 def _gone(dead_id: str) -> Undone:

@@ -18,6 +18,7 @@ from crewel.bayeux.message import Fields
 from crewel.broker.handler_steps import Promise, resolve
 from crewel.broker.node_tags import tag_of, tagged
 from crewel.broker.session import Session
+from crewel.delivery.beside_log import BesideLog
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.delivery.records import LogId, Submission
@@ -86,6 +87,8 @@ class StoreAccess:
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
         self.on_lost: Callable[[StoreError], None]
         """Called when the store does not know this node as it was."""
+        self.beside: BesideLog[Callable[[], object]] = BesideLog()
+        """What lies beside the log and waits for its place there, as functions that take it."""
 
     def marked(self, secret: str) -> str:
         """The secret, with the tag of this node where several share the store: so it leads to the node that gave it."""
@@ -116,6 +119,25 @@ class StoreAccess:
             raise StoreUnavailable(_SUPERSEDED)
         if self.store.is_full:
             raise StoreFull("the store is full")
+
+    def in_place(self, log_id: LogId, take: Callable[[], object]) -> None:
+        """Call `take` when all that has lower ids was taken from the log; at once, if that is so. The store has just answered
+        that it put a message with this id past the log: into an inbox, say."""
+        if log_id <= self.node.cursor:
+            take()
+            return
+        if not self.beside:
+            self.writing.probe()  # else one is under way that the store is asked for behind this
+        self.beside.add(log_id, take)
+
+    def take_beside(self, last: LogId) -> None:
+        """Take what waits for a place up to there: what the log has before that was taken."""
+        for log_id, take in self.beside.take(last):
+            self.node.skip(log_id)
+            try:
+                take()
+            except Exception:
+                log.exception("a message could not be handed to its receivers")
 
     def suspect(self, error: StoreError) -> None:
         """The store has answered something that means that this server, or the store, is not what it was."""

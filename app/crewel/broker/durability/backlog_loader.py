@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -178,16 +178,35 @@ class BacklogLoader:
         if not durable.arrived(place, pending):
             return
         self._access.node.mark_dirty(durable)
+        fan_outs = self._outbound.fan_outs
+        if fan_outs.pending and pending.channel in fan_outs.pending:
+            fan_outs.add(pending.channel, self._queue_in_turn(durable, place, pending, entry))
+        else:
+            self._queue_arrived(session, durable, place, pending, entry)
+
+    def _queue_in_turn(
+        self, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
+    ) -> Iterator[None]:
+        """Queue it when an older message of its channel has reached all of its receivers. By now it may have ended."""
+        session: Session | None = durable.connected
+        if session is not None and place in durable.inbox and not durable.is_evicted(place):
+            self._queue_arrived(session, durable, place, pending, entry)
+        yield
+
+    def _queue_arrived(
+        self, session: Session, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
+    ) -> None:
         if session.dispatcher.rejection is not None:
             self._open_messages.dead_letter_stored(session, place, *session.dispatcher.rejection)
             return
         if entry is not None and not self._overflow.has_room(session, durable, entry):
             return
         is_next = not (durable.has_evicted_before(place, pending.priority) or session.is_absent or session.is_paused)
-        if entry is not None and is_next:
+        is_late = place < self._access.node.cursor and comes_before(place, pending.priority, session.queue)
+        if entry is not None and is_next and not is_late:
             self._outbound.enqueue(session, entry)
             return
-        if comes_before(place, pending.priority, session.queue):
+        if is_late or comes_before(place, pending.priority, session.queue):
             self._open_messages.recall(session)  # so that it is read before what is younger
         durable.evict(place)
         self.load_if_waiting(session)

@@ -19,7 +19,7 @@ from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.durability.backlog_loader import BacklogLoader
-from crewel.broker.durability.inheritance import Inheritance
+from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.log_tail import LogTail
@@ -175,7 +175,8 @@ class Durability:
                 same.clear()
             self._restore(record, same)
         self._end_changed(before)
-        await self.appender.read_up_to(last)
+        # Nor is anything delivered from an inbox before what the log has in front of it.
+        await self.appender.read_up_to(max(last, newest_outside_log(records)))
         for durable in self._access.node.sessions.values():
             durable.place_notices()  # behind what was missed, too
         await self._topics.restore(topics)
@@ -297,7 +298,9 @@ class Durability:
 
     def attach(self, session: Session, answer: LoggedIn, durable: DurableSession | None = None) -> None:
         """Give the session its durable half; a new one, if the store has just made it."""
-        durable = durable or DurableSession(answer.name)
+        if durable is None:
+            durable = DurableSession(answer.name)
+            durable.inbox_until = answer.last
         durable.reserved(answer.batch + BATCH_BLOCK)
         self._access.node.add(durable)
         self.hand_to(session, durable)

@@ -19,7 +19,7 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName, SessionRecord
-from crewel.errors import StoreError, StoreUncertain
+from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import log as stored_log
 from crewel.storage import nodes, shared_queues
 from crewel.storage.nodes import Slice
@@ -137,6 +137,11 @@ class Inheritance:
             portion = records[start : start + IN_ONE_TURN]
             self.arriving = frozenset(record.name for record in records[start:])
             await asyncio.sleep(0)
+            if (newest := newest_outside_log(portion)) > node.cursor:
+                # In an inbox, from a third node: it may not be delivered before what the log has in front of it.
+                await self._access.writing.probe_and_wait()
+                if self._access.node is node and newest > node.cursor:
+                    raise StoreUnavailable("the log cannot be read at the moment")
             await self._read(gap, min(record.own_cursor or LogId(0) for record in portion))
             if self._access.node is not node:
                 return False
@@ -200,8 +205,13 @@ class Inheritance:
         """What was sent to these sessions after the record of them that has come had been made."""
         for name, waiting in shared_queues.addressed(logged).items():
             durable = durables.get(name)
-            if durable is not None and logged.id > durable.own_cursor:
+            if durable is not None and durable.may_lack(logged.id):
                 self.on_addressed(durable, logged, waiting)
+
+
+def newest_outside_log(records: Iterable[SessionRecord]) -> LogId:
+    """The newest id in the inboxes of these sessions; 0 if all are empty."""
+    return max((max(record.inbox, default=LogId(0)) for record in records), default=LogId(0))
 
 
 def _channel(logged: Logged) -> Channel:

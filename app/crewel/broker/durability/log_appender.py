@@ -111,8 +111,8 @@ class LogAppender:
                 if not isinstance(answer, StoreUncertain):
                     self._topics.refused(outgoing.channel.name)
                 outgoing.resolve(answer)
-            if isinstance(answer, StoreUncertain) and self._access.store.is_up:
-                self._access.writing.probe_later()  # it may be in the log, less some copies
+            if self._access.beside or (isinstance(answer, StoreUncertain) and self._access.store.is_up):
+                self._access.writing.probe_later()  # it may be in the log, less some copies; or something waits for its place
             self._access.suspect(answer)
             return None
         self._access.answered.note(answer.prev, answer.ids)
@@ -120,6 +120,8 @@ class LogAppender:
             return self._apply_pending(group, answer)
         if answer.prev < self._access.node.cursor:
             self._access.suspect(Behind("the log is shorter than it was"))
+        elif self._access.beside:
+            self._access.take_beside(answer.prev)
         stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
         rest = self._answer(stored, is_next=True)
         return self._answer_rest(rest, is_next=True) if rest or self._unfinished else None
@@ -210,6 +212,8 @@ class LogAppender:
             for logged in entries:
                 if logged.id > last:
                     break
+                if self._access.beside:
+                    self._access.take_beside(LogId(logged.id - 1))
                 is_shared = self._take_read(logged) or is_shared
                 if self._unfinished:
                     await self._finish()
@@ -219,6 +223,7 @@ class LogAppender:
                         await turns.rest()
                 await turns.rest()
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
+                self._access.take_beside(last)
                 self._access.node.cursor = max(self._access.node.cursor, last)
         if is_shared:
             self._spawn(self._shared_queues.load_again())
@@ -256,7 +261,10 @@ class LogAppender:
             return False
         end = self._loop.time() + self._outbound.fan_outs.slice_s
         unread: Unread | None = None
+        beside = self._access.beside
         while not self._unfinished and (unread := ahead.next(last)) is not None:
+            if beside:
+                self._access.take_beside(LogId(unread.id - 1))
             name = unread.channel.decode()
             if name and self._has_no_receiver(name):
                 self._access.node.skip(unread.id)
@@ -273,6 +281,7 @@ class LogAppender:
             self._spawn(self._shared_queues.load_again())
         if unread is not None or self._unfinished:
             return False
+        self._access.take_beside(last)
         self._access.node.skip(last)
         return True
 

@@ -11,6 +11,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from crewel.bayeux.channel import Channel
@@ -298,7 +299,7 @@ class Destinations:
                     if isinstance(late, Sent):
                         if not late.is_repeated:  # it is done just now, and who is called so now has it
                             outgoing.durables = dict(access.node.sessions)
-                        self._take(outgoing, late)
+                        self._stored(outgoing, late)
                         self._remembered(outgoing, late)
 
                 access.writing.submit(step, known, retries=True)
@@ -306,7 +307,7 @@ class Destinations:
         elif answer.is_repeated:
             outgoing.promise.resolve(self._remembered(outgoing, answer))
         else:
-            self._take(outgoing, answer)
+            self._stored(outgoing, answer)
             outgoing.promise.resolve(self._remembered(outgoing, answer))
 
     def _remembered(self, outgoing: _Outgoing, sent: Sent) -> Sending:
@@ -315,14 +316,19 @@ class Destinations:
             self._ids.addressed.remember(outgoing.key, told)
         return told
 
-    def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
-        """The message is where it belongs: let those have it who are there."""
+    def _stored(self, outgoing: _Outgoing, sent: Sent) -> None:
+        """The store has put the message where it belongs. Its receivers get it when they have had what came before it."""
         access = self._access
         access.answered.note(sent.prev, [sent.id])
         if sent.prev == access.node.cursor:
             access.node.skip(sent.id)
+            self._take(outgoing, sent)
         else:
-            access.writing.probe()  # until the cursor is there, no end of this may be committed
+            access.in_place(sent.id, partial(self._take, outgoing, sent))
+
+    def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
+        """All that the log has before the message was taken: let those have it who are there."""
+        access = self._access
         there = [each for one in outgoing.routes for each in one.remote if not each.is_stored]
         has_origin = bool(self._dispatchers.updated or there)
         origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.as_stored_addressed()) if has_origin else None
@@ -345,7 +351,7 @@ class Destinations:
         node = self._access.node
         for name, waiting in shared_queues.addressed(logged).items():
             durable = node.sessions.get(name)
-            if durable is not None and logged.id > durable.own_cursor:
+            if durable is not None and durable.may_lack(logged.id):
                 self.arrive_late(durable, logged, waiting)
 
     def arrive_late(self, durable: DurableSession, logged: Logged, waiting: PendingMessage) -> None:

@@ -327,18 +327,29 @@ class SharedQueues:
     def _leased(
         self, queue: SharedQueue, asked: Mapping[SessionName, DurableSession], answer: Lease | StoreError
     ) -> None:
-        queue.is_asked = False
         if isinstance(answer, StoreError):
+            queue.is_asked = False
             if isinstance(answer, StoreUnavailable | StoreFull):
                 self._loop.call_later(_PAUSE_S, self.refresh, queue.name)
             return  # else the sessions are another server's by now, or all is read again
         self.expired(queue.name, answer.expired, answer.left)
         self.blocked.discard(queue.name)
-        if any(leased.id > self._access.node.cursor for leased in answer.leased):
-            self._access.writing.probe()  # until the cursor is there, no end of these may be committed
+        is_late = self._loop.time() - queue.asked_at > _AT_FIRST_S
         for leased in answer.leased:
-            self._arrive(queue.name, leased, asked.get(leased.receiver))
-        if self._loop.time() - queue.asked_at > _AT_FIRST_S:
+            durable = asked.get(leased.receiver)
+            if leased.id <= self._access.node.cursor:
+                self._arrive(queue.name, leased, durable)
+            else:
+                self._access.in_place(leased.id, partial(self._arrive, queue.name, leased, durable))
+        newest = max((leased.id for leased in answer.leased), default=LogId(0))
+        self._access.in_place(newest, partial(self._after_lease, queue, asked, answer, is_late=is_late))
+
+    def _after_lease(
+        self, queue: SharedQueue, asked: Mapping[SessionName, DurableSession], answer: Lease, *, is_late: bool
+    ) -> None:
+        """All that was leased has come, and taken its room: ask for another lease, where there is reason to."""
+        queue.is_asked = False
+        if is_late:
             self._look(queue)
         elif answer.left and (answer.leased or queue.lease_again or not asked):
             self.schedule_lease(queue.name)

@@ -7,14 +7,15 @@
 -- A session that was in step with its former owner gets the owner's cursor as its own, `at`, and a new block of batch
 -- numbers, as in adopt.lua.
 --
--- Returns {tokens, slice}: the dead nodes of which no session is left, whose records still keep the log; for each session
--- moved: name, `at`, `batch`, and the record as HGETALL gave it before. Or 'fenced' if this node is dead itself. After an
+-- Returns {tokens, slice, last}: the dead nodes of which no session is left, whose records still keep the log; for each session
+-- moved: name, `at`, `batch`, and the record as HGETALL gave it before; the newest id by then. Or 'fenced' if this node is dead itself. After an
 -- unknown outcome, start again under another token.
 --
 -- KEYS[1]  nodes
 -- KEYS[2]  node:<token>, the heir
 -- KEYS[3]  own:<token>
 -- KEYS[4]  tags
+-- KEYS[5]  last
 -- ARGV[1]  what all keys begin with; node:, left:, lease:, own:, unstored: and s: of the others are built from it
 -- ARGV[2]  token
 -- ARGV[3]  sessions to move at most; fewer are moved if they are large
@@ -104,4 +105,4 @@ for _, other in ipairs(others) do
     end
   end
 end
-return {finished, answer}
+return {finished, answer, call('GET', KEYS[5]) or '0'}
