@@ -25,7 +25,7 @@ def test_all_transports_share_one_http_address(given: str, url: str) -> None:
     ("settings", "complaint"),
     [
         ({"url": "ftp://a/b"}, "not an http or ws URL"),
-        ({"url": "cometd"}, "not an http or ws URL"),
+        ({"url": "localhost:8080/cometd"}, "the address needs a scheme: http://localhost:8080/cometd, not localhost"),
         ({"url": "http://a/b", "transports": ("pigeon",)}, "not pigeon"),
         ({"url": "http://a/b", "transports": ()}, "not none"),
         ({"url": "http://a/b", "network_delay": 0}, "network_delay"),

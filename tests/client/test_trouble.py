@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from crewel.client import (
     State,
     TransportError,
     UntrustedCertificateError,
+    UpgradeRefusedError,
+    WrongAddressError,
 )
 from crewel.client.states import ImpossibleTransitionError
 from tests.client.support import LIMIT_S, QUICK, SERVICE, Steps
@@ -62,9 +65,34 @@ async def test_a_publish_with_retry_for_is_repeated_under_one_key(start_server: 
         assert reply.message_id
 
 
-async def test_a_client_that_was_never_opened_says_so() -> None:
-    with pytest.raises(NotConnectedError, match="the client is not open"):
-        await Client("http://127.0.0.1:9/cometd").ready(0.01)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda client: client.ready(LIMIT_S),
+        lambda client: client.publish("/a", 1),
+        lambda client: client.request("/a", 1, timeout=LIMIT_S),
+        lambda client: client.remote_call("a", timeout=LIMIT_S),
+    ],
+)
+async def test_a_client_that_was_never_opened_fails_at_once(use: Callable[[Client], Awaitable[object]]) -> None:
+    before = asyncio.get_running_loop().time()
+    with pytest.raises(NotConnectedError, match="the client is not open: enter it first"):
+        await use(Client("http://127.0.0.1:9/cometd"))
+    assert asyncio.get_running_loop().time() - before < LIMIT_S / 10
+
+
+async def test_a_wrong_path_is_said_at_once_and_not_tried_again(start_server: StartServer, transport: str) -> None:
+    server = start_server(*SETS)
+    client = Client(server.url + "d", transports=[transport], open_timeout=LIMIT_S * 10)
+    with pytest.raises((WrongAddressError, UpgradeRefusedError), match="answered 404"):
+        await asyncio.wait_for(client.__aenter__(), LIMIT_S)
+
+
+async def test_the_wait_for_a_message_says_how_long_it_was(start_server: StartServer) -> None:
+    async with Client(start_server(*SETS).url) as client:
+        subscription = await client.subscribe("/quiet")
+        with pytest.raises(TimeoutError, match=r"/quiet: no message within 0\.01 s"):
+            await subscription.receive(0.01)
 
 
 async def test_a_publish_with_retry_for_raises_its_last_failure(start_server: StartServer, transport: str) -> None:

@@ -39,6 +39,7 @@ from crewel.client.errors import UnknownDestination as UnknownDestination
 from crewel.client.errors import UnknownDestinationSession as UnknownDestinationSession
 from crewel.client.errors import UntrustedCertificateError as UntrustedCertificateError
 from crewel.client.errors import UpgradeRefusedError as UpgradeRefusedError
+from crewel.client.errors import WrongAddressError as WrongAddressError
 from crewel.client.extension import Extension as Extension
 from crewel.client.inbox import Inbox as Inbox
 from crewel.client.message import DestinationState as DestinationState

@@ -294,6 +294,8 @@ INHERITED: Final = frozenset(
 
 def _http(text: str) -> str:
     """The address with http or https. One without a path is that of a server, which answers at its usual path."""
+    if "://" not in text:
+        raise ValueError(f"the address needs a scheme: http://{text.lstrip('/')}, not {text}")
     url = URL(text)
     if url.scheme not in _SCHEMES or not url.host:
         raise ValueError(f"not an http or ws URL: {text}")

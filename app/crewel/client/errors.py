@@ -13,6 +13,8 @@ _LONGEST_WAIT_MS: Final = 3_600_000
 _IDENTICAL = "user.configuration.identicalClient"
 UNKNOWN_SESSION = frozenset({401, 402})
 """Codes that say "I do not know you" (Faye: 401)."""
+WRONG_PATHS: Final = frozenset({404, 405})
+"""HTTP statuses of a server that has nothing at this path."""
 INTERNAL_ERROR: Final = "user.update.internalError"
 """The code of an exception that brings none."""
 
@@ -37,6 +39,11 @@ class MessageTooLargeError(TransportError):
 class UntrustedCertificateError(TransportError):
     """The server's certificate is not to be trusted: another authority has issued it, or it has expired, or it is for another
     host. Nothing was sent."""
+
+
+class WrongAddressError(TransportError):
+    """The server has nothing at this path (404, 405): the address is wrong, or a proxy in front of the server is. Opening a
+    client does not try again; an open client does."""
 
 
 class UpgradeRefusedError(TransportError):

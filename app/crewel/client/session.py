@@ -25,6 +25,7 @@ from crewel.client.config import Config
 from crewel.client.connection import Connection, common_transports
 from crewel.client.errors import (
     UNKNOWN_SESSION,
+    WRONG_PATHS,
     ClientError,
     DisconnectedError,
     HandshakeRefused,
@@ -35,6 +36,7 @@ from crewel.client.errors import (
     TransportError,
     UntrustedCertificateError,
     UpgradeRefusedError,
+    WrongAddressError,
     ended,
     handshake_refused,
 )
@@ -184,7 +186,7 @@ class Session:
                 delay = self._advice.interval + self._backoff.failed()
                 is_final = isinstance(error, HandshakeRefused) and self._advice.reconnect is Reconnect.NONE
                 # A first attempt must not hide a mistake in the set-up behind its patience; later ones outlive a renewal.
-                is_final = is_final or (isinstance(error, UntrustedCertificateError) and deadline < math.inf)
+                is_final = is_final or (_is_mistake(error) and deadline < math.inf)
                 left = deadline - asyncio.get_running_loop().time()
                 if is_final or left <= 0:
                     raise
@@ -425,6 +427,12 @@ def _subscribe_message(interest: Interest) -> Fields:
         if interest.progress and "since" in _asked(message):
             message["ext"]["subscribe"]["since"] = interest.progress.position
     return message
+
+
+def _is_mistake(error: ClientError) -> bool:
+    """Whether the address or what the client trusts is wrong, as far as can be seen: waiting does not mend it."""
+    has_wrong_path = isinstance(error, UpgradeRefusedError) and error.status in WRONG_PATHS
+    return has_wrong_path or isinstance(error, UntrustedCertificateError | WrongAddressError)
 
 
 def _asked(message: Fields) -> Fields:

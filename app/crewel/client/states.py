@@ -163,7 +163,9 @@ class Life:
                 log.exception("an on_state listener failed")
 
     async def settled(self) -> None:
-        """Wait until requests can be sent, or never will be."""
+        """Wait until requests can be sent, or never will be. Raises NotConnectedError if nothing is on its way to that."""
+        if self.state is State.NEW:
+            raise NotConnectedError("the client is not open: enter it first, `async with client:`")
         while self.state not in USABLE | ENDING:
             await self._moved.wait()
 
@@ -172,16 +174,13 @@ class Life:
 
         Raises:
             NotConnectedError: no session within `timeout` seconds.
+            NotConnectedError, at once: the application has not opened the client.
             DisconnectedError: there will be none.
         """
         try:
             async with asyncio.timeout(timeout):
                 await self.settled()
         except TimeoutError:
-            if self.state is State.NEW:
-                raise NotConnectedError(
-                    f"no session within {timeout:g} s: the client is not open (async with client)"
-                ) from None
             cause = f" ({self.failure})" if self.failure else ""
             raise NotConnectedError(f"no session within {timeout:g} s: {self.state.value}{cause}") from self.failure
         if self.is_ending:

@@ -277,6 +277,8 @@ class Subscription:
                 return await anext(self)
         except StopAsyncIteration:
             raise SubscriptionEndedError(f"{self.channel}: no more messages will come") from None
+        except TimeoutError:
+            raise TimeoutError(f"{self.channel}: no message within {timeout:g} s") from None
 
     async def unsubscribe(self) -> None:
         """End the subscription; the last one of its channel unsubscribes at the server.

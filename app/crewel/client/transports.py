@@ -16,12 +16,14 @@ import orjson
 from crewel.bayeux.codec import encoded
 from crewel.bayeux.message import Fields
 from crewel.client.errors import (
+    WRONG_PATHS,
     MessageTooLargeError,
     NotEncodableError,
     RequestTimeoutError,
     TransportError,
     UntrustedCertificateError,
     UpgradeRefusedError,
+    WrongAddressError,
 )
 from crewel.client.message import CONNECT
 
@@ -39,8 +41,7 @@ _PATH_HINT = ": Crewel's path is /cometd, unless the server's bayeux.path names 
 _ANSWER_HINTS = {
     400: ": it could not read the request; a port with TLS needs https",
     403: ": it refuses this origin or host, and its log names the setting",
-    404: _PATH_HINT,
-    405: _PATH_HINT,
+    **dict.fromkeys(WRONG_PATHS, _PATH_HINT),
 }
 """What to look at, by the status of an answer that is not Bayeux."""
 
@@ -207,7 +208,8 @@ class LongPolling:
                 raise _too_large(f"{self._wiring.url} refused {len(body)} bytes", self._wiring.limit())
             if response.status != 200:
                 hint = _ANSWER_HINTS.get(response.status, "")
-                raise TransportError(f"{self._wiring.url} answered {response.status} {response.reason}{hint}")
+                error = WrongAddressError if response.status in WRONG_PATHS else TransportError
+                raise error(f"{self._wiring.url} answered {response.status} {response.reason}{hint}")
             return await self._read(response)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
