@@ -81,6 +81,27 @@ async def test_a_client_that_was_never_opened_fails_at_once(use: Callable[[Clien
     assert asyncio.get_running_loop().time() - before < LIMIT_S / 10
 
 
+def test_a_client_in_another_event_loop_says_so(start_server: StartServer) -> None:
+    client = Client(start_server(*SETS).url)
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    try:
+        first.run_until_complete(client.__aenter__())
+        with pytest.raises(RuntimeError, match="opened in another event loop"):
+            second.run_until_complete(client.publish("/a", 1))
+        first.run_until_complete(client.__aexit__(None, None, None))
+    finally:
+        first.close()
+        second.close()
+
+
+async def test_a_client_is_opened_once(start_server: StartServer) -> None:
+    client = Client(start_server(*SETS).url)
+    async with client:
+        pass
+    with pytest.raises(RuntimeError, match="opened once"):
+        await client.__aenter__()
+
+
 async def test_a_wrong_path_is_said_at_once_and_not_tried_again(start_server: StartServer, transport: str) -> None:
     server = start_server(*SETS)
     client = Client(server.url + "d", transports=[transport], open_timeout=LIMIT_S * 10)

@@ -48,7 +48,7 @@ _KNOWN_OTHERWISE: Final = ("name", "token", "resume", "nonce", "clearSessions")
 """Fields of `ext.session` that are not kept as they were asked."""
 _ENDING_S: Final = 3.0
 _LOOK_S: Final = 0.05
-_UNKNOWN_TOKEN: Final = "the server cannot verify this token: with security.policy=open it knows its admin token only"
+_UNKNOWN_TOKEN: Final = "the server cannot verify this token: its policy is open, and it knows its admin token only"
 
 
 @dataclass(eq=False)

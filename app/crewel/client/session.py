@@ -80,7 +80,7 @@ class Session:
         """
         if self._secrets is not None:
             self.connection.login.stored_secret = await self._secrets.load()
-        self.life.move(Event.OPENED)
+        self.life.begin()
         self.connection.start()
         patience = self._config.open_timeout if is_awaited else math.inf
         self._tasks.append(asyncio.create_task(self._run(patience), name="crewel-client-session"))
@@ -140,6 +140,7 @@ class Session:
 
     async def send(self, messages: list[Fields]) -> list[Fields]:
         """Send messages in one payload now; their replies. Raises TransportError if there is no connection."""
+        self.life.check_loop()
         return await self.connection.exchange(messages, self._config.network_delay)
 
     async def _run(self, patience: float) -> None:

@@ -136,6 +136,7 @@ class Life:
         """Why there is no session at the moment, as far as is known."""
         self._client_id = client_id
         self._moved = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def is_ending(self) -> bool:
@@ -162,10 +163,26 @@ class Life:
             except Exception:
                 log.exception("an on_state listener failed")
 
+    def begin(self) -> None:
+        """It is being opened, in this event loop. Raises RuntimeError if it was opened before."""
+        if self.state is not State.NEW:
+            raise RuntimeError("a client can be opened once: make another one")
+        self._loop = asyncio.get_running_loop()
+        self.move(Event.OPENED)
+
+    def check_loop(self) -> None:
+        """Raises RuntimeError in another event loop than that in which it was opened."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(
+                "this client was opened in another event loop, which alone can use it: open one in each loop, or use"
+                " crewel.client.sync, which works from all threads"
+            )
+
     async def settled(self) -> None:
         """Wait until requests can be sent, or never will be. Raises NotConnectedError if nothing is on its way to that."""
         if self.state is State.NEW:
             raise NotConnectedError("the client is not open: enter it first, `async with client:`")
+        self.check_loop()
         while self.state not in USABLE | ENDING:
             await self._moved.wait()
 
