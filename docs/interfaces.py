@@ -13,6 +13,7 @@ from crewel.admin.rest import ROUTES
 from crewel.admin.route import API, document
 from crewel.cli.examples import EXAMPLES
 from crewel.cli.main import app
+from crewel.client import sync
 
 ROOT = Path(__file__).parents[1]
 _CLIENT_PARTS: Final = {
@@ -171,7 +172,8 @@ def python_client() -> str:
     found: dict[str, list[str]] = {heading: [] for heading in _CLIENT_PARTS.values()}
     for home, name in re.findall(r"^from crewel\.client\.(\w+) import (\w+)", _text(client.__file__), re.MULTILINE):
         found[_CLIENT_PARTS[home]].append(name)
-    return _headed("crewel.client", found)
+    waiting = re.findall(r"^from crewel\.client\.sync\.\w+ import (\w+)", _text(sync.__file__), re.MULTILINE)
+    return "\n\n".join([_headed("crewel.client", found), _headed("crewel.client.sync", {"Without asyncio": waiting})])
 
 
 def python_server() -> str:

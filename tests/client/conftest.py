@@ -4,8 +4,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.client import over_sync
 from tests.client.support import SERVICE
 from tests.server_process import Server
+
+BOTH_STYLES = {
+    f"tests.client.{name}"
+    for name in ("test_live", "test_settle_live", "test_requests_live", "test_consume", "test_unclaimed_live")
+}
+ONE_STYLE = {
+    # These reach into the asynchronous client.
+    "test_a_worker_that_is_cancelled_twice_closes_its_connections",
+    "test_a_session_of_a_worker_has_what_its_client_has_but_its_identity",
+    "test_a_copy_that_comes_while_the_worker_has_the_message_ends_with_it",
+    # The subscribe has to be in the turn of the loop in which the client is entered.
+    "test_a_client_that_was_away_learns_that_its_subscription_has_ended",
+}
 
 
 @pytest.fixture(params=["websocket", "long-polling"])
@@ -23,3 +37,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(options, tmp_path_factory.mktemp("server"))
     yield server
     server.end_well()
+
+
+@pytest.fixture(autouse=True)
+def client_style(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the modules that `pytest_generate_tests` names, the tests run with the synchronous client too."""
+    if getattr(request, "param", "coroutines") == "threads":
+        monkeypatch.setattr(request.module, "Client", over_sync.Client)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Try both clients where a test knows no more of a client than its interface."""
+    if metafunc.module.__name__ in BOTH_STYLES and metafunc.function.__name__ not in ONE_STYLE:
+        metafunc.parametrize("client_style", ["coroutines", "threads"], indirect=True)

@@ -48,7 +48,7 @@ _KNOWN_OTHERWISE: Final = ("name", "token", "resume", "nonce", "clearSessions")
 """Fields of `ext.session` that are not kept as they were asked."""
 _ENDING_S: Final = 3.0
 _LOOK_S: Final = 0.05
-_UNKNOWN_TOKEN: Final = "the server cannot verify this token: its policy is open, and it knows its admin token only"
+_UNVERIFIED: Final = "the server cannot verify this token: its policy is open, and it knows its admin token only"
 
 
 @dataclass(eq=False)
@@ -115,7 +115,7 @@ class Logins:
         if qos.token is not None and self._guard.admits_everybody:
             grants = own_grants(self._admin, qos.token)
             if grants is None:
-                raise login_refusal(ACCESS_DENIED, name, _UNKNOWN_TOKEN)
+                raise login_refusal(ACCESS_DENIED, name, _UNVERIFIED)
         session.authenticate(grants)
         check_name(qos.name, grants, names_are_free=self._guard.names_are_free)
 

@@ -172,7 +172,7 @@ class Life:
 
     def check_loop(self) -> None:
         """Raises RuntimeError in another event loop than that in which it was opened."""
-        if asyncio.get_running_loop() is not self._loop:
+        if self._loop not in (None, asyncio.get_running_loop()):
             raise RuntimeError(
                 "this client was opened in another event loop, which alone can use it: open one in each loop, or use"
                 " crewel.client.sync, which works from all threads"

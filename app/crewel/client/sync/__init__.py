@@ -1,0 +1,13 @@
+"""The client for programs without asyncio: `with Client("http://127.0.0.1:8080/cometd") as client:`.
+
+The names, arguments and errors are those of `crewel.client`. All clients of a process share one event loop in a thread of its
+own (`background`); each call waits for its result there, so a client can be used from all threads.
+"""
+
+from crewel.client.sync.batch import Batch as Batch
+from crewel.client.sync.client import Client as Client
+from crewel.client.sync.consumer import Consumer as Consumer
+from crewel.client.sync.message import Delivery as Delivery
+from crewel.client.sync.message import Message as Message
+from crewel.client.sync.outbox import Outbox as Outbox
+from crewel.client.sync.subscription import Subscription as Subscription

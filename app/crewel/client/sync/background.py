@@ -1,0 +1,98 @@
+"""The event loop behind all synchronous clients of a process, in a thread of its own.
+
+The thread starts with the first client, and ends with the process. A forked child has no such thread: it gets a loop of its
+own for its own clients, and those of its parent say that they cannot be used there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from functools import cache
+from typing import Any, TypeVar
+
+from crewel.client.message import Message
+
+_T = TypeVar("_T")
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+class Background:
+    """One event loop and its thread."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="crewel-client-sync", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run the coroutine in the loop and return its result. An exception in this thread, such as KeyboardInterrupt, cancels
+        it. Raises what it raises, and RuntimeError in a listener that the loop itself calls, or after a fork."""
+        try:
+            self._check(is_waiting=True)
+        except RuntimeError:
+            coroutine.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        finally:
+            if not future.done():
+                future.cancel()
+
+    def take(self, following: Callable[[], Coroutine[Any, Any, MessageT]]) -> MessageT:
+        """Wait for the next message. A message that comes when this thread is interrupted, by Ctrl+C, stays open: without its
+        handling, the next request for a message would settle it."""
+        taken: list[MessageT] = []
+
+        async def run() -> None:
+            taken.append(await following())
+
+        try:
+            self.wait_for(run())
+        except BaseException:
+            self.call(lambda: [message.defer() for message in taken])
+            raise
+        return taken[0]
+
+    def call(self, function: Callable[[], _T]) -> _T:
+        """Call a function in the loop's thread and return its result. Raises what it raises, and RuntimeError after a fork."""
+        if threading.current_thread() is self._thread:
+            return function()
+        self._check(is_waiting=False)
+        future: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+                future.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return future.result()
+
+    def _check(self, *, is_waiting: bool) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("this client was made before the process forked: make one in each process")
+        if is_waiting and threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "a listener or an extension of the client cannot wait for the client, because it runs in the client's event"
+                " loop: let another thread do it"
+            )
+
+
+@cache
+def background() -> Background:
+    """Return the loop of this process; the first call starts it."""
+    return Background()
+
+
+os.register_at_fork(after_in_child=background.cache_clear)

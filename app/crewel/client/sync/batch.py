@@ -1,0 +1,43 @@
+"""Publishes that travel in one payload."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from crewel.bayeux.message import Fields
+from crewel.client import publish
+from crewel.client.message import Reply
+from crewel.client.publish import PublishOptions
+from crewel.client.sync.background import Background
+
+
+class Batch:
+    """Collects until its block ends, then sends everything at once, in order: `with client.batch() as batch:`.
+
+    If the block raises, nothing is sent. If the server refuses some of the messages, leaving the block raises `PublishRefused`
+    for the first of them; `replies` has the reply to each.
+    """
+
+    def __init__(self, background: Background, batch: publish.Batch) -> None:
+        self._background, self._batch = background, batch
+
+    @property
+    def replies(self) -> list[Reply]:
+        """One reply for each message, in the order of publishing, once the block has ended."""
+        return self._batch.replies
+
+    def publish(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> None:
+        """Add one message. Raises ValueError for a channel that takes no publish."""
+        self._batch.publish(channel, data, ext, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._background.wait_for(self._batch.__aexit__(kind, error, trace))

@@ -1,0 +1,335 @@
+"""The client an application without asyncio sees: publish, subscribe, batch, remote call."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from inspect import iscoroutinefunction
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self, Unpack
+from weakref import WeakSet
+
+from crewel.bayeux.message import Fields
+from crewel.client import client, message
+from crewel.client.arguments import check_count, check_function, check_kind
+from crewel.client.client import QUEUE_BOUND
+from crewel.client.config import Options
+from crewel.client.consumer import PREFETCH, RETRIES
+from crewel.client.errors import ClientError
+from crewel.client.extension import Extension
+from crewel.client.message import Reply
+from crewel.client.publish import PublishOptions
+from crewel.client.requests import Requests
+from crewel.client.resume import ResumeStore
+from crewel.client.retry import BackoffRule
+from crewel.client.states import OnState, State
+from crewel.client.subscription import Overflow, SubscribeOptions
+from crewel.client.sync.background import background
+from crewel.client.sync.batch import Batch
+from crewel.client.sync.consumer import Consumer
+from crewel.client.sync.message import Message
+from crewel.client.sync.outbox import Outbox
+from crewel.client.sync.subscription import Subscription
+
+OnMessage = Callable[[Message], object]
+"""What is called with each message of a subscription, in a thread of that subscription."""
+
+
+class Client:
+    """A Bayeux session as a context manager: `with Client(url) as client:`; or call `open`, and `close` when you are done.
+
+    Names, arguments and errors are those of `crewel.client.Client`, which explains them. Each call waits for its result. All
+    threads may use a client. Listeners of `on_state` and extensions run in the thread of the event loop, so they must not wait;
+    callbacks and handlers of messages run in threads of their own, and may. A client that is still open at the end of the
+    process is closed then.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        extensions: Iterable[Extension] = (),
+        on_state: OnState | None = None,
+        outbox: Outbox | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        if outbox is not None:
+            check_kind("outbox", outbox, 'an Outbox of crewel.client.sync, such as Outbox("orders.outbox")', Outbox)
+        origin = None if outbox is None else outbox.origin
+        self._begin(client.Client(url, extensions=extensions, on_state=on_state, outbox=origin, **options), outbox)
+
+    def _begin(self, origin: client.Client, outbox: Outbox | None = None) -> None:
+        self._client, self._background = origin, background()
+        self._pools: list[ThreadPoolExecutor] = []
+        self.outbox = outbox
+        """The outbox that keeps publishes while there is no session; None without one."""
+
+    @classmethod
+    def of(cls, origin: client.Client) -> Self:
+        """Return this client for programs without asyncio. It must have been made for the loop of all synchronous clients."""
+        made = cls.__new__(cls)
+        cls._begin(made, origin)
+        return made
+
+    @property
+    def state(self) -> State:
+        """The state of the session."""
+        return self._client.state
+
+    @property
+    def client_id(self) -> str | None:
+        """The session's id, which is a secret; another one after every handshake."""
+        return self._client.client_id
+
+    @property
+    def transport(self) -> str | None:
+        """The transport in use."""
+        return self._client.transport
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether deliveries of this session are acknowledged."""
+        return self._client.acknowledges
+
+    @property
+    def settles(self) -> bool:
+        """Whether the server receives the status of each message of this session."""
+        return self._client.settles
+
+    @property
+    def unclaimed(self) -> int:
+        """How many messages wait here for a listener."""
+        return self._client.unclaimed
+
+    @property
+    def name(self) -> str | None:
+        """The public name that the server gave this session, if it was asked for one."""
+        return self._client.name
+
+    @property
+    def resume(self) -> str | None:
+        """The secret that takes this session over, for the client that continues it; another one after each handshake."""
+        return self._client.resume
+
+    @property
+    def login(self) -> Fields:
+        """All that the server answered about this session: `reconnected`, `queued`, `durable` and more."""
+        return self._client.login
+
+    @property
+    def requests(self) -> Requests:
+        """The requests that wait for answers, and how many answers came twice or too late."""
+        return self._client.requests
+
+    def on_state(self, listener: OnState) -> Callable[[], None]:
+        """Call `listener` with every `Transition` of the session. Returns a function that removes the listener."""
+        remove = self._background.call(lambda: self._client.on_state(listener))
+        return lambda: self._background.call(remove)
+
+    def add_extension(self, extension: Extension) -> None:
+        """Append an extension. If it must see the handshake, add it before you open the client."""
+        self._background.call(lambda: self._client.add_extension(extension))
+
+    def remove_extension(self, extension: Extension) -> None:
+        """Remove an extension. Raises ValueError if the client does not have it."""
+        self._background.call(lambda: self._client.remove_extension(extension))
+
+    def open(self) -> Self:
+        """Make the handshake, as entering does. Raises TransportError, HandshakeRefused, NegotiationError."""
+        self._background.wait_for(self._client.__aenter__())
+        _OPEN.add(self)
+        return self
+
+    def close(self) -> None:
+        """Disconnect, as leaving does. Callbacks that still run are not awaited; their messages stay open."""
+        _OPEN.discard(self)
+        try:
+            self._background.wait_for(self._client.__aexit__(None, None, None))
+        finally:
+            for pool in self._pools:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def ready(self, timeout: float = 10.0) -> None:
+        """Wait until requests can be sent. Raises NotConnectedError, DisconnectedError."""
+        self._background.wait_for(self._client.ready(timeout))
+
+    def publish(
+        self,
+        channel: str,
+        data: Any,
+        ext: Fields | None = None,
+        *,
+        retry_for: float = 0.0,
+        **options: Unpack[PublishOptions],
+    ) -> Reply:
+        """Publish one message, and return the server's reply. Arguments and errors are those of `crewel.client.Client.publish`.
+
+        reply = client.publish("/orders/new", {"pizza": 4}, persistent=True, key="order-17", retry_for=30)
+        """
+        return self._background.wait_for(
+            self._client.publish(channel, data, ext, retry_for=retry_for, **options),
+        )
+
+    def enqueue(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> str:
+        """Put one message into the outbox, and return its idempotency key. Arguments and errors are those of
+        `crewel.client.Client.enqueue`."""
+        return self._background.wait_for(self._client.enqueue(channel, data, ext, **options))
+
+    def batch(self) -> Batch:
+        """Publishes that travel in one payload: `with client.batch() as batch: batch.publish(…)`."""
+        return Batch(self._background, self._client.batch())
+
+    def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
+        """Call the server's procedure `target`, and return its result, a JSON value. `timeout` is in seconds. Raises
+        RemoteCallFailedError, RemoteCallTimeoutError, PublishRefused."""
+        return self._background.wait_for(self._client.remote_call(target, data, timeout))
+
+    def request(
+        self,
+        channel: str,
+        data: Any = None,
+        timeout: float = 10.0,
+        ext: Fields | None = None,
+        **options: Unpack[PublishOptions],
+    ) -> message.Message:
+        """Publish a request, and return the first answer. Arguments and errors are those of `crewel.client.Client.request`.
+
+        answer = client.request("/data/power", 7, timeout=5)
+        """
+        return self._background.wait_for(self._client.request(channel, data, timeout, ext, **options))
+
+    def reply(
+        self,
+        channel: str,
+        callback: OnMessage,
+        *,
+        at_once: int = 1,
+        is_addressed: bool = False,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription:
+        """Answer the requests on a channel or a wildcard with the result of `callback(message)`, at most `at_once` at the same
+        time, each in a thread. The other arguments and the errors are those of `crewel.client.Client.reply`."""
+        check_count("at_once", at_once)
+        answer = self._in_threads(callback, at_once)
+        replying = self._client.reply(channel, answer, at_once=at_once, is_addressed=is_addressed, **options)
+        return Subscription(self._background, self._background.wait_for(replying))
+
+    def subscribe(
+        self,
+        channel: str,
+        callback: OnMessage | None = None,
+        *,
+        bound: int = QUEUE_BOUND,
+        overflow: Overflow = Overflow.HOLD,
+        ext: Fields | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription:
+        """Subscribe to a channel or a wildcard, before or after you open the client. Arguments and errors are those of
+        `crewel.client.Client.subscribe`; a `callback` runs in a thread of this subscription, with one message after another.
+
+        for message in client.subscribe("/orders/*", filter="data.pizza > `3`"):
+            print(message.data)
+        """
+        called = None if callback is None else self._in_threads(callback, 1)
+        subscribing = self._client.subscribe(channel, called, bound=bound, overflow=overflow, ext=ext, **options)
+        return Subscription(self._background, self._background.wait_for(subscribing))
+
+    def consume(
+        self,
+        channel: str,
+        *,
+        name: str,
+        resume_file: str | PathLike[str] | None = None,
+        resume_store: ResumeStore | None = None,
+        prefetch: int = PREFETCH,
+        attempts: int = 1,
+        backoff: BackoffRule = RETRIES,
+        ack_wait: float | None = None,
+        on_state: OnState | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Consumer:
+        """Return the messages of a channel or a wildcard for a worker that survives crashes and restarts. Arguments and errors
+        are those of `crewel.client.Client.consume`.
+
+        for order in client.consume("/orders/*", name="worker/1"):
+            with order:
+                bake(order.data)
+        """
+        made = self._client.consume(
+            channel,
+            name=name,
+            resume_file=resume_file,
+            resume_store=resume_store,
+            prefetch=prefetch,
+            attempts=attempts,
+            backoff=backoff,
+            ack_wait=ack_wait,
+            on_state=on_state,
+            **options,
+        )
+        return Consumer(self._background, made, Client.of(made.client))
+
+    def listen(
+        self,
+        channel: str,
+        callback: OnMessage | None = None,
+        *,
+        bound: int = QUEUE_BOUND,
+        overflow: Overflow = Overflow.HOLD,
+        unclaimed: bool = False,
+    ) -> Subscription:
+        """Receive messages on a channel or a wildcard without a subscription at the server. Arguments and errors are those of
+        `crewel.client.Client.listen`; a `callback` runs in a thread."""
+        called = None if callback is None else self._in_threads(callback, 1)
+        return Subscription(
+            self._background,
+            self._background.call(
+                lambda: self._client.listen(channel, called, bound=bound, overflow=overflow, unclaimed=unclaimed)
+            ),
+        )
+
+    def _in_threads(self, callback: OnMessage, most: int) -> Callable[[message.Message], Any]:
+        """A coroutine function that calls the callback in one of so many threads."""
+        check_function("callback", callback)
+        if iscoroutinefunction(callback):
+            raise TypeError("callback is a plain function here; crewel.client.Client calls coroutine functions")
+        pool = ThreadPoolExecutor(most, thread_name_prefix="crewel-client-callback")
+        self._pools.append(pool)
+
+        async def call(received: message.Message) -> object:
+            shown = Message.of(received, self._background)
+            try:
+                answer = asyncio.get_running_loop().run_in_executor(pool, callback, shown)
+            except RuntimeError:  # the process ends, or the client is closed: the message stays open
+                answer = asyncio.Future()
+            return await answer
+
+        return call
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+_OPEN: WeakSet[Client] = WeakSet()
+
+
+def _close_all() -> None:
+    """Let the server know that the sessions have ended; after a fork, those of the parent are not this process's."""
+    for each in list(_OPEN):
+        with suppress(ClientError, RuntimeError):
+            each.close()
+
+
+atexit.register(_close_all)

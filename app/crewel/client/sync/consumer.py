@@ -1,0 +1,110 @@
+"""A worker's view of a channel, for a loop or for threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from inspect import iscoroutinefunction
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from crewel.client import consumer
+from crewel.client.arguments import check_count, check_function
+from crewel.client.sync.background import Background
+from crewel.client.sync.message import Delivery
+
+if TYPE_CHECKING:
+    from crewel.client.sync.client import Client
+
+Handler = Callable[[Delivery], object]
+"""What is called with each message of a worker, in a thread. What it returns is ignored."""
+
+
+class Consumer:
+    """The messages of a channel, for a worker: `for message in client.consume(…)`, or `run` with threads.
+
+    The iteration begins with a login, and continues through broken connections and restarts of the server. It ends when the
+    consumer or its client is closed, and raises what a subscription raises: `DisconnectedError` if another process has taken
+    the session over, `SubscribeRefused`.
+
+    When you leave the consumer or its client, the session stays at the server and collects messages for the next worker with
+    this name. That worker also gets the messages that were not acknowledged.
+    """
+
+    def __init__(self, background: Background, origin: consumer.Consumer, client: Client) -> None:
+        self._background, self._origin = background, origin
+        self.client = client
+        """The session of its own that it has."""
+
+    @property
+    def attempts(self) -> int:
+        """How often a message that raises an exception is tried."""
+        return self._origin.attempts
+
+    @property
+    def fetched(self) -> int:
+        """How many messages this process has fetched ahead."""
+        return self._origin.fetched
+
+    @property
+    def retrying(self) -> int:
+        """How many messages wait for another attempt."""
+        return self._origin.retrying
+
+    def run(self, handler: Handler, *, at_once: int = 1) -> None:
+        """Call `handler(message)` for each message, at most `at_once` at the same time, each in a thread, and start the calls
+        in the order of the messages. If the handler returns, its message is acknowledged; if it raises an exception, the
+        message is retried or rejected, as with `with message:`.
+
+        Returns after `stop`, when the handlers have ended. If it is interrupted, by Ctrl+C, the messages of handlers that still
+        run stay open, and the server sends them again. Raises the errors of the iteration, ValueError and TypeError.
+        """
+        check_function("handler", handler)
+        check_count("at_once", at_once)
+        if iscoroutinefunction(handler):
+            raise TypeError("handler is a plain function here; crewel.client.Client calls coroutine functions")
+        with ThreadPoolExecutor(at_once, thread_name_prefix="crewel-client-handler") as pool:
+
+            async def handle(delivery: consumer.Delivery) -> None:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(pool, handler, Delivery.of(delivery, self._background))
+
+            self._background.wait_for(self._origin.run(handle, at_once=at_once))
+
+    def batch(self, most: int, *, within: float = 0.0) -> list[Delivery]:
+        """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. Acknowledge or
+        reject each of them when you have processed it. The list is empty after `stop` or `close`. Raises the errors of the
+        iteration, and ValueError."""
+        messages = self._background.wait_for(self._origin.batch(most, within=within))
+        return [Delivery.of(message, self._background) for message in messages]
+
+    def stop(self) -> None:
+        """Take no more messages: the iteration ends, and `run` ends when its handlers have ended. Call it in the handler of
+        SIGTERM, or from another thread. The next worker gets the messages that were fetched and not handed out."""
+        self._background.call(self._origin.stop)
+
+    def close(self) -> None:
+        """Leave the session; messages that are open stay open."""
+        self._background.wait_for(self._origin.close())
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Delivery:
+        try:
+            return Delivery.of(self._background.take(self._origin.__anext__), self._background)
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def __enter__(self) -> Self:
+        self._background.wait_for(self._origin.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,122 @@
+"""A message and a delivery, as other threads than that of the event loop have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from crewel.client import consumer, message
+from crewel.client.message import Handling
+from crewel.client.sync.background import Background
+
+
+@dataclass(slots=True)
+class Message(message.Message):
+    """A delivered message. What the application decides about it is carried out in the event loop before the call returns."""
+
+    origin: message.Message = field(kw_only=True, repr=False, compare=False)
+    """The message as the event loop has it."""
+    background: Background = field(kw_only=True, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, origin: message.Message, background: Background) -> Self:
+        """Return this message for other threads."""
+        return cls(origin.channel, origin.data, origin.fields, origin=origin, background=background)
+
+    def settle(self) -> None:
+        """It is done."""
+        self._decide(self.origin.settle)
+
+    def reject(self, code: str, text: str = "") -> None:
+        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md).
+
+        In a client without `update` this has no effect, and a warning in the log names what is missing."""
+        self._decide(lambda: self.origin.reject(code, text))
+
+    def working(self) -> None:
+        """It takes longer: `ack_wait` starts again."""
+        self._decide(self.origin.working)
+
+    def defer(self) -> None:
+        """Do not acknowledge it when the next message is requested; the application calls `settle` or `reject` later."""
+        self._decide(self.origin.defer)
+
+    def give_up(self) -> Handling | None:
+        """Leave it to another listener, which has to end what is returned."""
+        return self.background.call(self.origin.give_up)
+
+    def _decide(self, decision: Callable[[], None]) -> None:
+        origin = self.origin
+        origin.is_recorded = self.is_recorded
+        try:
+            self.background.call(decision)
+        finally:
+            self.is_settled, self.is_deferred = origin.is_settled, origin.is_deferred
+
+
+@dataclass(slots=True)
+class Delivery(Message):
+    """A message that a worker is processing. The first of the calls below decides what happens to it.
+
+    `with message:` acknowledges the message when the block succeeds. If the block raises an exception, the client logs it, and
+    retries the message while it has attempts left; then it rejects the message, which becomes a dead letter. The exception does
+    not leave the block, so the worker continues with the next message. `KeyboardInterrupt` and `SystemExit` do leave the block;
+    the message then stays open, and the server sends it again.
+    """
+
+    @property
+    def _delivery(self) -> consumer.Delivery:
+        assert isinstance(self.origin, consumer.Delivery)
+        return self.origin
+
+    @property
+    def attempt(self) -> int:
+        """How often it was sent, this time included. Also counts the times when the worker ended before it came to it."""
+        return self._delivery.attempt
+
+    @property
+    def failures(self) -> int:
+        """How often this worker's code has raised an exception for it."""
+        return self._delivery.failures
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no end yet."""
+        return self._delivery.is_open
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for another attempt."""
+        return self._delivery.is_waiting
+
+    def acknowledge(self) -> None:
+        """It is done: the server deletes it."""
+        self.settle()
+
+    def dead_letter(self, reason: str = "") -> None:
+        """Make the message a dead letter, which an operator can read and send again, and continue with the next message."""
+        self.reject(consumer.DEAD_MESSAGE, reason)
+
+    def hold(self, reason: str = "") -> None:
+        """Keep the message in the queue, and put the session on hold: the server sends nothing more until an operator activates
+        the session. This process still gets the messages that it has already fetched."""
+        self.reject(consumer.HOLDBACK, reason)
+
+    def retry(self, after: float = 0.0) -> None:
+        """Try the message again after `after` seconds, behind the messages that this process has already fetched. Raises
+        ValueError for a negative time, and RuntimeError in a transaction in which an `Inbox` has recorded the message."""
+        self._decide(lambda: self._delivery.retry(after))
+
+    def __enter__(self) -> Self:
+        self.defer()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return self.background.wait_for(self._delivery.__aexit__(kind, error, trace))

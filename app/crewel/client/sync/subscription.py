@@ -1,0 +1,113 @@
+"""One local subscription, for a loop or for threads."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from crewel.client import message, subscription
+from crewel.client.subscription import Overflow, Position
+from crewel.client.sync.background import Background
+from crewel.client.sync.message import Message
+
+
+class Subscription:
+    """Iterate over it (`for message in subscription`), or call `receive`.
+
+    In a client with `update`, asking for a message settles the one before, as does leaving the block of `with subscription`
+    without an exception. Threads that share a subscription call `defer` on each message and settle it themselves.
+
+    The iteration ends after `unsubscribe` and when the application closes the client. It raises when the subscription was lost:
+    `SubscribeRefused` if the server refused it in a new session or has ended it, because its filter is too expensive;
+    `DisconnectedError` if the server ended the session for good. Leaving it as a context manager unsubscribes.
+
+    The notice that its topic is erased (`message.is_erased`) is the last message of a subscription to just this channel;
+    wildcards continue.
+    """
+
+    def __init__(self, background: Background, origin: subscription.Subscription) -> None:
+        self._background, self._origin = background, origin
+
+    @property
+    def channel(self) -> str:
+        """The channel or wildcard as the server knows it."""
+        return self._origin.channel
+
+    @property
+    def bound(self) -> int:
+        """How many messages wait to be read, at most."""
+        return self._origin.bound
+
+    @property
+    def overflow(self) -> Overflow:
+        """What happens to a message if the queue is full."""
+        return self._origin.overflow
+
+    @property
+    def dropped(self) -> int:
+        """How many messages the policy has cost so far."""
+        return self._origin.dropped
+
+    @property
+    def recovered(self) -> bool | None:
+        """Whether all that was missed since the position came or comes; None if no position was given."""
+        return self._origin.recovered
+
+    @property
+    def position(self) -> Position:
+        """The position after the last message that the application received, for `since` of a later subscription."""
+        return self._background.call(lambda: self._origin.position)
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait to be read."""
+        return self._origin.queued
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next message meets the policy."""
+        return self._origin.is_full
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether no more messages will come."""
+        return self._origin.is_ended
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """The next message.
+
+        Raises:
+            TimeoutError: none came within `timeout` seconds.
+            SubscriptionEndedError: it was unsubscribed, or the client was closed.
+        """
+        return self._shown(self._background.take(lambda: self._origin.receive(timeout)))
+
+    def unsubscribe(self) -> None:
+        """End the subscription; the last one of its channel unsubscribes at the server.
+
+        What is unread counts as settled: the application does not want it any more.
+        """
+        self._background.wait_for(self._origin.unsubscribe())
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        try:
+            return self._shown(self._background.take(self._origin.__anext__))
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def _shown(self, origin: message.Message) -> Message:
+        return Message.of(origin, self._background)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._background.wait_for(self._origin.__aexit__(kind, error, trace))

@@ -1,0 +1,260 @@
+"""What only the synchronous client has: threads, Ctrl+C, forks, the end of the process. The rest is tried by the tests of the
+asynchronous client, which run with both (`conftest.py`)."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crewel.client import BackoffRule, ErrorAnswer, NotConnectedError, PublishRefused, State
+from crewel.client.sync import Client, Delivery, Message, Outbox
+from tests.client.support import LIMIT_S
+from tests.server_process import Server
+
+Run = Callable[[str], "subprocess.Popen[str]"]
+
+
+def test_two_clients_chat_without_asyncio(server: Server, transport: str) -> None:
+    with Client(server.url, transports=[transport]) as joe, Client(server.url, transports=[transport]) as ann:
+        room = ann.subscribe("/chat/**")
+        assert joe.publish("/chat/demo", "hello")["successful"] is True
+        message = room.receive(LIMIT_S)
+        assert (message.channel, message.data) == ("/chat/demo", "hello")
+        with pytest.raises(TimeoutError, match=r"no message within 0\.01 s"):
+            room.receive(0.01)
+    assert joe.state is ann.state is State.CLOSED
+
+
+def test_a_client_is_opened_and_closed_without_a_block(server: Server) -> None:
+    client = Client(server.url)
+    with pytest.raises(NotConnectedError, match="the client is not open"):
+        client.publish("/a", 1)
+    assert client.open() is client
+    client.publish("/a", 1)
+    client.close()
+    assert client.state is State.CLOSED
+
+
+def test_many_threads_share_one_client(server: Server) -> None:
+    count, each = 8, 25
+    with Client(server.url) as client:
+        heard = client.subscribe("/threads")
+        threads = [
+            threading.Thread(target=lambda: [client.publish("/threads", None) for _ in range(each)])
+            for _ in range(count)
+        ]
+        for thread in threads:
+            thread.start()
+        assert len([heard.receive(LIMIT_S) for _ in range(count * each)]) == count * each
+        for thread in threads:
+            thread.join(LIMIT_S)
+
+
+def test_a_callback_may_use_the_client(server: Server) -> None:
+    with Client(server.url) as client:
+        answers = client.subscribe("/answers")
+        client.subscribe("/questions", lambda message: client.publish("/answers", message.data + 1))
+        client.publish("/questions", 1)
+        assert answers.receive(LIMIT_S).data == 2
+
+
+def test_requests_are_answered_in_threads(server: Server) -> None:
+    meeting = threading.Barrier(2, timeout=LIMIT_S)
+
+    def square(message: Message) -> int:
+        meeting.wait()  # both requests are being processed at the same time
+        if message.data == 0:
+            raise ErrorAnswer("user.zero", "there is nothing to square")
+        return int(message.data) ** 2
+
+    with Client(server.url) as client:
+        client.reply("/square", square, at_once=2)
+        answers: list[object] = []
+        asking = threading.Thread(target=lambda: answers.append(client.request("/square", 3, timeout=LIMIT_S).data))
+        asking.start()
+        with pytest.raises(ErrorAnswer, match=r"user\.zero \(there is nothing to square\)"):
+            client.request("/square", 0, timeout=LIMIT_S)
+        asking.join(LIMIT_S)
+        assert answers == [9]
+
+
+def test_a_worker_handles_several_messages_at_once(server: Server, tmp_path: Path) -> None:
+    meeting = threading.Barrier(3, timeout=LIMIT_S)
+    done: list[object] = []
+
+    def handle(message: Delivery) -> None:
+        meeting.wait()
+        done.append(message.data)
+        if len(done) == 3:
+            worker.stop()
+
+    with Client(server.url) as client:
+        worker = client.consume("/jobs", name="jobs/1", resume_file=tmp_path / "secret")
+        with worker:
+            for number in range(3):
+                client.publish("/jobs", number, persistent=True)
+            worker.run(handle, at_once=3)
+    assert sorted(map(str, done)) == ["0", "1", "2"]
+
+
+def test_a_message_that_fails_comes_again(server: Server, tmp_path: Path) -> None:
+    with Client(server.url) as client:
+        now = BackoffRule(initial=0.001, factor=1.0, maximum=0.001)
+        with client.consume(
+            "/fails", name="fails/1", resume_file=tmp_path / "secret", attempts=2, backoff=now
+        ) as worker:
+            client.publish("/fails", "order", persistent=True)
+            for message in worker:
+                with message:
+                    if not message.failures:
+                        raise ValueError("not today")
+                    break
+            assert (message.data, message.failures, message.is_open) == ("order", 1, False)
+
+
+def test_a_coroutine_function_is_refused(server: Server) -> None:
+    async def handle(_: object) -> None: ...
+
+    client = Client(server.url)
+    with pytest.raises(TypeError, match="callback is a plain function here"):
+        client.subscribe("/a", handle)
+    with pytest.raises(TypeError, match="handler is a plain function here"):
+        client.consume("/a", name="a/1").run(handle)
+
+
+def test_a_listener_that_waits_for_the_client_fails_instead_of_waiting_for_ever(server: Server) -> None:
+    failures: list[BaseException] = []
+
+    def publish(_: object) -> None:
+        try:
+            client.publish("/a", 1)
+        except RuntimeError as error:
+            failures.append(error)
+
+    client = Client(server.url, on_state=publish)
+    with client:
+        pass
+    assert failures
+    assert "cannot wait for the client" in str(failures[0])
+
+
+def test_an_outbox_keeps_what_is_published_without_a_server(server: Server, tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox")
+    with Client(server.url, update=True) as hearing:
+        heard = hearing.subscribe("/kept")
+        with Client(server.url, outbox=outbox) as client:
+            key = client.enqueue("/kept", 1)
+            client.enqueue("/closed/a", 2)
+            outbox.drained(LIMIT_S)
+            assert [refused.channel for refused in outbox.refused()] == ["/closed/a"]
+            outbox.forget_refused()
+            assert outbox.refused() == []
+        assert heard.receive(LIMIT_S).idempotency_key == key
+
+
+def test_a_batch_tells_which_message_was_refused(server: Server) -> None:
+    with Client(server.url) as client:
+        batch = client.batch()
+
+        def publish() -> None:
+            with batch:
+                batch.publish("/fine", 1)
+                batch.publish("/closed/a", 1)
+
+        with pytest.raises(PublishRefused, match="nobody may"):
+            publish()
+        assert [reply["successful"] for reply in batch.replies] == [True, False]
+
+
+@pytest.fixture
+def run(server: Server, tmp_path: Path) -> Run:
+    """Run a program that knows the server as `URL`."""
+
+    def start(program: str) -> subprocess.Popen[str]:
+        head = f"import os, signal, sys\nfrom crewel.client.sync import Client\nURL = {server.url!r}\n"
+        return subprocess.Popen(
+            [sys.executable, "-c", head + program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        )
+
+    return start
+
+
+def test_a_program_that_closes_nothing_leaves_no_session_behind(server: Server, run: Run) -> None:
+    with Client(server.url) as client:
+        gone = client.subscribe("/gone")
+        with run("client = Client(URL).open(); client.publish('/a', 1); print('done')") as program:
+            printed, said = program.communicate(timeout=LIMIT_S)
+        assert (printed, said, program.returncode) == ("done\n", "", 0)
+        assert gone.receive(LIMIT_S).data == "said goodbye"
+
+
+def test_ctrl_c_ends_a_wait_and_the_client_still_closes(run: Run) -> None:
+    with run(
+        "with Client(URL) as client:\n"
+        "    quiet = client.subscribe('/quiet')\n"
+        "    print('waiting', flush=True)\n"
+        "    try:\n"
+        "        quiet.receive()\n"
+        "    except KeyboardInterrupt:\n"
+        "        print(client.publish('/a', 1)['successful'])\n"
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "waiting\n"
+        program.send_signal(signal.SIGINT)
+        printed, said = program.communicate(timeout=LIMIT_S)
+    assert (printed, said, program.returncode) == ("True\n", "", 0)
+
+
+def test_a_worker_ends_well_by_sigterm(server: Server, run: Run) -> None:
+    with run(
+        "with Client(URL) as client:\n"
+        "    worker = client.consume('/term', name='term/1')\n"
+        "    signal.signal(signal.SIGTERM, lambda *_: worker.stop())\n"
+        "    with worker:\n"
+        "        print('ready', flush=True)\n"
+        "        worker.run(lambda message: print(message.data, flush=True), at_once=2)\n"
+        "print('ended')\n"
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        with Client(server.url) as client:
+            client.publish("/term", "one", persistent=True)
+        assert program.stdout.readline() == "one\n"
+        program.terminate()
+        printed, said = program.communicate(timeout=LIMIT_S)
+    assert (printed, said, program.returncode) == ("ended\n", "", 0)
+
+
+def test_a_forked_process_makes_its_own_client(run: Run) -> None:
+    with run(
+        "client = Client(URL).open()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    try:\n"
+        "        client.publish('/a', 1)\n"
+        "    except RuntimeError as error:\n"
+        "        print(error)\n"
+        "    with Client(URL) as own:\n"
+        "        print(own.publish('/a', 1)['successful'], flush=True)\n"
+        "    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "print(client.publish('/a', 1)['successful'])\n"
+        "client.close()\n"
+    ) as program:
+        printed, said = program.communicate(timeout=LIMIT_S)
+    assert (said, program.returncode) == ("", 0)
+    assert printed.splitlines() == [
+        "this client was made before the process forked: make one in each process",
+        "True",
+        "True",
+    ]
