@@ -202,8 +202,8 @@ def test_ctrl_c_ends_a_wait_and_the_client_still_closes(run: Run) -> None:
     with run(
         "with Client(URL) as client:\n"
         "    quiet = client.subscribe('/quiet')\n"
-        "    print('waiting', flush=True)\n"
         "    try:\n"
+        "        print('waiting', flush=True)\n"
         "        quiet.receive()\n"
         "    except KeyboardInterrupt:\n"
         "        print(client.publish('/a', 1)['successful'])\n"
