@@ -231,9 +231,9 @@ async def _run(case: str, rounds: int) -> None:
     app = web.Application()
     broker = server.attach(app, load(None, ["bayeux.max_sessions_per_browser=-1"]))
     lane = FastLane(app[server.ENDPOINT], _no_other_lane)
-    clients = [Client(FastConnection(lane), acknowledges=acknowledges) for _ in range(SESSIONS)]
     if hasattr(lane, "turns"):
         lane.turns.slice_s = inf  # under valgrind a round takes longer than a turn of the loop
+    clients = [Client(FastConnection(lane), acknowledges=acknowledges) for _ in range(SESSIONS)]
     for client in clients:
         client.begin()
     for _ in range(rounds):

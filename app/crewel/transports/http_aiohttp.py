@@ -143,6 +143,9 @@ async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) 
     except PayloadError as error:
         return endpoint.refused_payload(error)
     peer = RequestPeer(endpoint, request, client)
+    turns = endpoint.broker.runtime.turns
+    if turns.is_over():
+        await turns.rest(client.address)
     endpoint.receive(peer, elements)
     return await peer.answered()
 

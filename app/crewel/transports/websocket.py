@@ -18,7 +18,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from crewel.bayeux.codec import decode, join
 from crewel.errors import Fault, PayloadError
-from crewel.event_loop import TURN_S
+from crewel.fair_turns import PORTION_S
 from crewel.transports.bodies import too_large
 from crewel.transports.connection import Connection
 from crewel.transports.frame_reader import WINDOW_BITS
@@ -222,9 +222,13 @@ class Socket(ParsedPeer):
 
     async def _read(self) -> None:
         broker = self._endpoint.broker
-        busy = 0.0  # seconds of work since others had their turn: frames that have come are there at once
+        turns, busy = broker.runtime.turns, 0.0  # seconds of work since others had their turn: frames are there at once
         async for frame in self._ws:
-            self._last_frame_at, began = broker.loop.time(), perf_counter()
+            self._last_frame_at = broker.loop.time()
+            if busy >= PORTION_S or turns.is_over():
+                await turns.rest(self.remote)
+                busy = 0.0
+            began = perf_counter()
             if frame.type is WSMsgType.ERROR:  # aiohttp has closed the socket with the code that fits
                 if getattr(frame.data, "code", None) == Fault.TOO_LARGE.close_code:
                     broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
@@ -247,9 +251,6 @@ class Socket(ParsedPeer):
                 busy = 0.0
             if self._is_first and await self._has_moved():
                 return
-            if busy >= TURN_S:
-                await asyncio.sleep(0)
-                busy = 0.0
             if self._rest_s:
                 await asyncio.sleep(self._rest_s)
                 self._rest_s = 0.0

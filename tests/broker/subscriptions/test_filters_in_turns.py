@@ -79,7 +79,7 @@ def test_messages_keep_their_order_while_filters_are_evaluated_in_turns(world: S
         if number % 3:
             world.broker.publish("/a", [number])
         else:
-            stored.append(world.broker.publish_stored("/a", [number]))
+            stored.append(world.loop.create_task(world.broker.publish_stored("/a", [number])))
     assert world.broker.outbound.fan_outs.pending
     for each in stored:
         world.wait(each)
@@ -94,6 +94,21 @@ def test_messages_keep_their_order_while_filters_are_evaluated_in_turns(world: S
         assert [each for each in numbers if each % 3] == [each for each in transient if each != number % SESSIONS]
         assert [each for each in numbers if not each % 3] == sorted(each for each in numbers if not each % 3)
     assert {each[0] for each in data_of(other)} == everything
+
+
+@pytest.mark.usefixtures("_short_turns")
+def test_stored_messages_of_several_channels_reach_a_session_with_a_filter_in_their_order(world: StoredWorld) -> None:
+    reliable = [Receiver(world).started("/b") for _ in range(SESSIONS)]
+    for number, receiver in enumerate(reliable):
+        text = f"length(data) > `0` && sum(data) != `{-number - 1}`"
+        assert receiver.say("/meta/subscribe", subscription="/a", ext={"subscribe": {"filter": text}})["successful"]
+    publish, task = world.broker.publish_stored, world.loop.create_task
+    stored = [task(publish("/" + "ab"[number % 2], [number])) for number in range(SESSIONS)]
+    for each in stored:
+        world.wait(each)
+    for _ in range(20):
+        world.settle()
+    assert [data_of(receiver) for receiver in reliable] == [[[number] for number in range(SESSIONS)]] * SESSIONS
 
 
 def data_of(client: Client) -> list[Any]:

@@ -306,8 +306,11 @@ class LogAppender:
         if is_laden or self._channels.most_subscribers(channel) > self._outbound.fan_outs.looked_up:
             self._unfinished.append(self._take_in_steps(message, pending, is_usual=is_usual))
             return
-        for _ in self._take_one_by_one(message, pending):
-            pass
+        steps, until = self._take_one_by_one(message, pending), perf_counter() + PORTION_S
+        for _ in steps:
+            if self._options.filtered and perf_counter() >= until:
+                self._unfinished.append(steps)  # the log waits, so no message of another channel comes before
+                return
 
     def _take_together(
         self, known: Subscribers, channel: Channel, entry: Entry, publisher: Session | None, pending: PendingMessage
@@ -351,11 +354,14 @@ class LogAppender:
         fan_outs, steps = self._outbound.fan_outs, self._access.node.take_in_steps
         at_once = 0 if fan_outs.pending and entry.channel in fan_outs.pending else fan_outs.at_once
         for taken in steps(entry.position, channel.patterns[::-1], pending, durables, fan_outs.at_once):
-            done = self._hand_over_some(taken, range(min(at_once, len(taken))), message)
-            at_once -= done
-            if done < len(taken):
-                at_once = 0
-                fan_outs.add(entry.channel, self._hand_over_rest(taken[done:], message))
+            done, most = 0, min(at_once, len(taken))
+            at_once -= most
+            while done < most:
+                done = self._hand_over_some(taken, range(done, most), message, is_late=done > 0)
+                if done < most:
+                    yield
+            if most < len(taken):
+                fan_outs.add(entry.channel, self._hand_over_rest(taken[most:], message))
             yield
 
     def take_late(self, durables: Iterable[DurableSession], channel: Channel, logged: Logged) -> None:

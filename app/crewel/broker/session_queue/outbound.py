@@ -65,10 +65,11 @@ class FanOuts:
             self._work()
 
     async def finished(self, channel: str) -> None:
-        """Wait until all that was started for this channel by now is done: what follows must come after it."""
-        if channel in self.pending:
+        """Wait until all that was started for this channel by now is done: what follows must come after it. What waits for
+        filters does so under names that are no channels."""
+        for name in [each for each in self.pending if each == channel or not each.startswith("/")]:
             done = self._loop.create_future()
-            self.add(channel, _marker(done))
+            self.add(name, _marker(done))
             await done
 
     def _go_on(self) -> None:

@@ -106,17 +106,26 @@ class SubscriptionOptions:
         qos: bytes,
         counted: Callable[[int], object] | None = None,
     ) -> None:
-        """Hand the message to the subscribers that want it: as many as a portion of this turn reaches, unless something waits
-        before it on the channel, and the others in later turns. `counted` is called with how many have got it each time, at
-        least once."""
-        fan_outs, question = self._outbound.fan_outs, self._asked(channel, entry, sender, qos)
-        done = 0
-        if entry.channel not in fan_outs.pending:
-            done = self._fan_out_portion(question, subscribers, 0, counted)
-        elif counted is not None:
-            counted(0)
-        if done < len(subscribers):
-            fan_outs.add(entry.channel, self._fan_out_rest(question, subscribers, done, counted))
+        """Hand the message to the subscribers that want it. Sessions with filters have it at once as far as a portion of this
+        turn reaches, and the others in later turns. All that comes for the sessions of their address then waits behind it,
+        whatever its channel, so a session gets its messages in their order. `counted` is called with how many have got it
+        each time, at least once."""
+        outbound, question = self._outbound, self._asked(channel, entry, sender, qos)
+        plain = [session for session in subscribers if session not in self.filtered]
+        outbound.fan_out(entry, plain, None)
+        if counted is not None:
+            counted(len(plain))
+        asked: dict[str, list[Session]] = {}
+        for session in subscribers:
+            if session in self.filtered:
+                asked.setdefault(_queue_of(session), []).append(session)
+        until = perf_counter() + PORTION_S
+        for name, sessions in asked.items():
+            done = 0
+            if name not in outbound.fan_outs.pending:
+                done = self._fan_out_portion(question, sessions, 0, until, counted)
+            if done < len(sessions):
+                outbound.fan_outs.add(name, self._fan_out_rest(question, sessions, done, counted))
 
     def _fan_out_rest(
         self,
@@ -126,7 +135,7 @@ class SubscriptionOptions:
         counted: Callable[[int], object] | None,
     ) -> Iterator[None]:
         while done < len(subscribers):
-            done = self._fan_out_portion(question, subscribers, done, counted, is_late=True)
+            done = self._fan_out_portion(question, subscribers, done, 0.0, counted)
             yield
 
     def _fan_out_portion(
@@ -134,34 +143,28 @@ class SubscriptionOptions:
         question: FilterContext,
         subscribers: Sequence[Session],
         start: int,
+        until: float,
         counted: Callable[[int], object] | None,
-        *,
-        is_late: bool = False,
     ) -> int:
-        """Hand the message to some of the subscribers, from this place on; the place of the next. In a later turn, one may have
-        ended, or its subscription: its notice must come last."""
+        """Hand the message to some of the subscribers, from this place on; the place of the next. `until`: the end of the
+        portion; 0 in a later turn, which has a portion of its own. By then one may have ended, or its subscription: its
+        notice must come last."""
         outbound, entry, patterns = self._outbound, question.entry, question.channel.patterns
+        is_late = not until
         hearing: list[Session] = []
-        at, until = start, 0.0
-        most = start + (outbound.fan_outs.step if is_late else outbound.fan_outs.at_once)
-        for at in range(start, min(most, len(subscribers))):
+        at, end = start, min(start + outbound.fan_outs.at_once, len(subscribers))
+        while at < end and not (until and perf_counter() >= until):
             session = subscribers[at]
+            at += 1
+            until = until or perf_counter() + PORTION_S
             if is_late and not (session.is_live and not session.subscriptions.isdisjoint(patterns)):
                 continue
-            match = MatchResult.YES
-            if session in self.filtered:
-                if not until:
-                    until = perf_counter() + PORTION_S
-                elif perf_counter() >= until:
-                    break
-                match = self._match(session, question)
+            match = self._match(session, question) if session in self.filtered else MatchResult.YES
             if match is MatchResult.YES:
                 hearing.append(session)
             elif match is MatchResult.ONEWAY:
                 outbound.enqueue(session, entry.oneway())
-        else:
-            at = min(most, len(subscribers))
-        outbound.fan_out(entry, hearing, None, in_turn=is_late)
+        outbound.fan_out(entry, hearing, None, in_turn=True)
         if counted is not None:
             counted(len(hearing))
         return at
@@ -305,6 +308,11 @@ def group_of(choices: Iterable[Choice]) -> str:
 def as_stored(choices: Choices) -> bytes:
     """What the store keeps of it."""
     return encode([each.as_json() for each in choices])
+
+
+def _queue_of(session: Session) -> str:
+    """The name under which what comes for the session waits, if filters of its address take long. It is no channel."""
+    return "filters" if session.account is None else f"filters {session.account.name}"
 
 
 def _match_result(session: Session, hearing: list[Choice]) -> MatchResult:
