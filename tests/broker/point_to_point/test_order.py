@@ -33,7 +33,7 @@ def here(make_stored: Callable[..., StoredWorld]) -> StoredWorld:
 
 @pytest.fixture
 def there(make_stored: Callable[..., StoredWorld], here: StoredWorld) -> StoredWorld:
-    """Another node. What it appends nobody reads for `here` until the store says that something is missing."""
+    """Another node. What it appends is not read for `here` until the store says that something is missing."""
     return make_stored(NODE, prefix=here.prefix)
 
 
