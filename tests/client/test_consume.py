@@ -21,6 +21,7 @@ from tests.server_process import ROOT, Server
 LIMIT_S = 60.0
 """Ends a test that hangs."""
 AGAIN = ("crewel_resends_total", "crewel_resends_busy_total")
+HELD = "crewel_held_sessions"
 DEAD = 'crewel_ended_total{reason="dead"}'
 NOW = BackoffRule(initial=0.01, factor=1.0, maximum=0.01)
 
@@ -35,7 +36,7 @@ class Desk:
         self.url = server.url
         self.channel = f"/orders{number}/new"
         self._name, self._server = f"worker{number}/1", server
-        self._dead = self.figure(DEAD)
+        self._dead, self._held = self.figure(DEAD), self.figure(HELD)
 
     def worker(self, client: Client, resume_file: Path, **more: Any) -> Consumer:
         """The worker."""
@@ -52,8 +53,8 @@ class Desk:
         await asyncio.to_thread(until, lambda: self.figure(DEAD) == self._dead + count, LIMIT_S)
 
     async def is_held(self) -> None:
-        """Wait until a session is on hold."""
-        await asyncio.to_thread(until, lambda: self.figure("crewel_held_sessions") == 1, LIMIT_S)
+        """Wait until one more session is on hold than at the start."""
+        await asyncio.to_thread(until, lambda: self.figure(HELD) == self._held + 1, LIMIT_S)
 
     def figure(self, name: str) -> float:
         """The figure of this metric."""
