@@ -2,7 +2,7 @@
  * Elements of the page. What others sent goes into texts and attributes only, never into markup.
  */
 
-import {zoned} from "./format.js";
+import {things, zoned} from "./format.js";
 
 /** Makes an element: `h("a", {href: "#/", class: "x", onclick: f}, "text", child)`. Empty children are left out. */
 export function h(tag, properties = {}, ...children) {
@@ -119,6 +119,13 @@ export function pager({after}, next, go, ...more) {
     return h("p", {class: "actions"},
         after ? h("button", {type: "button", onclick: () => go({after: ""})}, "First page") : null,
         next ? h("button", {type: "button", onclick: () => go({after: next})}, "Next page") : null, more);
+}
+
+/** Which answers of other nodes `what` is missing from; empty if all have answered. */
+export function missing({unreached = 0, failed = 0}, what) {
+    const texts = [[unreached - failed, "did not answer"], [failed, "failed, and the log says why"]]
+        .filter(([number]) => number).map(([number, text]) => `${things(number, "node")} ${text}`);
+    return texts.length ? h("p", {class: "trouble"}, `${texts.join("; ")}: ${what}.`) : "";
 }
 
 /** Says a sentence to people who cannot see the page change. */

@@ -4,7 +4,7 @@
  */
 
 import {get} from "./api.js";
-import {data, facts, h, pager, parts, receiverLink, sections, swap, table, topicLink} from "./elements.js";
+import {data, facts, h, missing, pager, parts, receiverLink, sections, swap, table, topicLink} from "./elements.js";
 import {ago, count, sentence, things, time} from "./format.js";
 
 const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
@@ -150,7 +150,7 @@ export function message({words: [id], query, me, go}) {
             ...from.qos === null ? [h("p", {class: "hint"}, "The store no longer has its data.")] : [
                 from === told ? "" : h("p", {class: "hint"}, "The store no longer has its data; this is that of the original message."),
                 ...sections([["Data", from.data], ["Properties", from.qos.clientProperties], ["Options of the publish", withoutProperties(from.qos)], ["Other ext", from.ext]])],
-            told.unreached ? h("p", {class: "trouble"}, `${things(told.unreached, "node")} did not answer: what waits there is missing.`) : "",
+            missing(told, "what waits there is missing"),
             told.partial ? h("p", {class: "trouble"}, "There are more facts than one request can read: later ones may be missing.") : "");
     }
 

@@ -4,7 +4,7 @@
 
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
-import {facts, h, parts, swap, table} from "./elements.js";
+import {facts, h, missing, parts, swap, table} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time, took} from "./format.js";
 
 const HOUR_MS = 3_600_000;
@@ -96,11 +96,11 @@ export function overview({has}) {
 }
 
 /** The servers that share the store. What is above is of all that answer. */
-function nodeTable(nodes, {unreached, node}) {
+function nodeTable(nodes, told) {
     return [
         h("h2", {}, "Nodes"),
-        h("p", {class: "hint"}, `Figures, charts and problems are of all nodes; the running time is that of ${node}.`),
-        unreached ? h("p", {class: "trouble"}, `${things(unreached, "node")} did not answer: what is there is missing above.`) : "",
+        h("p", {class: "hint"}, `Figures, charts and problems are of all nodes; the running time is that of ${told.node}.`),
+        missing(told, "what is there is missing above"),
         table("Nodes", ["Node", "State", {text: "Stored sessions", class: "number"}, "Since", "Process"], nodes.map((each) => [
             each.own ? h("strong", {}, each.node) : each.node,
             h("span", {class: `mark ${each.state === "ALIVE" ? "good" : "bad"}`}, each.state), count(each.sessions), ago(each.since), each.process])),

@@ -5,7 +5,7 @@
 
 import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, pager, parts, select, swap, table, topicLink} from "./elements.js";
+import {data, facts, filters, h, missing, pager, parts, select, swap, table, topicLink} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
 
 const PAGE = 100;
@@ -52,7 +52,7 @@ export function receivers({query, go, changed}) {
         const sorted = HEADINGS.map((each) => each.sort ? {...each, href: changed({sort: each.sort === "name" ? "" : each.sort, after: ""}), order: each.sort === sort && (sort === "waiting" || sort === "waitingBytes" ? "descending" : "ascending")} : each);
         const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [sorted, told.receivers.map(row)];
         swap(list,
-            told.unreached ? h("p", {class: "trouble"}, `${things(told.unreached, "node")} did not answer: receivers are missing here.`) : "",
+            missing(told, "receivers are missing here"),
             table("Receivers", headings, rows, "No receiver matches."), pager(asked, told.next, go));
     }
 

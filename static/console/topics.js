@@ -4,7 +4,7 @@
 
 import {call, get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, pager, pathOf, select, swap, table} from "./elements.js";
+import {data, facts, filters, h, missing, pager, pathOf, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things, time} from "./format.js";
 
 const PAGE = 100;
@@ -51,6 +51,7 @@ export function topics({query, go}) {
         prefixes.hidden = counted === null || (counted.prefixes.length === 0 && below === "");
         swap(prefixes, ...counted === null ? [] : tree(below, counted, go));
         swap(list,
+            missing(told, "topics may be missing here"),
             table("Topics", COLUMNS.map(([heading]) => heading), told.topics.map((each) => COLUMNS.map(([, cell]) => cell(each))), "No topic matches. A topic begins with the first publish or subscription to its channel."),
             pager(asked, told.next, go));
     }
@@ -130,7 +131,7 @@ export function topic({words: [name], query, go, me, again}) {
             swap(actions, ...possible.map(button));
         }
         const [past] = await Promise.all([get(`/history${path}`, {count: most}), showSubscribers()]);
-        swap(head, about(told));
+        swap(head, missing(told, "what it has of this topic is missing here"), about(told));
         swap(messages,
             h("h2", {}, `History: ${things(past.entries, "message")}`),
             past.messages.length > 0 ? h("p", {class: "hint"}, `The newest ${count(past.messages.length)}. Viewing changes nothing.`) : "",

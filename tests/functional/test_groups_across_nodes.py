@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from tests.admin.desk import Receiver
+from tests.admin.desk import Desk, Receiver
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client
-from tests.functional.cluster import LONG, NODE, OPERATED, PATIENT
+from tests.functional.cluster import LONG, NODE, OPERATED, PATIENT, TOKEN
 from tests.functional.test_nodes import PERSISTENT, move
+from tests.functional.wire import until
 from tests.server_process import Server
 
 _numbers = count(1)
@@ -100,3 +101,21 @@ def test_the_leases_of_a_dead_node_return(start_server: StartServer) -> None:
     publish(first, "/dying", *range(8, 12))
     move(members[1], first)
     assert sorted(drained(members, 12)) == list(range(12))
+
+
+def test_a_topic_that_a_group_receives_is_the_same_at_all_nodes(pair: list[Server]) -> None:
+    channel = f"/group/{next(_numbers)}"
+    desks = [Desk(server, TOKEN) for server in pair]
+    members = [member(server, f"client/seen{number}/1", channel) for number, server in enumerate(pair)]
+    publish(pair[0], channel, *range(6))
+    for count_ in (2, 1):  # with a member at each node, and at the second alone
+        shown = until(lambda wanted=count_: seen(desks, channel, wanted))  # leases are on their way
+        assert (shown["state"], shown["unreached"], shown["failed"]) == ("ALIVE", 0, 0)
+        members[0].send(members[0].message("/meta/disconnect"))
+
+
+def seen(desks: list[Desk], channel: str, members: int) -> Any:
+    """The topic, if both nodes show it with its six messages and so many members of its group."""
+    shown = [desk.get(f"/topics{channel}") for desk in desks]
+    is_seen = shown[0]["queued"] == 6 and len(shown[0]["groups"][0]["members"]) == members
+    return shown[0] if is_seen and shown[0] == shown[1] else None

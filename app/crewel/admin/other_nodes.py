@@ -7,9 +7,9 @@ of its own. What it has been handed it hands to no other.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
 from itertools import chain
@@ -27,17 +27,15 @@ from crewel.admin.route import Ask, NotThere, Route, answered, read
 from crewel.bayeux.codec import encode
 from crewel.broker.point_to_point.consumer_groups import GroupState, joined_groups
 from crewel.delivery.states import DispatcherState
-from crewel.errors import CrewelError, IllegalArgument, Refused, StoreError
-from crewel.nodes.calls import OPERATOR
+from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, StoreError
 from crewel.nodes.membership import Membership
+from crewel.nodes.requests import OPERATOR, OperatorAnswer, OperatorQuestion
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role, Scope, scope_of
 from crewel.storage import nodes
 from crewel.topics import State
 from crewel.topics import joined as joined_state
 from crewel.transports.origins import Client
-
-log = logging.getLogger(__name__)
 
 Sent = tuple[Mapping[str, str], bytes]
 """The query and the body of a request."""
@@ -66,7 +64,7 @@ class OtherNodes:
         self._membership = membership
         self._routes = {(route.method, route.path): route for route in routes if _may_be_handed(route)}
         self._status = status
-        membership.calls.answers[OPERATOR] = self._handed
+        membership.calls.serve(OPERATOR, self._handed)
         admin.run_anywhere = self.command
         admin.overview_anywhere = self.overview
 
@@ -110,34 +108,32 @@ class OtherNodes:
     async def _hand_over(self, token: str, route: Route, ask: Ask, sent: Sent) -> Any:
         """Let another node do it, and return its answer. Raises RefusedElsewhere, and StoreUnavailable."""
         query, body = sent
-        question = _question(ask.who, ask.scope, ask.expires, dict(ask.path), dict(query), body.decode())
-        return await self._ask(token, (route.method, route.path), question)
+        question = _question((route.method, route.path), ask.who, ask.scope)
+        question = replace(question, expires=ask.expires, path=dict(ask.path), query=dict(query), body=body.decode())
+        return await self._ask(token, question)
 
-    async def _ask(self, token: str, route: tuple[str, str], question: dict[str, Any]) -> Any:
-        method, path = route
-        told = await self._membership.calls.ask(token, OPERATOR, {"method": method, "route": path, **question})
-        if "error" in told:
-            error = told["error"]
-            raise RefusedElsewhere(told["status"], error["errorCode"], error["message"])
-        return told["answer"]
+    async def _ask(self, token: str, question: OperatorQuestion) -> Any:
+        told = await self._membership.calls.ask(token, OPERATOR, question)
+        if told.error is not None:
+            raise RefusedElsewhere(told.status, told.error["errorCode"], told.error["message"])
+        return told.answer
 
-    async def _handed(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def _handed(self, asked: OperatorQuestion) -> OperatorAnswer:
         """Do what an operator has asked another node for."""
         try:
-            route = self._routes.get((asked["method"], asked["route"]))
+            route = self._routes.get((asked.method, asked.route))
             if route is None:
-                raise NotThere(f"this node has no {asked['route']}: its version differs")
-            given = asked["role"]
-            scope = scope_of(given) if isinstance(given, list) else Scope(Role(given))
+                raise NotThere(f"this node has no {asked.route}: its version differs")
+            scope = Scope(Role(asked.role)) if isinstance(asked.role, int) else scope_of(asked.role)
             demand(scope.highest, route.needs)
-            fields = read(route, asked["query"], asked["body"].encode())
-            ask = Ask(self._admin, asked["who"], None, asked["path"], fields, _NODE, scope, asked["expires"])
-            return {"answer": await answered(route, ask)}
+            fields = read(route, asked.query, asked.body.encode())
+            ask = Ask(self._admin, asked.who, None, asked.path, fields, _NODE, scope, asked.expires)
+            return OperatorAnswer(await answered(route, ask))
         except CrewelError as error:
             told = failure_json(error)
-            return {"error": told, "status": self._status(error, told["errorCode"])}
+            return OperatorAnswer(error=told, status=self._status(error, told["errorCode"]))
         except ValueError as error:
-            return {"error": {"errorCode": "user.illegalArgument", "message": str(error)}, "status": 400}
+            return OperatorAnswer(error={"errorCode": _ILLEGAL, "message": str(error)}, status=400)
 
     # Commands
 
@@ -167,7 +163,7 @@ class OtherNodes:
 
     async def _command_at(self, token: str, text: object, who: str, scope: Scope) -> dict[str, Any]:
         body = encode({"command": text}).decode()
-        answer: dict[str, Any] = await self._ask(token, _COMMANDS, _question(who, scope, body=body))
+        answer: dict[str, Any] = await self._ask(token, replace(_question(_COMMANDS, who, scope), body=body))
         return answer
 
     async def _command_everywhere(
@@ -191,18 +187,21 @@ class OtherNodes:
         return await self._with_others(after_ms, overview(self._admin, after_ms))
 
     async def _with_others(self, after_ms: float, own: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-        question = _question("another node", Scope(Role.VIEW), query={"after": str(max(int(after_ms) - _BEATS_MS, 0))})
+        question = _question(("GET", _OVERVIEW), "another node", Scope(Role.VIEW))
+        question = replace(question, query={"after": str(max(int(after_ms) - _BEATS_MS, 0))})
         tokens = [each.token for each in self._membership.registry.others()]
-        asked = (self._ask_briefly(token, ("GET", _OVERVIEW), question) for token in tokens)
+        asked = (self._ask_briefly(token, question) for token in tokens)
         mine, *others = await asyncio.gather(own, *asked, return_exceptions=True)
         if isinstance(mine, BaseException):
             raise mine
-        found = [each for each in others if not isinstance(each, BaseException) and "groups" in each]
-        return {**joined(mine, found), "unreached": len(others) - len(found)} if others else mine
+        found, missing = _told(others)
+        known = [each for each in found if "groups" in each]  # earlier versions say less
+        missing["unreached"] += len(found) - len(known)
+        return {**joined(mine, known), **missing} if others else mine
 
-    async def _ask_briefly(self, token: str, route: tuple[str, str], question: dict[str, Any]) -> Any:
+    async def _ask_briefly(self, token: str, question: OperatorQuestion) -> Any:
         async with asyncio.timeout(_PATIENCE_S):
-            return await self._ask(token, route, question)
+            return await self._ask(token, question)
 
     # Of a subject
 
@@ -218,11 +217,13 @@ class OtherNodes:
         """What the nodes that answer know of it, as one."""
         handed = (self._hand_over(token, route, ask, sent) for token in tokens)
         own, *others = await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)
-        found = [each for each in (own, *others) if not isinstance(each, BaseException)]
-        if not found:
+        # That it is not there is an answer.
+        found, missing = _told(each for each in others if not isinstance(each, Refused))
+        if not isinstance(own, BaseException):
+            found.insert(0, own)
+        elif not found or not isinstance(own, CrewelError):
             raise own
-        unreached = sum(isinstance(each, StoreError) for each in others)
-        return {**_message_as_one(found), "unreached": unreached}
+        return {**_message_as_one(found), **missing}
 
     # Lists
 
@@ -235,10 +236,8 @@ class OtherNodes:
         own, *others = await asyncio.gather(answered(route, ask), *asked, return_exceptions=True)
         if isinstance(own, BaseException):
             raise own
-        found = [own, *(each for each in others if not isinstance(each, BaseException))]
-        for each in others:
-            if isinstance(each, BaseException) and not isinstance(each, StoreError | Refused):
-                log.error("a list of another node could not be joined", exc_info=each)
+        found, missing = _told(others)
+        found.insert(0, own)
         rows = merge(chain.from_iterable(each[key] for each in found))
         sort = ask.fields.get("sort", "name")
         count = ask.fields.get("count", PAGE)
@@ -249,8 +248,7 @@ class OtherNodes:
         joined = {**own, key: shown, "next": cursor(place(page[-1], sort), sort) if has_more and page else ""}
         if "unnamed" in own:
             joined["unnamed"] = sum(each["unnamed"] for each in found)
-        unreached = sum(isinstance(each, BaseException) for each in others)
-        return {**joined, "unreached": unreached}
+        return {**joined, **missing}
 
 
 _COMMANDS: Final = ("POST", "/commands")
@@ -262,22 +260,14 @@ _PATIENCE_S: Final = 2.0
 _BEATS_MS: Final = 10_000
 """How much earlier than this node's the samples of others may be that belong to the same moment."""
 _ILLEGAL: Final = "user.illegalArgument"
-_NOTHING: Final[Mapping[str, str]] = {}
 _NODE: Final = Client(None, "", "")
 """The client of a request that another node has handed over."""
 
 
-def _question(
-    who: str,
-    scope: Scope,
-    expires: float | None = None,
-    path: Mapping[str, str] = _NOTHING,
-    query: Mapping[str, str] = _NOTHING,
-    body: str = "",
-) -> dict[str, Any]:
-    """What another node is asked with. The role is a number, as in earlier versions, unless it is of some channels."""
+def _question(route: tuple[str, str], who: str, scope: Scope) -> OperatorQuestion:
+    """What another node is asked, without fields."""
     role = scope.as_claim() if scope.parts else int(scope.highest or 0)
-    return {"who": who, "role": role, "expires": expires, "path": path, "query": query, "body": body}
+    return OperatorQuestion(*route, who, role, None, {}, {}, "")
 
 
 def _may_be_handed(route: Route) -> bool:
@@ -287,6 +277,21 @@ def _may_be_handed(route: Route) -> bool:
 
 
 Row = dict[str, Any]
+
+
+def _told(answers: Iterable[Any]) -> tuple[list[Any], dict[str, int]]:
+    """What the other nodes have answered, and how many have not: `unreached`, `failed` of them by a fault of the program. A
+    fault of this node is raised: it is not the silence of another one."""
+    found, unreached, failed = [], 0, 0
+    for each in answers:
+        if not isinstance(each, BaseException):
+            found.append(each)
+        elif isinstance(each, StoreError | Refused | TimeoutError):
+            unreached += 1
+            failed += isinstance(each, NodeFailed)
+        else:
+            raise each
+    return found, {"unreached": unreached, "failed": failed}
 
 
 def _answers(answers: Iterable[Any]) -> list[Any]:
@@ -350,7 +355,7 @@ def _by(key: str, merge: Callable[[list[Row]], Row], rows: Iterable[Row]) -> lis
 
 def _topic_as_one(views: list[Row]) -> Row:
     """What several nodes have of one topic."""
-    known = next((view for view in views if view["epoch"] is not None), views[0])
+    known = max(views, key=lambda view: int(view["newest"] or 0))  # it has seen more of the history than the others
     groups = joined_groups([GroupState(**group) for group in view["groups"]] for view in views)
     return {
         **known,

@@ -131,7 +131,7 @@ OVERVIEW_ROUTES: Final = (
         " each with `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page) and `count`. `groups`:"
         " consumer groups that are `working`, or `empty`: no member takes their messages. With `cluster.enabled`, all"
         " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest), and a finding"
-        " has its `node`; `unreached`: how many nodes did not answer.",
+        " has its `node`; `unreached`: how many nodes did not answer, `failed` of them because of an internal error.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
     ),
 )

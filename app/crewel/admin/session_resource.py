@@ -434,7 +434,7 @@ SESSION_ROUTES: Final = (
         _list,
         "`sessions`, a list; `next`, the cursor of the next page, empty if this is the last; `unnamed`, how many sessions"
         " have no name. With `cluster.enabled` the list has the sessions of all nodes, each with its `node`; `unreached` is how"
-        " many nodes did not answer.",
+        " many nodes did not answer, `failed` of them because of an internal error.",
         query=(
             text_field("subject", "Only this subject's: joe."),
             text_field("state", f"Only those in this state: {_STATES}.", one_of(*DispatcherState)),

@@ -173,7 +173,8 @@ SUBJECT_ROUTES: Final = (
         "List the subjects that have sessions or queued messages by name, a page at a time.",
         _list,
         "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`,"
-        " the list covers all nodes; `unreached`: how many of them did not answer.",
+        " the list covers all nodes; `unreached`: how many of them did not answer, `failed`"
+        " of those because of an internal error.",
         query=page_fields("subjects"),
         about=About.MANY,
     ),

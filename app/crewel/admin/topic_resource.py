@@ -38,6 +38,7 @@ def _view(view: TopicView) -> dict[str, Any]:
         "exactSubscribers": view.subscribers,
         "groups": [group._asdict() for group in view.groups],
         "diesIn": view.dies_in_ms,
+        **({} if view.unreached is None else {"unreached": view.unreached, "failed": view.failed}),
     }
 
 
@@ -207,7 +208,8 @@ TOPIC_COMMANDS: Final = (
 _HISTORY: Final = "/history/{channel}"
 _UNKNOWN: Final = {404: "There is no such topic: the channel has had no publish, or the topic has ended."}
 _VIEW: Final = (
-    "The topic: channel, state, history, readonly, destroyDelay, epoch, newest, queued, subscribers, groups and more."
+    "The topic: channel, state, history, readonly, destroyDelay, epoch, newest, queued, subscribers, groups and more. With"
+    " `cluster.enabled` also `unreached`: how many nodes did not answer, `failed` of them because of an internal error."
 )
 _STATES: Final = [state.value for state in State if state is not State.DEAD]
 
@@ -304,7 +306,8 @@ TOPIC_ROUTES: Final = (
         "List the topics by channel, a page at a time.",
         _list,
         "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`, the"
-        " list covers all nodes; `unreached`: how many of them did not answer. A page with `state` may then be"
+        " list covers all nodes; `unreached`: how many of them did not answer, `failed`"
+        " of those because of an internal error. A page with `state` may then be"
         " shorter.",
         query=(
             text_field("pattern", "Only those of this channel or pattern.", pattern),

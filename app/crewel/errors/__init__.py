@@ -19,6 +19,7 @@ from crewel.errors.tree import Fenced as Fenced
 from crewel.errors.tree import IllegalArgument as IllegalArgument
 from crewel.errors.tree import Limited as Limited
 from crewel.errors.tree import LinkError as LinkError
+from crewel.errors.tree import NodeFailed as NodeFailed
 from crewel.errors.tree import NotReached as NotReached
 from crewel.errors.tree import PayloadError as PayloadError
 from crewel.errors.tree import Refused as Refused

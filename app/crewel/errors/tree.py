@@ -129,6 +129,12 @@ class StoreUncertain(StoreUnavailable):
     """The store was asked and did not answer in time: the step was done, or it was not."""
 
 
+class NodeFailed(StoreUncertain):
+    """Another node has failed to do what it was asked, or its answer cannot be read: a fault of the program at one of both."""
+
+    code = "internal"
+
+
 class StoreFull(StoreError):
     """The store is at the limit of its memory or of its disk. It refused the step as a whole; nothing was done."""
 

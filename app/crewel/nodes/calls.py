@@ -11,25 +11,21 @@ import orjson
 
 from crewel.bayeux.codec import encode
 from crewel.broker.runtime import Runtime
-from crewel.errors import StoreUnavailable
+from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
+from crewel.nodes.requests import OPERATOR, REQUESTS, Answer, Question, Request
 
 log = logging.getLogger(__name__)
 
 _WAIT_S: Final = 10.0
 """For an answer. The link to a node that hangs ends before."""
 _ABOUT: Final = "about"
-"""The field of a question that says which one it is."""
-OPERATOR: Final = "operator"
-"""What a question is about that does not say it: those of nodes of the first versions."""
+"""The field of a question that says which one it is. Those of nodes of the first versions are of operators."""
 _SAYS_ABOUT: Final = 2
 """The version of the link from which on a question says what it is about."""
 _FAILED: Final = "failed"
 """The field of an answer that says why there is none."""
-
-Fields = dict[str, Any]
-"""A question, or an answer: what JSON can say."""
 
 
 class Calls:
@@ -40,32 +36,46 @@ class Calls:
         self._runtime = runtime
         self._link_to = link_to
         self._waiting: dict[tuple[Link, int], asyncio.Future[bytes]] = {}
-        self.answers: dict[str, Callable[[Fields], Awaitable[Fields]]] = {}
-        """What answers another node, by what its question is about."""
+        self._answering: dict[str, Callable[[Any], Awaitable[Any]]] = {}
 
-    async def ask(self, token: str, about: str, fields: Fields) -> Fields:
-        """Return what the node with this token answers. Raises StoreUnavailable if it cannot be reached, says nothing in time,
-        or cannot answer."""
+    def serve(self, request: Request[Question, Answer], answering: Callable[[Question], Awaitable[Answer]]) -> None:
+        """Let this answer the other nodes' questions of this kind."""
+        self._answering[request.about] = answering
+
+    async def ask(self, token: str, request: Request[Question, Answer], question: Question) -> Answer:
+        """Return what the node with this token answers. Raises NodeFailed if it fails, or answers what this node cannot read,
+        and StoreUnavailable if it cannot be reached or says nothing in time."""
         link = self._link_to(token)
         if link is None:
             raise StoreUnavailable("the node cannot be reached at the moment")
-        if about != OPERATOR and link.version < _SAYS_ABOUT:
-            raise StoreUnavailable(f"the node does not know the request {about}: its version is older")
+        if request is not OPERATOR and link.version < _SAYS_ABOUT:
+            raise StoreUnavailable(f"the node does not know the request {request.about}: its version is older")
+        asked = encode({_ABOUT: request.about, **orjson.loads(request.question.write(question))})
+        told = await self._send(link, asked)
+        try:
+            fields = orjson.loads(told)
+            if _FAILED not in fields:
+                return request.answer.read(fields)
+        except (ValueError, TypeError) as error:
+            log.exception("the answer of another node cannot be read: %s", request.about)
+            raise NodeFailed(f"the answer of the node to {request.about} cannot be read") from error
+        failure = f"the node {fields[_FAILED]}"
+        log.error("%s (%s)", failure, request.about)
+        raise NodeFailed(failure)
+
+    async def _send(self, link: Link, asked: bytes) -> bytes:
         link.streams += 1
         key = link, link.streams
         told: asyncio.Future[bytes] = self._runtime.loop.create_future()
         self._waiting[key] = told
-        link.send(Kind.ASK, link.streams, encode({_ABOUT: about, **fields}))
+        link.send(Kind.ASK, link.streams, asked)
         try:
             async with asyncio.timeout(_WAIT_S):
-                answer: Fields = orjson.loads(await told)
+                return await told
         except TimeoutError:
             raise StoreUnavailable("the node does not answer") from None
         finally:
             del self._waiting[key]
-        if _FAILED in answer:
-            raise StoreUnavailable(f"the node {answer[_FAILED]}")
-        return answer
 
     def on_answer(self, link: Link, frame: Frame) -> None:
         """The answer has come."""
@@ -83,17 +93,21 @@ class Calls:
 
     def asked(self, link: Link, frame: Frame) -> None:
         """Another node asks."""
-        self._runtime.spawn(self._answer(link, frame.stream, orjson.loads(frame.payload)))
+        self._runtime.spawn(self._answer(link, frame))
 
-    async def _answer(self, link: Link, stream: int, question: Fields) -> None:
-        about = question.pop(_ABOUT, OPERATOR)
-        answering = self.answers.get(about)
+    async def _answer(self, link: Link, frame: Frame) -> None:
+        link.send(Kind.TOLD, frame.stream, await self._answered(frame.payload))
+
+    async def _answered(self, payload: bytes) -> bytes:
+        """The answer; what fails here, to the last byte of it, is one too: else it would look like silence."""
+        about = ""
         try:
-            if answering is None:
-                answer = {_FAILED: f"does not know the request {about}: its version differs"}
-            else:
-                answer = await answering(question)
+            fields = orjson.loads(payload)
+            about = fields.pop(_ABOUT, OPERATOR.about)
+            request, answering = REQUESTS.get(about), self._answering.get(about)
+            if request is None or answering is None:
+                return encode({_FAILED: f"does not know the request {about}: its version differs"})
+            return request.answer.write(await answering(request.question.read(fields)))
         except Exception:
             log.exception("a request of another node failed: %s", about)
-            answer = {_FAILED: "has failed to answer"}
-        link.send(Kind.TOLD, stream, encode(answer))
+            return encode({_FAILED: f"has failed to answer {about}: its log says why"})

@@ -21,10 +21,11 @@ from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_queue.timers import SessionTimes
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns
-from crewel.nodes.calls import Calls, Fields
+from crewel.nodes.calls import Calls
 from crewel.nodes.guests import Guest
 from crewel.nodes.link import Links
 from crewel.nodes.node_registry import NodeRegistry
+from crewel.nodes.requests import HEIR, NodeAddress, OfNode
 from crewel.storage.nodes import Node
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 _ASK_S: Final = 0.25
 _ANSWER_S: Final = 1.0
 _LOOK_S: Final = 0.01
-_HEIR: Final = "heir"
 
 
 class HeirSearch:
@@ -58,7 +58,7 @@ class HeirSearch:
         self._links = links
         self._calls = calls
         self._receive = receive
-        calls.answers[_HEIR] = self._tell
+        calls.serve(HEIR, self._tell)
 
     async def run_forever(self) -> None:
         """Search whenever there is no lease, until cancelled."""
@@ -93,18 +93,18 @@ class HeirSearch:
         """The heir, as the node with this token knows it, if this node can reach it."""
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
-                answer = await self._calls.ask(token, _HEIR, {"token": self._registry.own})
-                if "token" in answer and await self._links.reach(answer["token"], answer["link"]):
-                    return Node(answer["token"], "", "", answer["link"], None, inf, 0, 0, "")
+                answer = await self._calls.ask(token, HEIR, OfNode(self._registry.own))
+                if answer.token and await self._links.reach(answer.token, answer.link):
+                    return Node(answer.token, "", "", answer.link, None, inf, 0, 0, "")
         return None
 
-    async def _tell(self, asked: Fields) -> Fields:
+    async def _tell(self, asked: OfNode) -> NodeAddress:
         """Which node has the sessions of the one that asks; nothing, if that is not known, or not yet."""
-        heir = self._registry.heir_of(asked["token"])
+        heir = self._registry.heir_of(asked.token)
         if heir is None:
             self._registry.hurry()
-            return {}
-        return {"token": heir.token, "link": heir.link}
+            return NodeAddress()
+        return NodeAddress(heir.token, heir.link)
 
     async def _give_back(self, heir: Node) -> None:
         """Let the connects that are held here wait at the heir. Those that other nodes have forwarded are left to these: they

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.topics.references import TopicShare
+from crewel.broker.topics.references import Shares, TopicShare
 from crewel.broker.topics.topic_table import TopicTable
-from crewel.errors import StoreUnavailable
-from crewel.nodes.calls import Calls, Fields
+from crewel.errors import NodeFailed, StoreUnavailable
+from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry
+from crewel.nodes.requests import LOG, TOPIC, Nothing, OfTopic, TopicAnswer
+from crewel.topics import USUAL
 
 
 class RemoteTopics:
@@ -24,33 +26,49 @@ class RemoteTopics:
         self._topics = topics
         self._registry = registry
         self._calls = calls
-        calls.answers["log"] = self._read_log
-        calls.answers["topic"] = self._share
+        calls.serve(LOG, self._read_log)
+        calls.serve(TOPIC, self._share)
         topics.changes.everywhere = self._everywhere
         topics.views.elsewhere = self._shares
 
     async def _everywhere(self) -> None:
         """Wait until this node and all others have taken what is in the log now. One that does not answer takes it later."""
-        others = (self._calls.ask(each.token, "log", {}) for each in self._registry.others())
+        others = (self._calls.ask(each.token, LOG, Nothing()) for each in self._registry.others())
         answers = await asyncio.gather(self._access.writing.probe_and_wait(), *others, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, StoreUnavailable):
                 raise answer
 
-    async def _read_log(self, _: Fields) -> Fields:
+    async def _read_log(self, _: Nothing) -> Nothing:
         await self._access.writing.probe_and_wait()
         await self._topics.changes.applied()
-        return {}
+        return Nothing()
 
-    async def _shares(self, name: str) -> list[TopicShare]:
-        """What the other nodes have of the topic, when they and this one have read what was in the log. Raises
-        StoreUnavailable if one of them does not say it."""
-        asked = (self._calls.ask(each.token, "topic", {"name": name}) for each in self._registry.others())
+    async def _shares(self, name: str) -> Shares:
+        """What the other nodes have of the topic, when they and this one have read what was in the log."""
+        asked = (self._calls.ask(each.token, TOPIC, OfTopic(name)) for each in self._registry.others())
         looking = self._access.writing.probe_and_wait()
-        told = await asyncio.gather(*asked)
+        shares = Shares()
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, TopicAnswer):
+                shares.found.append(_share(answer))
+            elif isinstance(answer, StoreUnavailable):
+                shares.unreached += 1
+                shares.failed += isinstance(answer, NodeFailed)
+            else:
+                raise answer
         await looking
-        return [TopicShare.read(each) for each in told]
+        return shares
 
-    async def _share(self, asked: Fields) -> Fields:
+    async def _share(self, asked: OfTopic) -> TopicAnswer:
         await self._access.writing.probe_and_wait()
-        return (await self._topics.views.share(asked["name"])).as_json()
+        share = await self._topics.views.share(asked.name)
+        settings = None if share.settings is None else share.settings.differing(USUAL)
+        counts = share.queued, share.subscribers, share.receivers
+        return TopicAnswer(share.state, settings, *counts, share.groups, share.lets_go)
+
+
+def _share(answer: TopicAnswer) -> TopicShare:
+    settings = None if answer.settings is None else USUAL.with_stored(answer.settings)
+    counts = answer.queued, answer.subscribers, answer.receivers
+    return TopicShare(answer.state, settings, *counts, answer.groups, answer.lets_go)

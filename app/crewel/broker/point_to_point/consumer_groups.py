@@ -33,7 +33,7 @@ def joined_groups(nodes: Iterable[Iterable[GroupState]]) -> list[GroupState]:
     for group in chain.from_iterable(nodes):
         known = found.get(group[:2], group._replace(members=[]))
         waiting = max(known.waiting, group.waiting)  # in the store, as far as each node knows
-        found[group[:2]] = known._replace(waiting=waiting, members=[*known.members, *group.members])
+        found[group[:2]] = known._replace(waiting=waiting, members=sorted([*known.members, *group.members]))
     return [found[key] for key in sorted(found)]
 
 

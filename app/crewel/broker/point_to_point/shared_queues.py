@@ -139,6 +139,12 @@ class SharedQueues:
         """The queues in which something waits."""
         return [queue.name for queue in self._known.values() if queue.count]
 
+    async def stored(self) -> list[str]:
+        """The same, as the store has it: other nodes fill queues that none of the sessions here may have. Raises StoreError."""
+        if not self._access.is_shared:
+            return self.names()
+        return [stored.name for stored in await shared_queues.queues(self._access.store)]
+
     def waiting(self, name: str) -> int:
         """How many messages wait in the queue."""
         queue = self._known.get(name)
@@ -190,7 +196,7 @@ class SharedQueues:
 
     async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
         """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
-        if not self.waiting(name):
+        if not self.waiting(name) and not self._access.is_shared:
             return []
         found = await shared_queues.peek(self._access.store, name, count, start)
         return [Entry.read_back(logged) for logged in found]
@@ -437,17 +443,8 @@ class SharedQueues:
     def dead_letter(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
         """Make dead letters of these messages of the queue, or of all."""
         access, delivery = self._access, self._settings.delivery
-        step = shared_queues.dead_letter(
-            access.keys,
-            access.token,
-            name,
-            ids,
-            access.facts_max,
-            delivery.dead_letters_max,
-            delivery.dead_letters_max_bytes,
-            code=code,
-            reason=reason,
-        )
+        most = access.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes
+        step = shared_queues.dead_letter(access.keys, access.token, name, ids, *most, code=code, reason=reason)
 
         def answered(discarded: Discarded | StoreError) -> None:
             if isinstance(discarded, StoreError):

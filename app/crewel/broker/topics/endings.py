@@ -21,7 +21,7 @@ from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.erasure import TopicEraser
-from crewel.broker.topics.references import QueuedTopics, TopicShare, channel_of
+from crewel.broker.topics.references import QueuedTopics, Shares, channel_of
 from crewel.broker.topics.topic import Topic
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
@@ -154,12 +154,10 @@ class Endings:
             else:
                 self._runtime.spawn(self._end_if_unreferenced(topic, self._topics.views.elsewhere))
 
-    async def _end_if_unreferenced(self, topic: Topic, elsewhere: Callable[[str], Awaitable[list[TopicShare]]]) -> None:
-        try:
-            shares = await elsewhere(topic.name)
-        except StoreError:
-            return  # a node cannot say it: the next sweep asks again
-        if all(share.lets_go for share in shares):
+    async def _end_if_unreferenced(self, topic: Topic, elsewhere: Callable[[str], Awaitable[Shares]]) -> None:
+        shares = await elsewhere(topic.name)
+        # If a node cannot say it, the next sweep asks again.
+        if not shares.unreached and all(share.lets_go for share in shares.found):
             self._ask_to_end(topic)
 
     def _ask_to_end(self, topic: Topic) -> None:

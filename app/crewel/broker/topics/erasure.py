@@ -166,7 +166,7 @@ class TopicEraser:
         """End the messages of the topic up to this one that wait for a subject or a group; returns how many. Raises
         StoreError."""
         count = 0
-        for queue in self._shared_queues.names():
+        for queue in await self._shared_queues.stored():
             start = 0
             while entries := await self._shared_queues.peek(queue, _DISCARDED_AT_ONCE, start):
                 places = [entry.position for entry in entries if entry.channel == name and entry.position <= until]

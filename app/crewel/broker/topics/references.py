@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.channels import Channels
@@ -25,11 +25,11 @@ from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, PendingMessage
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.storage import histories
 from crewel.storage.histories import History
-from crewel.topics import USUAL, Facts, State, TopicSettings, joined, state_of
+from crewel.topics import Facts, State, TopicSettings, joined, state_of
 
 if TYPE_CHECKING:
     from crewel.broker.topics.topic_table import TopicTable
@@ -63,7 +63,7 @@ class QueuedTopics:
         thousands count, because the store has them. Raises StoreError."""
         counts: Counter[str] = Counter()
         turns = Turns()
-        for queue in self._shared_queues.names():
+        for queue in await self._shared_queues.stored():
             async for entries in self._portions(queue):
                 counts.update(entry.channel for entry in entries)
                 await turns.rest()
@@ -85,7 +85,7 @@ class QueuedTopics:
             if any(waiting.channel == name for waiting in _open(durable)):
                 return True
             await turns.rest()
-        for queue in self._shared_queues.names():
+        for queue in await self._shared_queues.stored():
             if await self.is_in_queue(queue, name):
                 return True
         return False
@@ -149,7 +149,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicShare:
-    """What one node has of a topic, as it tells another one."""
+    """What one node has of a topic."""
 
     state: State
     settings: TopicSettings | None
@@ -163,25 +163,16 @@ class TopicShare:
     lets_go: bool
     """Whether the topic may end, as far as this node knows."""
 
-    def as_json(self) -> dict[str, Any]:
-        """What goes to the other node."""
-        return {
-            "state": self.state.value,
-            "settings": None if self.settings is None else self.settings.differing(USUAL),
-            "queued": self.queued,
-            "subscribers": self.subscribers,
-            "receivers": self.receivers,
-            "groups": self.groups,
-            "letsGo": self.lets_go,
-        }
 
-    @classmethod
-    def read(cls, said: Mapping[str, Any]) -> TopicShare:
-        """What has come from the other node."""
-        settings = None if said["settings"] is None else USUAL.with_stored(said["settings"])
-        groups = [GroupState(*each) for each in said["groups"]]
-        counts = (said["queued"], said["subscribers"], said["receivers"])
-        return cls(State(said["state"]), settings, *counts, groups, said["letsGo"])
+@dataclass(slots=True)
+class Shares:
+    """What the other nodes have of a topic."""
+
+    found: list[TopicShare] = field(default_factory=list)
+    unreached: int = 0
+    """Nodes that have not said it."""
+    failed: int = 0
+    """Those of them that failed, and were not silent."""
 
 
 @dataclass(eq=False)
@@ -194,22 +185,19 @@ class TopicViews:
     _channels: Channels
     _groups: ConsumerGroups
     _loop: asyncio.AbstractEventLoop
-    elsewhere: Callable[[str], Awaitable[list[TopicShare]]] | None = field(default=None, init=False)
-    """Gives what the other nodes have of a topic, and raises StoreUnavailable; None: there are none."""
+    elsewhere: Callable[[str], Awaitable[Shares]] | None = field(default=None, init=False)
+    """Gives what the other nodes have of a topic; None: there are none."""
 
     async def state(self, name: str) -> State:
         """The state of this topic, at all nodes."""
         shares = await self._shares(name)  # by then this node has read what others had answered before
-        return joined([await self._state_here(name), *(share.state for share in shares)])
+        return joined([await self._state_here(name), *(share.state for share in shares.found)])
 
-    async def _shares(self, name: str) -> list[TopicShare]:
-        if self.elsewhere is None:
-            return []
-        try:
-            return await self.elsewhere(name)
-        except StoreError as error:
-            log.warning("the references of other nodes to %s are not known: %s", name, error)
-            return []
+    async def _shares(self, name: str) -> Shares:
+        shares = Shares() if self.elsewhere is None else await self.elsewhere(name)
+        if shares.unreached:
+            log.warning("the references of %d other nodes to %s are not known", shares.unreached, name)
+        return shares
 
     async def share(self, name: str) -> TopicShare:
         """What this node has of the topic."""
@@ -261,7 +249,8 @@ class TopicViews:
         return any(not self._topics.endings.is_parting(queue) for queue in queues)
 
     async def of(self, name: str) -> TopicView | None:
-        """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic."""
+        """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic. Raises
+        StoreUnavailable if another node, which has not answered, may have one."""
         shares = await self._shares(name)
         counts = await self._counts()
         topic = self._topics.find(name)
@@ -270,7 +259,11 @@ class TopicViews:
         view = self._view(name, counts)
         if self.elsewhere is not None:
             view = _with(view, shares, is_known=topic is not None)
-        return None if view.state is State.DEAD else view
+        if view.state is not State.DEAD:
+            return view
+        if shares.unreached:
+            raise StoreUnavailable(f"this node has no topic {name}, and {shares.unreached} other nodes did not answer")
+        return None
 
     def count(self, topic: Topic) -> asyncio.Future[None]:
         """Let the store say what the history holds; what it has answered is known when the future is done."""
@@ -321,8 +314,9 @@ class TopicViews:
         )
 
 
-def _with(view: TopicView, shares: list[TopicShare], *, is_known: bool) -> TopicView:
+def _with(view: TopicView, answers: Shares, *, is_known: bool) -> TopicView:
     """The view, with what other nodes have. `is_known`: this node knows the settings."""
+    shares = answers.found
     told = next((share.settings for share in shares if share.settings is not None), None)
     return replace(
         view,
@@ -332,6 +326,8 @@ def _with(view: TopicView, shares: list[TopicShare], *, is_known: bool) -> Topic
         subscribers=view.subscribers + sum(share.subscribers for share in shares),
         receivers=view.receivers + sum(share.receivers for share in shares),
         groups=joined_groups([view.groups, *(share.groups for share in shares)]),
+        unreached=answers.unreached,
+        failed=answers.failed,
     )
 
 

@@ -95,6 +95,10 @@ class TopicView:
     """The groups of consumers that receive it."""
     dies_in_ms: int | None = None
     """How long it will live if nothing happens; None: without limit, or something refers to it."""
+    unreached: int | None = None
+    """Other nodes that have not said what they have of it; None: there are none to ask."""
+    failed: int = 0
+    """Those of them that failed, and were not silent."""
 
 
 _CALLED: Final = {"history.max_entries": "history_max"}
