@@ -21,6 +21,9 @@ class TestTheTable:
         [
             ("user.update.holdback", Outcome.HOLDBACK, Outcome.HOLDBACK),
             ("user.update.holdback.lunch", Outcome.HOLDBACK, Outcome.HOLDBACK),
+            ("communication.user.holdback", Outcome.HOLDBACK, Outcome.HOLDBACK),
+            ("communication.user.holdback.lunch", Outcome.HOLDBACK, Outcome.HOLDBACK),
+            ("communication.user", Outcome.RETRY, Outcome.RETRY),
             ("user.update.deadMessage", Outcome.DEAD_LETTER, Outcome.DEAD_LETTER),
             ("user.update.deadMessage.bad", Outcome.DEAD_LETTER, Outcome.DEAD_LETTER),
             ("user.security.authentication", Outcome.SESSION_DEAD, Outcome.SESSION_DEAD),

@@ -66,7 +66,7 @@ REPORTED = {
     "communication.noConnection.callbackServer.notavailable": RETRY,
     "communication.noConnection.polling": RETRY,
     "communication.noConnection.dead": RETRY,
-    "communication.user.holdback": RETRY,
+    "communication.user.holdback": HOLDBACK,
     "user": LETTER,
     "user.update.holdback": HOLDBACK,
     "user.update.deadMessage": LETTER,

@@ -174,15 +174,16 @@ class TestTheTable:
         assert [each.n for each in world.notes.heard] == [1, 2, 3, 4]
         await eventually(lambda: settled(world))
 
-    async def test_holdback_keeps_the_message_and_all_after_it(self, meet: Meet) -> None:
+    @pytest.mark.parametrize("code", ["user.update.holdback", "communication.user.holdback"])
+    async def test_holdback_keeps_the_message_and_all_after_it(self, meet: Meet, code: str) -> None:
         world = await meet()
         await world.subscribe()
-        await world.publish(fails(1, "user.update.holdback"))
+        await world.publish(fails(1, code))
         await world.notes.hears(1)
         await eventually(lambda: is_held(world))
         await world.publish({"n": 2})
         held = orjson.loads(await world.holdback())
-        assert (held["active"], held["code"], held["reason"]) == (False, "user.update.holdback", "no 1")
+        assert (held["active"], held["code"], held["reason"]) == (False, code, "no 1")
         assert held["id"] == world.notes.heard[0].id
         await eventually(lambda: wait(world, 2))
         assert await world.letters(0) == []

@@ -69,6 +69,8 @@ ASKED: list[tuple[str, Any, str, Any]] = [
         "destinations",
         (Destination(JOE_1, force_queuing=True, distribute=Distribute.ONE), Destination(JOE)),
     ),
+    ("destination", {"to": "client/joe"}, "destinations", (Destination(JOE),)),
+    ("destination", [], "destinations", ()),
     ("destination", [{"to": "joe"}] * 100, "destinations", (Destination(JOE),) * 100),
     ("subscribable", False, "subscribable", False),
     ("replyTo", "/ret/1/300001", "reply_to", "/ret/1/300001"),

@@ -49,14 +49,16 @@ class Row(NamedTuple):
     dispatcher: str
 
 
+_HOLDBACK: Final = (
+    None,
+    Outcome.HOLDBACK,
+    "stays queued, in its place",
+    "inactive: delivers nothing more until an operator activates it",
+)
+
 OUTCOMES: Final[tuple[Row, ...]] = (
-    Row(
-        "user.update.holdback",
-        None,
-        Outcome.HOLDBACK,
-        "stays queued, in its place",
-        "inactive: delivers nothing more until an operator activates it",
-    ),
+    Row("user.update.holdback", *_HOLDBACK),
+    Row("communication.user.holdback", *_HOLDBACK),  # xmlBlaster's server throws it for the same
     Row(POISON, None, Outcome.DEAD_LETTER, "dead letter", "continues"),
     Row(
         "user.security.authentication",

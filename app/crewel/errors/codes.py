@@ -239,7 +239,11 @@ _COMMUNICATION: Final = (
         _FINAL,
         "The receiver's session has ended; in dead letters only.",
     ),
-    ErrorCode("communication.user.holdback", "xmlBlaster's own name for a holdback within the server.", _RETRY),
+    ErrorCode(
+        "communication.user.holdback",
+        "Keep this message and deliver nothing more: xmlBlaster's name for it within the server.",
+        _RETRY,
+    ),
 )
 
 _USER: Final = (

@@ -164,6 +164,12 @@ def list_of(check_item: Check, max_length: int) -> Check:
     return check
 
 
+def one_or_list_of(check_item: Check, max_length: int) -> Check:
+    """The same, or one item alone."""
+    check_list = list_of(check_item, max_length)
+    return lambda value: check_list(value) if isinstance(value, list) else (check_item(value),)
+
+
 def json_values(value: object) -> dict[str, Any]:
     """An object of any JSON values by name. Bytes are written `{"base64": "..."}`, and such an object holds base64."""
     if not isinstance(value, dict):

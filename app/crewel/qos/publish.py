@@ -12,7 +12,18 @@ from typing import Any, Final
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
-from crewel.qos.fields import Check, Option, Options, flag, json_values, list_of, member_of, read_fields, text, whole
+from crewel.qos.fields import (
+    Check,
+    Option,
+    Options,
+    flag,
+    json_values,
+    member_of,
+    one_or_list_of,
+    read_fields,
+    text,
+    whole,
+)
 from crewel.qos.names import Name, parse_name
 
 NORMAL: Final = 5
@@ -206,8 +217,8 @@ PUBLISH: Final = Options(
     Option(
         "destination",
         "destinations",
-        list_of(DESTINATION.part(Destination, "to"), MAX_DESTINATIONS),
-        "The sessions and subjects that the message is addressed to",
+        one_or_list_of(DESTINATION.part(Destination, "to"), MAX_DESTINATIONS),
+        "The session or subject that the message is addressed to, or a list of them",
         "how-to/point-to-point.md",
     ),
     Option("subscribable", "subscribable", flag, "With destinations: deliver the message to subscribers too"),
