@@ -19,7 +19,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.typedefs import Handler
@@ -59,6 +59,7 @@ class Connection(RequestHandler):
 
     __slots__ = (
         "_answered",
+        "_body",
         "_caps",
         "_fast",
         "_first_bytes",
@@ -102,6 +103,7 @@ class Connection(RequestHandler):
         self._is_busy = False  # between the end of a request's headers and the end of its response
         self._answered = 0  # of aiohttp's _request_count
         self._is_half_closed = False
+        self._body: StreamReader | None = None  # of the request whose headers came last
         self._fast: FastOwner | None = None
         self._may_return = True  # all bytes so far were whole requests, and each has been answered
         self._unanswered = False
@@ -133,6 +135,7 @@ class Connection(RequestHandler):
     def begin(self, request: web.BaseRequest) -> None:
         """The headers of a request are complete."""
         self._is_busy = True
+        self._body = request.content
         self._stop_timer()
         if self._is_half_closed and not request.content.is_eof() and self._wire is not None:
             self._wire.close()  # the rest of the body will never come, and aiohttp would wait for it
@@ -248,6 +251,7 @@ class Connection(RequestHandler):
             self._reader_timer.cancel()
         self._wire = None
         super().connection_lost(exc)
+        self._body = None
         if self._socket is not None:
             self._socket.lost()
             self._socket = None  # they refer to each other
@@ -255,6 +259,13 @@ class Connection(RequestHandler):
         if self._fast is not None:
             self._fast.gone()
             self._fast = None
+
+    def force_close(self) -> None:
+        """The connection ends, or has ended. After an answer that came before the end of a body aiohttp reads the rest, and
+        fails where there is no connection any more: so the body ends too. A handler that still reads it gets an error."""
+        super().force_close()
+        if self._body is not None and not self._is_busy:
+            self._body.feed_eof()
 
     def let_go(self) -> None:
         """The fast lane has made a socket of the connection: forget it, and leave it open."""

@@ -1,0 +1,100 @@
+"""Connections that aiohttp reads, without a network: a peer that goes while its body is not read is no error of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from crewel.errors import PayloadError
+from crewel.metrics import Metrics
+from crewel.settings import Settings
+from crewel.transports.bodies import read_body
+from crewel.transports.connection import Connection, ConnectionCaps, mark_requests
+from tests.transports.wires import Wire
+
+HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+async def refuse(_: web.Request) -> web.Response:
+    """As a body is that comes too slowly, or is too large: answered before its end."""
+    response = web.Response(status=408)
+    response.force_close()
+    return response
+
+
+async def opened(settings: Settings, handler: Handler = refuse) -> tuple[Connection, Wire]:
+    app, wire = web.Application(middlewares=[mark_requests]), Wire()
+    app.router.add_post("/", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    assert runner.server is not None
+    caps = ConnectionCaps(settings, Metrics(), asyncio.get_running_loop())
+    connection = Connection(runner.server, header_timeout=10, caps=caps, loop=asyncio.get_running_loop())
+    connection.connection_made(wire)
+    return connection, wire
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def lose(connection: Connection) -> None:
+    connection.connection_lost(None)
+
+
+def cut_off(connection: Connection) -> None:
+    connection._cut_off()  # it has not sent the head of another request in time
+    assert connection.transport is None
+
+
+@pytest.mark.parametrize("end", [lose, cut_off])
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        (b"Content-Length: 300\r\n\r\n[{", b" "),
+        (b"Transfer-Encoding: chunked\r\n\r\n2\r\n[{\r\n", b"1\r\n \r\n"),
+        (b"Transfer-Encoding: chunked\r\n\r\n20\r\n[{", b"  "),
+        (b"Transfer-Encoding: chunked\r\n\r\n2\r\n[{\r\n", b""),
+    ],
+)
+async def test_a_peer_that_goes_after_its_answer_with_its_body_half_sent_is_no_error(
+    settings: Settings, caplog: pytest.LogCaptureFixture, head: bytes, more: bytes, end: Callable[[Connection], None]
+) -> None:
+    caplog.set_level(logging.WARNING)
+    connection, wire = await opened(settings)
+    connection.data_received(HEAD + head)
+    await turns()
+    task = connection._task_handler
+    assert b" 408 " in wire.written[0]
+    if more:
+        connection.data_received(more)
+    end(connection)
+    await turns()
+    assert caplog.records == []
+    assert task is not None
+    assert task.done()  # it does not wait for the rest of the body any more
+
+
+async def test_a_body_that_is_cut_off_is_not_taken_for_a_whole_one(settings: Settings) -> None:
+    read: list[bytes | str] = []
+
+    async def take(request: web.Request) -> web.Response:
+        try:
+            read.append(await read_body(request, settings))
+        except PayloadError as error:
+            read.append(str(error))
+        return web.Response()
+
+    connection, _ = await opened(settings, take)
+    connection.data_received(HEAD + b"Content-Length: 300\r\n\r\n[]")
+    await turns()
+    connection.data_received(b" ")
+    connection.connection_lost(None)
+    await turns()
+    assert read == ["not a JSON object or array of objects in UTF-8"]
