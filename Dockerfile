@@ -1,9 +1,10 @@
 # Crewel in a container: the command `crewel`, listening on port 8080, with its data under /data.
 # docker-compose.yml runs it with a store of its own; docs/how-to/deploying.md tells the rest.
 
-# Build arguments name the images, so that a build can pin them by digest: python@sha256:...
-ARG NODE_IMAGE=node:22-slim
-ARG PYTHON_IMAGE=python:3.13-slim
+# By digest, so that each build has the same. Build arguments name other ones; docs/contributing/releasing.md tells how to renew them.
+# 22.23.2 and 3.13.15.
+ARG NODE_IMAGE=node:22-slim@sha256:48e4b67d85f87bd551df43704e24d252f56cc5f8e9718841aace50f19948f0f9
+ARG PYTHON_IMAGE=python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 
 FROM ${NODE_IMAGE} AS pages
 WORKDIR /pages

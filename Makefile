@@ -49,7 +49,7 @@ PROXIES_READY  := $(STAMPS)/proxies
 S3_READY       := $(STAMPS)/object-store
 EXAMPLES_READY := $(STAMPS)/examples
 
-COMPILE := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes
+COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes
 LOCK := $(COMPILE) pyproject.toml
 S3 := tests/pipeline/object_store
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
@@ -148,12 +148,13 @@ bench: $(PYTHON_READY)  ## Measure; docs/explanation/performance.md tells what
 	$(BIN)/python bench/run.py
 
 lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
-	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement tools/lock/requirements.lock
 	$(LOCK) --extra test --output-file requirements.lock
 	$(LOCK) --constraint requirements.lock --no-annotate --output-file requirements-server.lock
 	$(LOCK) --extra docs --constraint requirements.lock --no-annotate --output-file requirements-docs.lock
 	$(LOCK) --extra pipeline --constraint requirements.lock --no-annotate --output-file requirements-pipeline.lock
 	$(COMPILE) $(S3)/requirements.in --constraint requirements.lock --no-annotate --output-file $(S3)/requirements.lock
+	$(COMPILE) tools/lock/requirements.in --no-annotate --output-file tools/lock/requirements.lock
 
 clean:  ## Remove everything that make made
 	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/java/target

@@ -1,0 +1,29 @@
+"""What a build fetches is named by what is in it: images by digest, and the resolver of the locks by version and hash."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from tests.house.source import ROOT
+
+PINNED = re.compile(r"[a-z0-9./-]+:[A-Za-z0-9.-]+@sha256:[0-9a-f]{64}")
+
+
+def test_images_are_named_by_digest() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"].values()
+    dockerfile = (ROOT / "Dockerfile").read_text("utf-8")
+    arguments = dict(re.findall(r"^ARG (\w+)=(\S+)$", dockerfile, re.MULTILINE))
+    bases = [base.strip("${}") for base in re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)]
+    images = [*(arguments[base] for base in bases), *(each["image"] for each in services if "image" in each)]
+    assert len(set(images)) == 4
+    assert [image for image in images if not PINNED.fullmatch(image)] == []
+
+
+def test_the_resolver_of_the_locks_is_locked() -> None:
+    recipe = (ROOT / "Makefile").read_text("utf-8").partition("\nlock: ")[2].partition("\n\n")[0]
+    (install,) = (line for line in recipe.splitlines() if "pip install" in line)
+    assert install.endswith("--require-hashes --requirement tools/lock/requirements.lock")
+    lock = (ROOT / "tools/lock/requirements.lock").read_text("utf-8")
+    assert re.search(r"^uv==[0-9.]+ \\\n    --hash=sha256:", lock, re.MULTILINE)
