@@ -1,11 +1,14 @@
 """Checks the prose of the documentation: `python docs/prose.py`, a step of `make check`.
 
 The words to avoid are the table of docs/contributing/style.md. Code, links'
-targets and, for the length of sentences, tables do not count as prose.
+targets and, for the length of sentences, tables do not count as prose. Of
+the server's modules, docstrings and comments are checked for words.
 """
 
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +18,9 @@ ROOT = Path(__file__).parents[1]
 STYLE = ROOT / "docs" / "contributing" / "style.md"
 OTHERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "extensions/README.md")
 """The pages that are not in docs/. Pages that a program writes, such as results, are not checked."""
+MODULES = ROOT / "app" / "crewel"
+NAMED = "settle"
+"""In code this word stands for the client's `settle` and the field of that name, which comprise acknowledging and rejecting."""
 LONGEST = 45
 """Words in a sentence."""
 OPENING = re.compile(r"This page \w+")
@@ -25,6 +31,7 @@ _CODE = re.compile(r"(`+)(?:(?!`).)+?\1(?!`)", re.DOTALL)
 _TARGET = re.compile(r"\]\([^)\s]*\)|<https?://[^>]*>")
 _BLOCK = re.compile(r"^(?:[ ]*(?:[-*]|\d+\.) |#+ |\||\[\w+\]: )|^\s*$", re.MULTILINE)
 _SENTENCE = re.compile(r"[.!?][\"')*_]*(?=\s|$)")
+_BEFORE_STATEMENT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 _WORD = re.compile(r"[^\W_][\w'.,-]*")
 
 
@@ -120,10 +127,33 @@ def pages() -> list[Page]:
     return [Page(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(files)]
 
 
+def notes(source: str) -> str:
+    """Return the docstrings and comments of a module, each on its line, and nothing else of it."""
+    lines = [""] * (source.count("\n") + 1)
+    before = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and before in _BEFORE_STATEMENT):
+            for number, line in enumerate(token.string.strip('#"').splitlines(), token.start[0] - 1):
+                lines[number] = line
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            before = token.type
+    return "\n".join(lines)
+
+
+def modules() -> list[Page]:
+    """Return the docstrings and comments of all modules."""
+    files = sorted(MODULES.rglob("*.py"))
+    return [Page(file.relative_to(ROOT).as_posix(), notes(file.read_text("utf-8"))) for file in files]
+
+
 def main() -> int:
-    """Print the faults of all pages; return 1 if there are any."""
+    """Print the faults of all pages and modules; return 1 if there are any."""
     table = rules(STYLE.read_text("utf-8"))
     found = [fault for page in pages() for fault in faults(page, table)]
+    of_modules = [rule for rule in table if not rule.avoid.search(NAMED)]
+    found += [
+        f"{module.path}:{line}: {fault}" for module in modules() for line, fault in words_to_avoid(module, of_modules)
+    ]
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 

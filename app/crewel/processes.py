@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class ProcessId(NamedTuple):
-    """One process, told apart from all others that have had or will have its number."""
+    """One process, distinct from all others that have had or will have its number."""
 
     pid: int
     machine: str

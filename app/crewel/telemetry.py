@@ -148,7 +148,7 @@ class Tracing(Extension):
             return usual.force_update
         return asked.get("forceUpdate", usual.force_update) is True
 
-    # What becomes of it
+    # Its outcome
 
     def departing(self, session: Session, entry: Entry) -> None:
         """The message leaves for the client. The span lasts since it was stored."""

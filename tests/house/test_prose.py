@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.prose import LONGEST, STYLE, Page, faults, rules
+from docs.prose import LONGEST, STYLE, Page, faults, notes, rules, words_to_avoid
 
 TABLE = rules(
     "| avoid | write | why |\n| --- | --- | --- |\n"
@@ -62,3 +62,9 @@ def test_the_readme_may_begin_as_it_likes() -> None:
 def test_every_row_of_the_style_guide_is_a_rule() -> None:
     table = STYLE.read_text("utf-8").partition("| avoid |")[2]
     assert len(rules(STYLE.read_text("utf-8"))) == table.count("\n| `") > 20
+
+
+def test_docstrings_and_comments_of_a_module_are_prose_and_nothing_else_of_it_is() -> None:
+    source = '"""A module.\n\nIt goes\non."""\n\nletter = "letter"  # its letter\n\n\nclass Kept:\n    letter: str\n    """The letter."""\n'
+    found = words_to_avoid(Page("app/crewel/kept.py", notes(source)), TABLE)
+    assert sorted(line for line, _ in found) == [3, 6, 11]

@@ -9,7 +9,7 @@ from crewel.broker.session_queue.exchange import Peer
 from crewel.limits import OVERFLOW
 
 _SHOWN: Final = 200
-"""Characters of what a program says of itself; strangers choose them."""
+"""Characters of how a program describes itself; strangers choose them."""
 
 
 def transport_of(session: Session) -> str | None:

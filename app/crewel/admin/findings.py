@@ -16,7 +16,7 @@ from crewel.admin.session_counts import SessionCounts
 _NEARLY: Final = 0.85
 """The part of the store's memory from which on it is nearly full."""
 _NAMED: Final = 3
-"""Receivers on hold whose causes are told."""
+"""Receivers on hold whose causes are reported."""
 
 
 class Level(StrEnum):
@@ -66,7 +66,7 @@ class Figures:
     failing_workers: dict[str, int] = field(default_factory=dict)
     """Number of a worker that does not start -> how often in a row it has been tried."""
     dead_letters_made: int = 0
-    """Dead letters in the store that were made in the last hour: what was redriven or discarded is mended."""
+    """Dead letters in the store that were made in the last hour: what was redriven or discarded does not count."""
     dead_letter_codes: Sequence[tuple[str, int]] = ()
     """Dead letters in the store, by code, the most first."""
     messages_dropped: int = 0

@@ -164,7 +164,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 
 async def _letters_of(ask: Ask) -> dict[str, Any]:
-    """The dead letters that the job has taken away, and what became of their messages."""
+    """The dead letters that the job has taken away, and how their messages ended."""
     job = await _found(ask)
     fields = ask.fields
     since_ms = job.began - _CLOCKS_MS

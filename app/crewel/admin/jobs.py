@@ -38,7 +38,7 @@ _PAUSE_S: Final = 1.0
 """Before the store is asked again that was away, and between two looks at a job that waits for its rate."""
 _MOST_ERRORS: Final = 20
 _MOST_KNOWN: Final = 8
-"""Jobs of which it is remembered what became of their messages."""
+"""Jobs whose outcomes are remembered."""
 _LATER: Final = "resource.unavailable"
 """The code of dead letters that the store will move as soon as it answers, and count."""
 
@@ -131,7 +131,7 @@ class Jobs:
         return found[0] if found else None
 
     async def outcomes(self, job: Job, since_ms: int) -> JobOutcomes:
-        """What became of the messages that the job has redriven since this time; each call reads on. Raises StoreError."""
+        """How the messages ended that the job has redriven since this time; each call reads on. Raises StoreError."""
         self._outcomes[job.id] = known = self._outcomes.pop(job.id, None) or JobOutcomes(job.id, since_ms)
         if len(self._outcomes) > _MOST_KNOWN:
             del self._outcomes[next(iter(self._outcomes))]

@@ -37,7 +37,7 @@ def joined(own: View, others: Sequence[View]) -> View:
 
 
 def _sessions(counts: Sequence[Mapping[str, Any]]) -> View:
-    """The sessions of all. What waits for subjects and groups is in the store that all share."""
+    """The sessions of all. The queues of subjects and groups are in the store that all share."""
     return {**_summed(counts), "queued": max(each.get("queued", 0) for each in counts)}
 
 

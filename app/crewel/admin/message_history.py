@@ -40,7 +40,7 @@ class ReceiverOutcome:
 
 @dataclass
 class MessageHistory:
-    """What the facts tell of one message."""
+    """What the facts say about one message."""
 
     channel: str = ""
     key: str = ""

@@ -1,5 +1,5 @@
-"""Where a message is: for each receiver, whether it waits, was acknowledged or became a dead letter; and what became of a dead
-letter that has gone. REST resources.
+"""Where a message is: for each receiver, whether it waits, was acknowledged or became a dead letter; and the outcome of
+a dead letter that has gone. REST resources.
 
 What is open comes from the sessions of this server, what has ended from the facts of the store.
 """
@@ -192,7 +192,7 @@ async def _letter(admin: Administration, dead_id: str) -> StoredDeadLetter:
 
 
 def _add_letter(told: MessageHistory, letter: StoredDeadLetter) -> None:
-    """Add what the dead letter says, where the facts no longer tell of it or never did: the message was not stored."""
+    """Add what the dead letter says, where the facts no longer have it or never did: the message was not stored."""
     told.channel = told.channel or letter.channel
     name = parse_name(letter.receiver)
     receiver = letter.receiver if name is None else name.relative

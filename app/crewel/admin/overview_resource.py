@@ -85,7 +85,7 @@ def _sessions(admin: Administration, counted: SessionCounts) -> dict[str, Any]:
 
 
 async def _store(admin: Administration) -> dict[str, Any]:
-    """What the store says of itself. One that does not answer leaves the rest of the overview as it is."""
+    """What the store reports. One that does not answer leaves the rest of the overview as it is."""
     access = admin.broker.access
     shown: dict[str, Any] = {
         "trouble": access.trouble if access.has_store else None,

@@ -23,7 +23,7 @@ class First(Generic[T]):
     much to sort: to sort all of it at once would hold the loop."""
 
     def __init__(self, count: int, key: Callable[[T], Any] = lambda item: item, *, largest: bool = False) -> None:
-        """`key`: by what they are compared, by themselves unless given. `largest`: the largest are the first."""
+        """`key`: by what they are compared; the items unless given. `largest`: the largest are the first."""
         self._count, self._key = count, key
         self._pick = heapq.nlargest if largest else heapq.nsmallest
         self._found: list[T] = []

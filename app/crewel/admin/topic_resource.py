@@ -218,7 +218,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the topics in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     broker, fields = ask.admin.broker, ask.fields
     count = fields.get("count", PAGE)
-    # A node that has been handed the request tells of its own queues alone: the one that asks knows the shared ones.
+    # A node that has been handed the request reports its own queues alone: the one that asks knows the shared ones.
     views = await broker.topics.views.all(with_shared=ask.request is not None)
     found = [view async for view in in_turns(views) if _is_wanted(view, fields) and ask.covers(view.name)]
     page = found[:count]

@@ -68,7 +68,7 @@ class TracePart(SessionPart):
 
 
 async def trace(session: Session, seconds: float, masks: Collection[str]) -> AsyncGenerator[bytes, None]:
-    """Lines of JSON, one a message, until the time is over, the session has ended, or the reader leaves."""
+    """Lines of JSON, one a message, until the time has passed, the session has ended, or the reader leaves."""
     part, loop = TracePart(masks), asyncio.get_running_loop()
     until = loop.time() + seconds
     session.add_part(part)

@@ -75,7 +75,7 @@ class Guard:
     @property
     def names_are_free(self) -> bool:
         """Whether a client that has proved nothing may use any name. A policy that looks at handshakes knows whose client each
-        is: it has to say so before the client is called by a name."""
+        is: it has to state it before the client is called by a name."""
         return getattr(self.policy.can_handshake, "__func__", None) is OpenPolicy.can_handshake
 
     @property

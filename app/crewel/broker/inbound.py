@@ -117,7 +117,7 @@ class Inbound:
         return answered if answered.result is None else None
 
     def _wait(self, exchange: Exchange, pending: _Pending | _TurnOver, answered: Promise[bool]) -> None:
-        """Go on with the exchange when it is time. As long as it waits for the store or its turn only, it needs no task."""
+        """Continue the exchange when it is time. As long as it waits for the store or its turn only, it needs no task."""
         if isinstance(pending, _TurnOver):
             self._turns.later(exchange.peer.remote, partial(self._go_on, exchange, pending, answered, None))
         elif isinstance(pending[2], Promise):

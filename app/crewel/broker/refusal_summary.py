@@ -36,7 +36,7 @@ _PAYLOADS: Final[Mapping[str, str]] = {
 """What refuses a whole request, by the fault: a setting, or where to read on."""
 _OMITTED: Final = frozenset(
     {"402", "429"}
-)  # the client begins a new session by itself; and what is counted by its limit
+)  # the client begins a new session without help; and what is counted by its limit
 _ONE: Final[Mapping[str, str]] = {"publishes": "publish", "operations": "operation", "requests": "request"}
 
 

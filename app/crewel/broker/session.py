@@ -315,7 +315,7 @@ class Session(SessionQueue):
         self.verdict = None
         self.connect_only = self.is_reliable or connect_only
         self.hold_delay = 0.0
-        self.connect_id = self.connect_before = None  # its next client numbers its connects by itself
+        self.connect_id = self.connect_before = None  # its next client numbers its own connects
         self.answered = None
         self.move(Event.TAKEN_OVER)
         self.peer = peer

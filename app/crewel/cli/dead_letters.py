@@ -392,7 +392,7 @@ def write_file(letter: dict[str, Any], directory: Path) -> bool:
 
 
 def _publish(letter: dict[str, Any]) -> dict[str, Any] | None:
-    """The message, to be published again: to the one destination that this letter is of, and to no subscribers, if it was
+    """The message, to be published again: to the one destination of this dead letter, and to no subscribers, if it was
     addressed."""
     if letter.get("partial"):
         return None

@@ -79,7 +79,7 @@ def _check_numbers(text: str) -> None:
     from crewel.client import NotEncodableError
 
     if text.isidentifier() or text.removeprefix("-").isidentifier():
-        return  # a word: NaN by itself is one
+        return  # a word: NaN alone is one
     try:
         fault = not_encodable(json.loads(text), "data")
     except (ValueError, RecursionError):

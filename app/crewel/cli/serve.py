@@ -199,7 +199,7 @@ def _ready(settings: "Settings", url: str) -> None:
 
 
 def _to_try(url: str, base: str) -> str:
-    """What a person may do next; the commands find only the usual address without being told."""
+    """What a person may do next; the commands find only the usual address without a setting."""
     return _TO_TRY.format(base=base, option="" if url == DEFAULT_URL else f" --url {url}")
 
 

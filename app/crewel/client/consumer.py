@@ -202,7 +202,7 @@ class Consumer:
 
     async def __aenter__(self) -> Self:
         if self._subscription is None:
-            # Before the session: what waits for it then finds its listener.
+            # Before the session: its queued messages then find their listener.
             subscription = await self.client.subscribe(self._channel, bound=self._prefetch, **self._options)
             await self.client.__aenter__()
             self._subscription = subscription

@@ -175,7 +175,7 @@ class Outbox:
             log.info("%s: %d publishes are left to send", self._name(), self.waiting)
 
     def start(self, request: SendPayload) -> None:
-        """Send what waits and what is added, until `close`."""
+        """Send the queue and what is added, until `close`."""
         self._task = asyncio.create_task(self._send_all(request), name="crewel-client-outbox")
 
     async def close(self, timeout: float) -> None:

@@ -148,7 +148,7 @@ class Session:
             while not self.life.is_ending:
                 await self._establish(asyncio.get_running_loop().time() + patience)
                 await self._stay_connected()
-                # Only `open` waits for a session, the first one, and raises the failure; later ones are tried for ever.
+                # Only `open` waits for a session, the first one, and raises the failure; later ones are tried without limit.
                 patience = math.inf
         except ClientError as error:
             await self._end(error)
@@ -431,7 +431,7 @@ def _subscribe_message(interest: Interest) -> Fields:
 
 
 def _is_mistake(error: ClientError) -> bool:
-    """Whether the address or what the client trusts is wrong, as far as can be seen: waiting does not mend it."""
+    """Whether the address or what the client trusts is wrong, as far as can be seen: waiting does not fix it."""
     has_wrong_path = isinstance(error, UpgradeRefusedError) and error.status in WRONG_PATHS
     return has_wrong_path or isinstance(error, UntrustedCertificateError | WrongAddressError)
 

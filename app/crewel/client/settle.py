@@ -224,7 +224,7 @@ class UpdateExtension(Extension):
         return not (self.is_granted and self.by_batch) or self._ledger.is_idle
 
     def outgoing(self, message: Fields) -> Fields:
-        """Adds what waits to connects."""
+        """Adds the queued statuses to connects."""
         if message.get("channel") == HANDSHAKE:
             self.is_granted, self._connect = False, None
         elif message.get("channel") == CONNECT and self.is_granted:
@@ -300,7 +300,7 @@ class UpdateExtension(Extension):
     # Reporting to the server
 
     async def publish_statuses(self, exchange: SendPayload) -> None:
-        """Publish what waits whenever a connect is held; until cancelled."""
+        """Publish the queued statuses whenever a connect is held; until cancelled."""
         while True:
             await self._has_unsent.wait()
             # Statuses of one batch settle within moments: together they cost one request.

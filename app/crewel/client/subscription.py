@@ -324,7 +324,7 @@ class Subscription:
         self._taken = message
 
     def settle_taken(self) -> None:
-        """The application is done with what it has, unless it will say so itself."""
+        """The application is done with what it has, unless it will report that itself."""
         taken, self._taken = self._taken, None
         if taken is not None and not taken.is_deferred:
             taken.settle()

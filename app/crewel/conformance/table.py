@@ -34,7 +34,7 @@ class Level(Enum):
 
 
 class Outcome(Enum):
-    """What became of a check."""
+    """The outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"

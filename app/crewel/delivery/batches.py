@@ -51,7 +51,7 @@ class Batches:
         priority and age, and then what was never sent. None (a connect without an acknowledgement) and a number that was
         never sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` got, plus new
         entries. `acknowledged` gets the entries that are acknowledged. `is_busy`: what is unacknowledged stays at the client,
-        which has more to do than to say so.
+        which has more to do than to report it.
         """
         if not self.sent or (batch == self.number - 1 and not self.must_resend):
             if acknowledged is not None:

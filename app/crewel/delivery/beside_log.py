@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class BesideLog(Generic[T]):
-    """What waits for its place. It is true while anything does."""
+    """The messages that wait for their places. It is true while anything does."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[LogId, int, T]] = []

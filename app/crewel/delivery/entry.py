@@ -113,8 +113,8 @@ class Entry:
 
     @classmethod
     def read_back(cls, logged: Logged, known_expiry: int = 0) -> Entry:
-        """A stored message as it was read from the log or an inbox. What an operator has sent again goes out of no queue by
-        itself. `known_expiry`: when it goes out of all queues, microseconds since 1970, if that is known from elsewhere."""
+        """A stored message as it was read from the log or an inbox. What an operator has sent again does not
+        expire. `known_expiry`: when it goes out of all queues, microseconds since 1970, if that is known from elsewhere."""
         priority, expires = _priority_and_expiry(logged.qos, logged.id) if logged.qos else (NORMAL, 0)
         if logged.redrive_of:
             expires = 0

@@ -101,7 +101,7 @@ def outcome_of(code: str, on_user_error: OnUserError = OnUserError.CONTINUE) -> 
 
 
 MAX_REASON: Final = 1024
-"""Most characters of a receiver's words that a letter or a holdback keeps."""
+"""Most characters of a receiver's words that a dead letter or a holdback keeps."""
 MAX_STATUSES: Final = 10_000
 NOT_OPEN: Final = "no message of this id is open"
 

@@ -85,7 +85,7 @@ class Logged:
     to: str = ""
     """Whom it was addressed to (`client/joe`, `client/joe/1`), if it was published point to point."""
     addressed: bytes = b""
-    """JSON: what waits for which session, if it lies in their inboxes, and in the log for their nodes to learn of it."""
+    """JSON: the messages for each session, if it lies in their inboxes, and in the log for their nodes to learn of it."""
     node: str = ""
     """Name of the node that accepted it, where several share the store."""
     changed_by: str = ""
@@ -159,8 +159,8 @@ class SessionRecord:
     """Code and reason, if its end was begun because its receiver failed for good."""
 
     def share(self, same: dict[Any, Any]) -> None:
-        """Let what is equal to something in `same` be that very thing, and put the rest there: what waits for many
-        sessions is in memory once."""
+        """Let what is equal to something in `same` be that very thing, and put the rest there: a message that
+        many sessions have queued is in memory once."""
         share = same.setdefault
         self.pending = {share(each, each): share(pending, pending) for each, pending in self.pending.items()}
         self.inbox = {share(each, each): share(pending, pending) for each, pending in self.inbox.items()}
@@ -197,7 +197,7 @@ class Change:
 
     name: SessionName
     opened: dict[LogId, PendingMessage]
-    """Open in the log since the last commit. Attempts alone are not told again."""
+    """Open in the log since the last commit. Attempts alone are not reported again."""
     settled: tuple[LogId, ...]
     """In the record, and no longer pending."""
     removed: tuple[LogId, ...]

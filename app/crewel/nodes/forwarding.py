@@ -132,7 +132,7 @@ class Relay:
 
     def lost(self) -> list[Any] | None:
         """The link has ended. Returns the connect that was not answered, which can be sent again. If anything else was not,
-        the client's connection is cut off, for what has become of it is unknown."""
+        the client's connection is cut off, for its outcome is unknown."""
         self._end()
         is_known = self._link.version >= _SAYS_WHAT_IS_ANSWERED if self.peer.pushes else True
         if not is_known or self._others_at > self._settled:
@@ -160,7 +160,7 @@ def _described(peer: Peer, elements: list[Any], *, with_headers: bool) -> bytes:
 
 
 class Departures:
-    """The requests that this node forwards, and what the other nodes want to hear."""
+    """The requests that this node forwards, and what the other nodes subscribe to."""
 
     def __init__(self) -> None:
         self.bus: Bus
@@ -180,7 +180,7 @@ class Departures:
         self.on_lost: Callable[[str, list[tuple[Peer, list[Any]]]], None]
         """Called with the token of a node whose link has ended, and the connects that waited for it."""
         self.on_open: Callable[[], None]
-        """Called when there is a way for what waits."""
+        """Called when there is a way for the queued requests."""
         self.on_leaving: Callable[[str], None]
         """Called with the token of a node that ends."""
 
@@ -238,7 +238,7 @@ class Departures:
         self.bus.on_patterns(link, frame)
 
     def lost(self, link: Link) -> None:
-        """What waits there is lost, but for connects."""
+        """The requests queued there are lost, but for connects."""
         self.calls.lost(link)
         waiting = []
         for relay in list(self._relays.pop(link).values()):

@@ -79,7 +79,7 @@ class Guest(Peer):
         self.link.send(Kind.END, self.stream)
 
     def leave(self) -> None:
-        """The request is over: what is sent from here on arrives nowhere."""
+        """The request has ended: what is sent from here on arrives nowhere."""
         self._is_gone = True
         self._guests.pop(self.stream, None)
 

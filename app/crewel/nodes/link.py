@@ -67,7 +67,7 @@ class Link(asyncio.Protocol):
         self.token = ""
         """The other node's."""
         self.version = 0
-        """What both nodes speak; 0 before the introduction is over."""
+        """What both nodes speak; 0 before the introduction has ended."""
         self.is_clogged = False
         """Whether the other node does not read what it is sent."""
         self.is_open = False

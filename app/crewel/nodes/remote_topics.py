@@ -1,7 +1,7 @@
 """Topics at several nodes: what the others have of one, and that they know what has changed.
 
 The log tells each node of changes; here a node that answers a client waits until the others have read that far. References to
-a topic, subscriptions and what waits for sessions, are at each node: they are asked for when they matter.
+a topic, subscriptions and the queues of sessions, are at each node: they are asked for when they matter.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Router:
                 continue  # known to another node, which can reach the store
             node = self._registry.members.nodes.get(link.token)
             if node is None or not self._registry.lives(node):
-                link.end()  # what waits there waits for its heir from now on
+                link.end()  # its queued requests wait for its heir from now on
         changed, self._changed = self._changed, None
         if changed is not None and not changed.done():
             changed.set_result(None)

@@ -112,7 +112,7 @@ class SignIns:
         return _sealed(self._admin.key(_PAGE), claims, seconds), time() + seconds
 
     def feed(self, grants: Grants) -> tuple[str, float]:
-        """A token with which a page of this operator shakes hands, and until when it may, in seconds since 1970. The session
+        """A token with which an operator's page opens its session, and until when it may, in seconds since 1970. The session
         is the operator's as long as the sign-in, `grants.page`."""
         assert grants.role is not None
         until = time() + PAGE_S if grants.expires_at is None else grants.expires_at

@@ -51,7 +51,7 @@ class StoreLocation:
 
     @property
     def can_fail_over(self) -> bool:
-        """Whether another server may take the place of the primary by itself."""
+        """Whether another server may take the place of the primary automatically."""
         return self.kind is not StoreKind.SERVER
 
     def url(self, place: Place | None = None) -> str:

@@ -14,7 +14,7 @@ from crewel.storage.store import Store
 
 KINDS: Final = ("code", "channel", "receiver")
 LIKENESS: Final = "likeness"
-"""The kind of groups that no index knows: letters whose data has one shape."""
+"""The kind of groups that no index knows: dead letters whose data has one shape."""
 _AT_ONCE: Final = 500
 _LENGTHS_AT_ONCE: Final = 100
 """Indexes whose lengths are asked for in one round trip: some milliseconds of this process."""

@@ -96,7 +96,7 @@ class DeadLetterFilter:
     until: str = ""
     """Dead id of the newest one that is wanted."""
     contains: str = ""
-    """Text in body, options, reason, sender or message id, whatever the case of its ASCII letters."""
+    """Text in body, options, reason, sender or message id, in any case (ASCII)."""
 
     like: str = ""
     """The likeness of its data, as groups of dead letters name it."""
@@ -420,7 +420,7 @@ async def _merged(store: Store, keys: Sequence[str], span: _Range, count: int) -
 
 async def _smallest(store: Store, wanted: DeadLetterFilter) -> list[str] | None:
     """The keys of the smallest index that knows all that is wanted; none at all if nothing is; None if it is cheaper to look
-    at all letters."""
+    at all dead letters."""
     size = await store.reader.xlen(store.keys.dead) // 2
     smallest: list[str] | None = None
     for kind, text in wanted.kinds.items():

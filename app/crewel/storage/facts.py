@@ -220,7 +220,7 @@ FACTS: Final[tuple[FactType, ...]] = (
 
 
 def ends(ended: Iterable[Disposition], letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[bytes]]:
-    """Return for each session the objects of the fact `ended`, as JSON. The letters tell the codes of dead messages."""
+    """Return for each session the objects of the fact `ended`, as JSON. The dead letters have the codes of dead messages."""
     codes = {(letter.session, letter.id): letter.code for letter in letters}
     objects: dict[SessionName, list[bytes]] = {}
     for each in ended:

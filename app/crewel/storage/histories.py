@@ -78,9 +78,9 @@ class ChangeKind(StrEnum):
     CLEARED = "cleared"
     """Its history was removed."""
     ERASED = "erased"
-    """It was erased, and what waits is delivered."""
+    """It was erased, and its queued messages are delivered."""
     FORCED = "forced"
-    """It was erased with all that waits."""
+    """It was erased with its queued messages."""
     ENDED = "ended"
     """Nothing referred to it for as long as its `destroyDelay`."""
 

@@ -1,4 +1,4 @@
-"""What became of the messages that a job has redriven, as the facts tell it."""
+"""How the messages ended that a job has redriven, by the facts."""
 
 from __future__ import annotations
 

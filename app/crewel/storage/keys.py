@@ -141,11 +141,11 @@ class Keys:
         return f"{self.base}ptp:{log_id} {queue}"
 
     def dead_letters_by(self, kind: str, value: str) -> str:
-        """The letters of one value; the kinds are `code`, `receiver` and `channel`."""
+        """The dead letters of one value; the kinds are `code`, `receiver` and `channel`."""
         return f"{self.base}dead:{kind}:{value}"
 
     def dead_letter_values(self, kind: str) -> str:
-        """The values of one kind of which there are letters."""
+        """The values of one kind of which there are dead letters."""
         return f"{self.base}dead:{kind}s"
 
     def met(self, generation: str) -> str:

@@ -51,7 +51,7 @@ class InQueues(NamedTuple):
 
 async def search_queues(store: Store, text: str, count: int = 100) -> InQueues:
     """Return at most so many messages that wait for subjects and groups, with this text in body, options or sender, whatever
-    the case of its ASCII letters. One call reads a bounded number. Raises StoreError."""
+    the case of ASCII characters. One call reads a bounded number. Raises StoreError."""
     needle, turns = text.encode().lower(), Turns()
     found: dict[LogId, Logged] = {}
     read = size = 0
@@ -92,7 +92,7 @@ class Found(NamedTuple):
 
 
 async def search(store: Store, text: str, before: str = "", count: int = 100) -> Found:
-    """Return messages of the log with this text in body, options or sender, whatever the case of its ASCII letters; older than
+    """Return messages of the log with this text in body, options or sender, in any case (ASCII); older than
     the place where the page before ended. A page may come back short, or empty, and yet say where the next begins: one call
     reads a bounded number. Raises StoreError."""
     needle, turns = text.encode().lower(), Turns()

@@ -1,4 +1,4 @@
-"""The facts about one message, about messages with an idempotency key, or about what became of a dead letter, found among those
+"""The facts about one message, about messages with an idempotency key, or about the outcome of a dead letter, found among those
 that the store keeps."""
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ async def has_moved(pool: ConnectionPool, place: Place | None) -> bool:
 
 
 class ServiceUnknown(ResponseError):
-    """All sentinels that answer know nothing of the service: an operator has to mend that."""
+    """All sentinels that answer know nothing of the service: an operator has to fix that."""
 
 
 def pool_at(url: str, key: str, **options: Any) -> ConnectionPool:

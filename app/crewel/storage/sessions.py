@@ -211,8 +211,8 @@ def end(
     letters_max_bytes: int = 0,
 ) -> Step[SessionEnd]:
     """Take a session out of the store, the second step of its end: to be done when a commit has passed what `close` answered.
-    What is still open for it ends as `ended` and `letters` say. Its memberships of groups end; with the last member goes what
-    waits for the group. Repeated, it changes nothing and writes no fact. Raises Fenced if another server owns the session.
+    What is still open for it ends as `ended` and `letters` say. Its memberships of groups end; with the last member goes
+    the queue of the group. Repeated, it changes nothing and writes no fact. Raises Fenced if another server owns the session.
 
     `returning` are messages of the inbox that came from shared queues, and how often each may have been sent: they go back
     there. A subject's message that another of its sessions has open, or has settled, ends without a dead letter, as one that

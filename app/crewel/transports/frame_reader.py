@@ -24,7 +24,7 @@ WINDOW_BITS: Final = 12
 
 _HEAD: Final = 6  # bytes of the shortest head of a frame, with its mask
 frames_log: Final = logging.getLogger(f"{__name__}.frames")
-frames_log.setLevel(logging.ERROR)  # websockets tells of each connection
+frames_log.setLevel(logging.ERROR)  # websockets logs each connection
 
 
 class _Sizes(Extension):

@@ -5,7 +5,7 @@ such as chunked bodies. It answers exactly as the fast lane does, and only looks
 
 Callback-polling is off unless it is listed in `bayeux.transports`: any page can load a script, so the origin rule and these
 protections are all that guards it. The answer begins with a comment, is never sniffed as anything else, is a download if opened
-by itself, and has no character that ends a line in JavaScript but not in JSON.
+alone, and has no character that ends a line in JavaScript but not in JSON.
 """
 
 from __future__ import annotations

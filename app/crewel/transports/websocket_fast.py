@@ -317,7 +317,7 @@ class FastSocket(asyncio.Protocol, Peer):
         return not (self._is_busy or self._is_resting) and self.is_writable
 
     def _go_on(self) -> None:
-        """Answer what waits, if there is nothing in the way, and read more when all is answered."""
+        """Answer the queued requests, if there is nothing in the way, and read more when all is answered."""
         waiting = self._waiting
         until = self._sockets.turns.portion() if waiting else 0.0
         while waiting and (self._is_free or not (self._is_heard or self._is_resting)):
@@ -417,7 +417,7 @@ class FastSocket(asyncio.Protocol, Peer):
         """A connect that a newer one replaced gets no reply on a socket."""
 
     def _flush(self, protocol: FrameReader) -> None:
-        """Send what the protocol has to say, and end the connection where it says so."""
+        """Send what the protocol has to say, and end the connection where it demands it."""
         for part in protocol.data_to_send():
             if part and not self._transport.is_closing():
                 self._transport.write(part)

@@ -27,7 +27,7 @@ class DeadLetter:
     """One message that one receiver rejected or could not get."""
 
     dead_id: str
-    """By which commands name the letter."""
+    """By which commands name the dead letter."""
     id: str
     """The id of the message."""
     channel: str
@@ -149,7 +149,7 @@ class DeadLetter:
 
 
 def _object(stored: bytes) -> Fields:
-    """The object that was stored; an empty one if nothing is left of it, or it is none: operators must see the letter."""
+    """The object that was stored; an empty one if nothing is left of it, or it is none: operators must see the dead letter."""
     try:
         fields = reread(stored)
     except ValueError:

@@ -104,7 +104,7 @@ class DeadLetterRedrive:
     _shared_queues: SharedQueues
     _access: StoreAccess
     on_redriven: list[Callable[[StoredDeadLetter, str, Redriven], None]] = field(default_factory=list, init=False)
-    """Called with a dead letter that was moved, its receiver (empty: its channel), and what has become of it."""
+    """Called with a dead letter that was moved, its receiver (empty: its channel), and the outcome."""
 
     @property
     def access(self) -> StoreAccess:

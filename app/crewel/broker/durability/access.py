@@ -131,7 +131,7 @@ class StoreAccess:
         self.beside.add(log_id, take)
 
     def take_beside(self, last: LogId) -> None:
-        """Take what waits for a place up to there: what the log has before that was taken."""
+        """Take the messages with places up to there: what the log has before that was taken."""
         for log_id, take in self.beside.take(last):
             self.node.skip(log_id)
             try:

@@ -284,7 +284,7 @@ class Durability:
         return answer
 
     async def recall(self, session: Session, answer: LoggedIn) -> None:
-        """Attach the session to one that the store has since a login whose answer was lost: by now letters may have been sent
+        """Attach the session to one that the store has since a login whose answer was lost: dead letters may have been sent
         again to it, of which memory knows nothing. Raises StoreError."""
         access = self._access
 

@@ -162,7 +162,7 @@ class Inheritance:
 
     async def _read(self, gap: Gap, after: LogId) -> None:
         """Read what lies between there and the cursor of this node, whatever comes meanwhile. A message that is just being
-        handed to many receivers in steps is not for those who come in between: wait for its end, which moves the cursor."""
+        handed to many receivers in steps is not for sessions that come in between: wait for its end, which moves the cursor."""
         access = self._access
         if not gap.until or after < gap.after:
             gap.begin(after)

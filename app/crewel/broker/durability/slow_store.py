@@ -1,4 +1,4 @@
-"""Notices a store that has become slow, and says so once until it has recovered."""
+"""Notices a store that has become slow, and warns once until it has recovered."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ class SubscriptionStore:
         returning: Mapping[LogId, PendingMessage],
         left: SessionEnd,
     ) -> None:
-        """Count how those messages of a session have ended about which the store has decided, and show the letters."""
+        """Count how those messages of a session have ended about which the store has decided, and show the dead letters."""
         gone = {*left.returned, *left.lapsed}
         made = [letter for letter in letters if letter.id not in gone]
         # What was sent again and had not reached this server, the store has made dead letters of.

@@ -480,7 +480,7 @@ class SharedQueues:
                 self._look(queue)
 
     async def _abandon(self, name: str, reason: str) -> None:
-        """Make dead letters of what waits for a subject, unless a session of it is at another node."""
+        """Make dead letters of the queue of a subject, unless a session of it is at another node."""
         if self._access.is_shared:
             subject = Name(subject_of(name))
             try:

@@ -104,7 +104,7 @@ class Peer(ABC):
         """Take nothing more from the client for so long, if the connection is its own: it asks for more than it may have."""
 
     def cut_off(self) -> None:  # noqa: B027 - not every connection can
-        """Break the connection: what has become of the request is unknown, and no answer may say that it is known."""
+        """Break the connection: the outcome of the request is unknown, and no answer may say that it is known."""
 
     def end_well(self) -> None:  # noqa: B027 - a request ends with its answer
         """Close a socket behind what it was sent last."""

@@ -65,8 +65,8 @@ class FanOuts:
             self._work()
 
     async def finished(self, channel: str) -> None:
-        """Wait until all that was started for this channel by now is done: what follows must come after it. What waits for
-        filters does so under names that are no channels."""
+        """Wait until all that was started for this channel by now is done: what follows must come after it. Messages that wait
+        for filters are here under names that are no channels."""
         for name in [each for each in self.pending if each == channel or not each.startswith("/")]:
             done = self._loop.create_future()
             self.add(name, _marker(done))

@@ -1,7 +1,7 @@
 """Subscriptions that the server ends: a filter takes more than its budget.
 
-The message that could not be judged is delivered, and then the subscription ends. Its session gets a notice of that behind all
-that waits, which is kept in the store like the notice that a topic was erased.
+The message that could not be judged is delivered, and then the subscription ends. Its session gets a notice of that behind its
+queue; the notice is kept in the store like the notice that a topic was erased.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ class Endings:
             self.erasing -= Counter([name])
 
     def _remembered(self, name: str) -> Topic:
-        """An erased topic that this node did not know, for what waits of it."""
+        """An erased topic that this node did not know, for its queued messages."""
         topic = self._topics.known[name] = Topic(name)
         topic.is_erased, topic.is_fresh = True, False
         return topic

@@ -286,7 +286,7 @@ class TopicViews:
         return done
 
     async def all(self, *, with_shared: bool = True) -> list[TopicView]:
-        """The views of all topics, by name; their histories as far as this server knows. `with_shared`: what waits in shared
+        """The views of all topics, by name; their histories as far as this server knows. `with_shared`: with messages in shared
         queues counts."""
         counts = await (self._counts() if with_shared else self._queued.queued())
         channels = self._channels
