@@ -65,6 +65,10 @@ def test_every_row_of_the_style_guide_is_a_rule() -> None:
 
 
 def test_docstrings_and_comments_of_a_module_are_prose_and_nothing_else_of_it_is() -> None:
-    source = '"""A module.\n\nIt goes\non."""\n\nletter = "letter"  # its letter\n\n\nclass Kept:\n    letter: str\n    """The letter."""\n'
+    source = (
+        '"""A module.\n\nIt goes\non."""\n\n'
+        'letter = "letter"  # its letter\n\n\n'
+        'class Kept:\n    letter: str\n    """The letter."""\n'
+    )
     found = words_to_avoid(Page("app/crewel/kept.py", notes(source)), TABLE)
     assert sorted(line for line, _ in found) == [3, 6, 11]

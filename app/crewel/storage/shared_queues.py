@@ -172,7 +172,7 @@ def _sent(answer: Any) -> Sent:
 
 
 def addressed(logged: Logged) -> dict[SessionName, PendingMessage]:
-    """Return the sessions for which a message waits that was sent past the log to sessions of other nodes: no other session gets it."""
+    """Return the sessions of a message that was sent past the log to other nodes: no other session gets it."""
     return {SessionName(name): waiting_of(text.encode()) for name, text in orjson.loads(logged.addressed).items()}
 
 
