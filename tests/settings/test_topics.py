@@ -111,8 +111,22 @@ def test_the_name_of_a_rule_says_for_which_pattern_which_field(name: str, split:
 
 
 @pytest.mark.parametrize(
+    "override",
+    [
+        "topics./a.b/*.groups.keep=cooks,waiters",
+        'topics="/a.b/*".groups.keep=["cooks", "waiters"]'.replace("=", ".", 1),
+        'topics={"/a.b/*": {"groups": {"keep": ["cooks", "waiters"]}}}',
+    ],
+)
+def test_groups_that_are_kept_are_a_list_of_names(override: str) -> None:
+    assert rules_of(from_set(override)) == {'topics."/a.b/*".groups.keep': ("cooks", "waiters")}
+
+
+@pytest.mark.parametrize(
     ("override", "told"),
     [
+        ("topics./a.groups.keep=a b", "'a b' is not possible: expected names of groups"),
+        ("topics./a.groups=cooks", "a rule for topics has no such field; did you mean groups.keep?"),
         ("topics./a.persistant=true", "a rule for topics has no such field; did you mean persistent?"),
         ("topics./a.colour=red", "a rule for topics has no such field; known are persistent, priority, "),
         ("topics./a.history=3", "a rule for topics has no such field; known are "),

@@ -23,6 +23,7 @@ def all_names(keys: Keys) -> dict[str, str]:
             "names",
             "epoch",
             "nodes",
+            "kept",
             "tags",
             "secret",
             "dead",

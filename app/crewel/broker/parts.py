@@ -61,6 +61,7 @@ from crewel.broker.subscriptions.subscribe import Permissions, SubscribeHandler
 from crewel.broker.sweeper import Sweeper
 from crewel.broker.topics.erasure import ERASE_SERVICE, EraseService, TopicEraser
 from crewel.broker.topics.references import QueuedTopics
+from crewel.broker.topics.topic import kept_groups
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.security.sign_in import own_grants
 from crewel.security.tokens import AdminToken
@@ -129,7 +130,7 @@ class Parts:
         self.dead_letters = DeadLetterNotifier(runtime, channels, outbound, self.registry, self.ids, access)
         self.operator_channels = OperatorChannels(runtime, channels, outbound, self.ids)
         self.presence = Presence(runtime, self.operator_channels, self.registry, self.names)
-        self.groups = ConsumerGroups(self.registry)
+        self.groups = ConsumerGroups(self.registry, kept_groups(runtime.settings))
         self.shared_queues = SharedQueues(
             runtime,
             outbound,

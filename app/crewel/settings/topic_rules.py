@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from crewel.settings.types import Group, Number, setting
+from crewel.settings.types import Group, GroupNames, Number, setting
 
 TOPICS = "topics"
 """What the names of all rules begin with."""
@@ -19,7 +19,10 @@ TOPICS = "topics"
 PRIORITIES = {"MIN": 0, "LOW": 3, "NORM": 5, "HIGH": 7, "MAX": 9}
 """The priorities that have a name."""
 
-_NAME = re.compile(r'topics\.(?:"(?P<quoted>[^"]+)"|(?P<bare>/.+?))\.(?P<field>history\.[A-Za-z_]+|[A-Za-z_]+)')
+_NAME = re.compile(
+    r'topics\.(?:"(?P<quoted>[^"]+)"|(?P<bare>/.+?))\.(?P<field>(?:history|groups)\.[A-Za-z_]+|[A-Za-z_]+)'
+)
+_NESTED = {"history": "max_entries", "groups": "keep"}
 _UNITS = {"life_time": "life_time_ms", "destroy_delay": "destroy_delay_ms"}
 
 
@@ -33,6 +36,14 @@ class History(Group):
     """The history of a topic."""
 
     max_entries: Number = setting(0, "How many messages the history keeps. 0: no history.", unit="messages", ge=0)
+
+
+class Groups(Group):
+    """The consumer groups on the pattern of the rule."""
+
+    keep: GroupNames = setting(
+        (), "Consumer groups on exactly this pattern whose messages wait while the group has no member."
+    )
 
 
 class TopicRule(Group):
@@ -54,6 +65,7 @@ class TopicRule(Group):
     readonly: bool = setting(False, "Accept only one message for the topic.")
     destroy_delay_ms: Number = setting(60000, "How long a topic lives when nothing refers to it. -1: no limit.", ge=-1)
     history: History = Field(default_factory=History)
+    groups: Groups = Field(default_factory=Groups)
     subscribable: bool = setting(True, "Deliver messages with a destination to subscribers too.")
     replay: bool = setting(False, "Number the messages and keep them for the replay extension.")
 
@@ -81,7 +93,7 @@ def flatten(rules: object) -> dict[str, Any]:
     layer: dict[str, Any] = {}
     for pattern, fields in _table(rules, "a table for each channel or pattern").items():
         for name, value in _table(fields, f'a table of fields for "{pattern}"').items():
-            inner = value if name == "history" and isinstance(value, Mapping) else {"": value}
+            inner = value if name in _NESTED and isinstance(value, Mapping) else {"": value}
             layer |= {
                 rule_name(pattern, _as_setting(f"{name}.{last}" if last else name)): each
                 for last, each in inner.items()
@@ -124,7 +136,8 @@ def fields_set(rule: TopicRule) -> Iterator[tuple[str, Any]]:
     """The fields that are set in this rule, with their values."""
     for name in TopicRule.model_fields:
         if name in rule.model_fields_set:
-            if name != "history":
-                yield name, getattr(rule, name)
-            elif "max_entries" in rule.history.model_fields_set:
-                yield "history.max_entries", rule.history.max_entries
+            value, inner = getattr(rule, name), _NESTED.get(name)
+            if inner is None:
+                yield name, value
+            elif inner in value.model_fields_set:
+                yield f"{name}.{inner}", getattr(value, inner)

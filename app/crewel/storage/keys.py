@@ -31,6 +31,7 @@ class Keys:
         "facts",
         "format",
         "jobs",
+        "kept",
         "last",
         "ledger",
         "letter_bytes",
@@ -72,6 +73,7 @@ class Keys:
         self.topics = self.base + "topics"
         self.expiry = self.base + "expiry"
         self.queues = self.base + "queues"
+        self.kept = self.base + "kept"
         self.positions = self.base + "pipeline:positions"
         self.ledger = self.base + "pipeline:ledger"
         self.alerts = self.base + "alerts"
@@ -315,8 +317,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "h:<channel>",
         "stream",
-        "as `log`; `z` total bytes added to the history before it; and `e` its expiry in microseconds since 1970, if it"
-        " has one",
+        "as `log`; `z` total bytes added to the history before it; `e` its expiry in microseconds since 1970, if any",
         "the newest, up to the limit of the topic; until it expires",
         "publish, expire, erase",
         "history; each start",
@@ -364,9 +365,9 @@ KEYS: tuple[Key, ...] = (
         "set",
         "session names",
         "until its last member has left",
-        "subscribe, unsubscribe, end",
+        "subscribe, unsubscribe, end, keep_groups",
         "requeue, unsubscribe, end",
-        "The members of a group. Its queue ends with the last one.",
+        "The members of a group; the empty name is one of those that are kept. Its queue ends with the last one.",
     ),
     Key(
         "ptp:<id> <queue>",

@@ -93,6 +93,15 @@ NODE_KEYS: Final = (
         "The named sessions of that node that are not stored.",
     ),
     Key(
+        "kept",
+        "set",
+        "queues of groups",
+        "while a rule keeps the group",
+        "keep_groups",
+        "keep_groups",
+        "The groups that keep their messages without members.",
+    ),
+    Key(
         "copied",
         "string",
         "nothing",

@@ -282,6 +282,17 @@ def dead_letter(
     return Step("discard_waiting", _discard_keys(k, token), arguments, parse)
 
 
+def keep(k: Keys, token: str, queues: Sequence[str], facts_max: int) -> Step[None]:
+    """Let the groups that have these queues, and no others, keep their messages while they have no member."""
+    keys = k.node(token), k.kept, k.facts
+    return Step("keep_groups", keys, (k.base, facts_max, *queues), lambda _: None)
+
+
+async def size(store: Store, queue: str) -> int:
+    """Return how many messages wait in the queue."""
+    return int(await store.reader.zcard(store.keys.queue(queue)))
+
+
 def _discard_keys(k: Keys, token: str) -> tuple[str, ...]:
     return (k.node(token), k.log, k.dead, k.facts)
 

@@ -165,6 +165,7 @@ class Durability:
         same.clear()
         # All that must be read is read before: between the old sessions and the new ones no client must come to a closed door.
         topics = await self._topics.stored()
+        await self._shared_queues.keep_groups()
         queues = await stored_queues(self._access.store)
         await self._losses.count_sessions(self._access.node.sessions.keys() - {record.name for record in records})
         before = self._set_aside()

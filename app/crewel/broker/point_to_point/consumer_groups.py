@@ -40,12 +40,16 @@ def joined_groups(nodes: Iterable[Iterable[GroupState]]) -> list[GroupState]:
 class ConsumerGroups:
     """The groups of one broker. They are known by the queue in which their messages wait."""
 
-    def __init__(self, registry: ServiceRegistry) -> None:
+    def __init__(self, registry: ServiceRegistry, kept: Iterable[str] = ()) -> None:
+        """`kept` are the queues of the groups that do not end with their last member: a rule for topics names them."""
+        self.kept = dict.fromkeys(kept)
         self._members: dict[str, dict[Session, None]] = {}
         self._by_pattern: dict[str, tuple[str, ...]] = {}
         self._of: dict[Session, dict[str, None]] = {}
         self.elsewhere: set[str] = set()
         """The queues of groups that have members at other nodes, as far as is known."""
+        for queue in self.kept:
+            self._list(queue)
         self.on_first: Callable[[str], None] | None = None
         """Called with the queue of a group that gets its first member here."""
         self.on_last: Callable[[str], None] | None = None
@@ -77,7 +81,7 @@ class ConsumerGroups:
         members = self._members.get(queue)
         if members is None:
             members = self._members[queue] = {}
-            if queue not in self.elsewhere:
+            if queue not in self.elsewhere and queue not in self.kept:
                 self._appear(queue)
             if self.on_first is not None:
                 self.on_first(queue)
@@ -115,26 +119,29 @@ class ConsumerGroups:
         del self._members[queue]
         if self.on_last is not None:
             self.on_last(queue)
-        if queue not in self.elsewhere:
+        if queue not in self.elsewhere and queue not in self.kept:
             self._vanish(queue)
 
     def add_elsewhere(self, queue: str) -> None:
         """The group that has this queue has a member at another node."""
         if queue not in self.elsewhere:
             self.elsewhere.add(queue)
-            if queue not in self._members:
+            if queue not in self._members and queue not in self.kept:
                 self._appear(queue)
 
     def remove_elsewhere(self, queue: str) -> None:
         """It has none there any more."""
         self.elsewhere.discard(queue)
-        if queue not in self._members:
+        if queue not in self._members and queue not in self.kept:
             self._vanish(queue)
 
     def _appear(self, queue: str) -> None:
+        self._list(queue)
+        self.on_pattern(_pattern_of(queue))
+
+    def _list(self, queue: str) -> None:
         pattern = _pattern_of(queue)
         self._by_pattern[pattern] = (*self._by_pattern.get(pattern, ()), queue)
-        self.on_pattern(pattern)
 
     def _vanish(self, queue: str) -> None:
         pattern = _pattern_of(queue)
@@ -149,7 +156,7 @@ class ConsumerGroups:
 
     def queues(self) -> list[str]:
         """The queues of all groups, with members here or elsewhere."""
-        return list({**self._members, **dict.fromkeys(self.elsewhere)})
+        return list({**self._members, **dict.fromkeys(self.elsewhere), **self.kept})
 
     def members(self, queue: str) -> list[Session]:
         """The members of the group that has this queue."""
@@ -164,10 +171,10 @@ class ConsumerGroups:
         return list(self._of.get(session, ()))
 
     def states(self) -> list[GroupState]:
-        """All groups, by pattern and name."""
+        """All groups with members here, and those that are kept, by pattern and name."""
         return sorted(
-            GroupState(*of, self.waiting(queue), [session.name for session in members])
-            for queue, members in self._members.items()
+            GroupState(*of, self.waiting(queue), [session.name for session in self.members(queue)])
+            for queue in {**self._members, **self.kept}
             if (of := group_of(queue)) is not None
         )
 

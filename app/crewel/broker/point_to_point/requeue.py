@@ -128,7 +128,7 @@ class Requeue:
         }
 
     def _has_members(self, name: str) -> bool:
-        return bool(self._shared_queues.members(name)) or name in self._groups.elsewhere
+        return bool(self._shared_queues.members(name)) or name in self._groups.elsewhere or name in self._groups.kept
 
     def expect(self, durable: DurableSession, name: str) -> None:
         """A message of this queue has gone to a session that is ending or has ended: there it is requeued without a notice."""

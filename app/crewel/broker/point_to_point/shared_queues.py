@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -21,6 +22,7 @@ from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.names import Names
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.requeue import Failures, Requeue
+from crewel.broker.point_to_point.shared_queue import SharedQueue
 from crewel.broker.runtime import Runtime
 from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session, State
@@ -46,27 +48,6 @@ _PAUSE_S: Final = 0.2  # before the store is asked again that was away
 _LOOK_S: Final = 1.0  # between looks at a queue that sessions of other nodes may empty
 _AT_FIRST_S: Final = 0.15
 """An answer that took longer may be that to a repeat: it tells what was when the store was asked first."""
-
-
-class SharedQueue:
-    """What this server knows of one shared queue: how much waits in it, and since when the store is asked for some."""
-
-    __slots__ = ("asked_at", "count", "is_asked", "lease_again", "looked_at", "name", "touched_at")
-
-    def __init__(self, name: str, now: float) -> None:
-        self.name = name
-        self.count = 0
-        """How many messages wait in it."""
-        self.touched_at = now
-        """Loop time (s) at which the last one came."""
-        self.is_asked = False
-        """Whether the store is just being asked to lease some."""
-        self.asked_at = 0.0
-        """Loop time (s) at which it was asked."""
-        self.lease_again = False
-        """Whether there was reason meanwhile to ask it again."""
-        self.looked_at = now
-        """Loop time (s) at which the store was last asked whether sessions of other nodes have emptied it."""
 
 
 @dataclass(eq=False)
@@ -117,6 +98,11 @@ class SharedQueues:
                 self._ask(queue)
             else:
                 self.schedule_lease(queue.name)
+
+    async def keep_groups(self) -> None:
+        """Tell the store which groups keep their messages without members, before it is read. Raises StoreError."""
+        access = self._access
+        await access.writing.ask(shared_queues.keep(access.keys, access.token, [*self._groups.kept], access.facts_max))
 
     async def load_again(self) -> None:
         """Something may be there of which this server knows nothing: look where that is so."""
@@ -186,8 +172,20 @@ class SharedQueues:
         most = self._settings.ptp.group_queue_max_entries
         for name in names:
             self.filled(name)
-            if self.waiting(name) > most:
-                self.dead_letter(name, [log_id], FULL, f"more than {most} messages wait for the group")
+            if self.waiting(name) > most and self._access.is_shared:
+                self._spawn(self._refuse_if_full(name, log_id, most))
+            elif self.waiting(name) > most:
+                self._refuse(name, log_id, most)
+
+    async def _refuse_if_full(self, name: str, log_id: LogId, most: int) -> None:
+        """Make a dead letter of it, unless sessions of other nodes have taken others meanwhile."""
+        with suppress(StoreError):
+            self._queue(name).count = await shared_queues.size(self._access.store, name)
+        if self.waiting(name) > most:
+            self._refuse(name, log_id, most)
+
+    def _refuse(self, name: str, log_id: LogId, most: int) -> None:
+        self.dead_letter(name, [log_id], FULL, f"more than {most} messages wait for the group")
 
     def expired(self, name: str, removed: int, left: int) -> None:
         """The store has taken so many messages out of the queue because their life had ended, and so many are left."""
@@ -300,7 +298,9 @@ class SharedQueues:
         queue.lease_again = False
         sessions = self.members(name)
         if not sessions and group_of(name) is not None:
-            if name in self._groups.elsewhere:
+            if name in self._groups.kept:
+                pass  # it waits for the next member, of whichever node
+            elif name in self._groups.elsewhere:
                 queue.count = 0  # it is for sessions of other nodes
             else:
                 self.end_queue(name)

@@ -10,6 +10,7 @@ from crewel.bayeux.channel import parse
 from crewel.broker.point_to_point.consumer_groups import GroupState
 from crewel.delivery.records import LogId
 from crewel.errors import SettingsError
+from crewel.qos.names import group_queue
 from crewel.settings import Settings
 from crewel.settings.topic_rules import fields_set, rule_name
 from crewel.topics import USUAL, Rules, State, TopicSettings
@@ -105,6 +106,15 @@ _CALLED: Final = {"history.max_entries": "history_max"}
 """Field of a rule -> field of PublishQos, where they differ."""
 
 
+_KEPT: Final = "groups.keep"
+
+
+def kept_groups(settings: Settings) -> list[str]:
+    """The queues of the groups that keep their messages while they have no member."""
+    rules = ((parse(pattern), rule) for pattern, rule in settings.topics.items())
+    return [group_queue(channel.name, name) for channel, rule in rules if channel for name in rule.groups.keep]
+
+
 def read_rules(settings: Settings) -> Rules:
     """The rules. Raises SettingsError for one whose pattern is none."""
     rules: dict[str, dict[str, Any]] = {}
@@ -113,5 +123,8 @@ def read_rules(settings: Settings) -> Rules:
         if channel is None or channel.is_meta:
             name = rule_name(pattern, "...")
             raise SettingsError(f"{name}: {pattern!r} is not a channel or pattern, such as /chat/** or /news/sport")
-        rules.setdefault(channel.name, {}).update({_CALLED.get(name, name): value for name, value in fields_set(rule)})
+        fields = {_CALLED.get(name, name): value for name, value in fields_set(rule) if name != _KEPT}
+        if rule.groups.keep and not (channel.is_broadcast and not channel.is_reply):
+            raise SettingsError(f"{rule_name(pattern, _KEPT)}: messages on this channel cannot be shared in a group")
+        rules.setdefault(channel.name, {}).update(fields)
     return Rules(rules)

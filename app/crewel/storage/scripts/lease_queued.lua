@@ -59,7 +59,7 @@ end
 local function is_wanted_elsewhere(failed)
   local subject = string.match(queue, '^one:client/(.*)$')
   for _, name in ipairs(call('SMEMBERS', subject and base .. 'subject:' .. subject or base .. 'members:' .. queue)) do
-    local is_new = not string.find(' ' .. failed .. ' ', ' ' .. name .. ' ', 1, true)
+    local is_new = name ~= '' and not string.find(' ' .. failed .. ' ', ' ' .. name .. ' ', 1, true)
     if is_new and call('HGET', base .. 's:' .. name, 'owner') ~= token then
       return true
     end
