@@ -33,6 +33,12 @@ def command(*arguments: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def test_a_piped_list_has_at_most_100_columns() -> None:
+    status, out, _ = command("--list")
+    assert status == 0
+    assert 60 < max(map(len, out.splitlines())) <= 100
+
+
 @pytest.mark.crewel(settings=ALL)
 def test_crewel_passes_every_check_on_every_transport(crewel: Server, run_checks: RunChecks) -> None:
     report = run_checks(crewel.url)

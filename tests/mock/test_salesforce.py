@@ -81,6 +81,29 @@ def test_records_created_over_rest_are_change_events(salesforce: Salesforce, sta
     assert (header["entityName"], header["recordIds"]) == ("Account", [created["id"]])
 
 
+def test_changes_of_records_over_rest_are_change_events(salesforce: Salesforce, started: Wire) -> None:
+    started.subscribe("/data/AccountChangeEvent")
+    started.connect()
+    account = "/services/data/v60.0/sobjects/Account/001A"
+    for method, body in (("PATCH", b'{"Name":"Acme","Phone":null}'), ("DELETE", b"")):
+        assert started.send(body, account, method) == b""
+        assert started.status == 204
+    headers = [each["data"]["payload"]["ChangeEventHeader"] for each in json.loads(started.connect())[:-1]]
+    assert [
+        (each["changeType"], each["recordIds"], each["changedFields"], each["nulledFields"]) for each in headers
+    ] == [("UPDATE", ["001A"], ["Name", "Phone"], ["Phone"]), ("DELETE", ["001A"], [], [])]
+
+
+def test_after_a_revoke_every_resource_asks_for_a_login(salesforce: Salesforce) -> None:
+    wire = Wire(salesforce)
+    account = "/services/data/v60.0/sobjects/Account/describe"
+    assert b"NOT_FOUND" in wire.send(b"", account, "GET")
+    assert wire.status == 404
+    salesforce.revoke()
+    assert b"INVALID_SESSION_ID" in wire.send(b"", account, "GET")
+    assert wire.status == 401
+
+
 def test_a_channel_is_found_by_a_query(started: Wire) -> None:
     started.send(b'{"Name":"/u/news"}', "/services/data/v60.0/sobjects/StreamingChannel")
     query = urlencode({"q": "SELECT Id, Name FROM StreamingChannel WHERE Name = '/u/news'"})

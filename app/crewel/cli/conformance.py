@@ -12,6 +12,7 @@ from crewel.cli import output
 if TYPE_CHECKING:
     from crewel.conformance.runner import Report
 
+_PIPED_COLUMNS = 100  # statements are sentences: they are read, and no program takes them apart
 _STYLES = {"passed": "green", "failed": "bold red", "not offered": "yellow", "untested": "yellow"}
 
 
@@ -48,6 +49,7 @@ def conformance(
         output.print_table(
             ("check", "level", "section", "statement"),
             [(each.id, each.level.value, each.section, each.text) for each in CHECKS.values()],
+            _PIPED_COLUMNS,
         )
         return
     _require(url.startswith(("http://", "https://")), f"URL: expected http://… or https://…, got {url!r}")
@@ -108,6 +110,6 @@ def _print(report: "Report") -> None:
     ]
     print(f"{report.url} offers {', '.join(report.offered)}\n")
     if rows:
-        output.print_table(("check", "level", "transport", "result", "statement"), rows)
+        output.print_table(("check", "level", "transport", "result", "statement"), rows, _PIPED_COLUMNS)
     totals = [(level.value, *(report.count(level, outcome) for outcome in Outcome)) for level in Level]
-    output.print_table(("level", *(outcome.value for outcome in Outcome)), totals)
+    output.print_table(("level", *(outcome.value for outcome in Outcome)), totals, _PIPED_COLUMNS)

@@ -71,15 +71,16 @@ async def _in_turn(
             yield entry
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table for people. Cells are values, or `rich` texts that have a style."""
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], piped_columns: int = _PIPED_COLUMNS) -> None:
+    """Print a table for people. Cells are values, or `rich` texts that have a style. `piped_columns`: the width where there is
+    no terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = _PIPED_COLUMNS
+        console.width = piped_columns
     table = Table(box=None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")

@@ -167,7 +167,7 @@ def form(channel: str, data: Any, replay_id: int, created: float, **more: Any) -
         return {"event": {"createdDate": moment(created), "replayId": replay_id}, "payload": data}
     event = {"replayId": replay_id, "EventUuid": str(UUID(int=replay_id, version=4))}
     if kind == "data":
-        header = _header(channel, created, replay_id, more.get("header") or {})
+        header = _header(channel, created, replay_id, data or {}, more.get("header") or {})
         if data and header["changeType"].startswith(GAP):
             raise ValueError(f"an event of the type {header['changeType']} has only a header, no fields")
         changed = {"ChangeEventHeader": header, **(data or {})}
@@ -202,8 +202,10 @@ def hash_of(text: str) -> int:
     return number
 
 
-def _header(channel: str, created: float, replay_id: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A ChangeEventHeader."""
+def _header(
+    channel: str, created: float, replay_id: int, fields: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A ChangeEventHeader. Only that of an update names the fields that have changed, and which of them are empty now."""
     kind, name = str(given.get("changeType", "CREATE")), channel.rpartition("/")[2]
     is_joint = channel == ALL_CHANGES or name.endswith("__chn")
     usual: dict[str, Any] = {
@@ -216,8 +218,8 @@ def _header(channel: str, created: float, replay_id: int, given: Mapping[str, An
         "commitTimestamp": int(created * 1000),
         "commitNumber": 10_000_000_000 + replay_id,
         "commitUser": USER_ID,
-        "changedFields": [],
-        "nulledFields": [],
+        "changedFields": [*fields] if kind == "UPDATE" else [],
+        "nulledFields": [name for name, value in fields.items() if value is None] if kind == "UPDATE" else [],
         "diffFields": [],
     }
     return {**usual, **given}

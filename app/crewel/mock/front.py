@@ -211,14 +211,25 @@ def mount_rest(app: web.Application, org: Org) -> None:
         record = _record_id("0M6" if name == "StreamingChannel" else "001", org)
         if name == "StreamingChannel":
             org.generic[record] = asked["Name"]
-        elif org.has_channel(f"/data/{name}ChangeEvent"):
-            org.publish(f"/data/{name}ChangeEvent", asked, header={"recordIds": [record], "entityName": name})
+        else:
+            _publish_change(org, name, record, "CREATE", asked)
         return _json(_created(record), status=201)
+
+    async def change(request: web.Request) -> web.Response:
+        name, record = request.match_info["name"], request.match_info["id"]
+        if request.method == "DELETE":
+            _publish_change(org, name, record, "DELETE", {})
+        else:
+            _publish_change(org, name, record, "UPDATE", await request.json())
+        return web.Response(status=204)
+
+    async def missing(_: web.Request) -> web.Response:
+        return _not_found()
 
     async def push(request: web.Request) -> web.Response:
         channel = org.generic.get(request.match_info["id"])
         if channel is None:
-            return _json([{"message": "The requested resource does not exist", "errorCode": "NOT_FOUND"}], status=404)
+            return _not_found()
         if request.method == "GET":
             return _json({"OnlineUserIds": sorted(org.online(channel)), "ChannelName": channel})
         return _json([_pushed(org, channel, each) for each in (await request.json())["pushEvents"]])
@@ -243,6 +254,21 @@ def mount_rest(app: web.Application, org: Org) -> None:
     app.router.add_post(base + "/sobjects/{name}", guarded(create))
     for method in ("GET", "POST"):
         app.router.add_route(method, base + "/sobjects/StreamingChannel/{id}/push", guarded(push))
+    for method in ("PATCH", "DELETE"):
+        app.router.add_route(method, base + "/sobjects/{name}/{id}", guarded(change))
+    # A client with a revoked token asks for some resource, and learns from 401 that it has to log in.
+    app.router.add_route("*", base + "/{resource:.*}", guarded(missing))
+
+
+def _not_found() -> web.Response:
+    return _json([{"message": "The requested resource does not exist", "errorCode": "NOT_FOUND"}], status=404)
+
+
+def _publish_change(org: Org, entity: str, record: str, kind: str, fields: dict[str, Any]) -> None:
+    """Publish the change of a record, if the org has change events of its entity."""
+    if org.has_channel(channel := f"/data/{entity}ChangeEvent"):
+        header = {"recordIds": [record], "entityName": entity, "changeType": kind}
+        org.publish(channel, fields, header=header)
 
 
 def _pushed(org: Org, channel: str, event: dict[str, Any]) -> dict[str, Any]:
