@@ -10,7 +10,10 @@ import typer
 from crewel.cli import output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from crewel.conformance.runner import Report
+    from crewel.conformance.table import Check
 
 _PIPED_COLUMNS = 100  # statements are sentences: they are read, and no program takes them apart
 _STYLES = {"passed": "green", "failed": "bold red", "not offered": "yellow", "untested": "yellow"}
@@ -46,11 +49,7 @@ def conformance(
     from crewel.errors import SettingsError
 
     if list_checks:
-        output.print_table(
-            ("check", "level", "section", "statement"),
-            [(each.id, each.level.value, each.section, each.text) for each in CHECKS.values()],
-            _PIPED_COLUMNS,
-        )
+        _print_checks(CHECKS.values())
         return
     _require(url.startswith(("http://", "https://")), f"URL: expected http://… or https://…, got {url!r}")
     for name in only or ():
@@ -77,6 +76,11 @@ def conformance(
     was_tested = report.is_complete and any(each.outcome is Outcome.PASSED for each in report.results)
     if not was_tested or report.failed(Level.MUST, *([Level.SHOULD] if strict else [])):
         raise typer.Exit(1)
+
+
+def _print_checks(checks: "Iterable[Check]") -> None:
+    rows = [(each.id, each.level.value, each.section, each.text) for each in checks]
+    output.print_table(("check", "level", "section", "statement"), rows, _PIPED_COLUMNS)
 
 
 def _require(condition: bool, text: str) -> None:

@@ -20,8 +20,9 @@ from crewel.broker.services import Service
 from crewel.mock import shapes
 from crewel.mock.events import Event
 from crewel.mock.extension import SalesforceExtension, inner
-from crewel.mock.front import REVOKED, bayeux_front, mount_logins, mount_rest
+from crewel.mock.front import REVOKED, bayeux_front, mount_logins
 from crewel.mock.org import LIFETIME_S, Org
+from crewel.mock.rest import mount_rest
 from crewel.mock.scenarios import SCENARIOS, Scenario
 from crewel.mock.script import Script, require_fault
 from crewel.server import attach
