@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.admin.desk import TOKEN
 from tests.client import over_sync
 from tests.client.support import SERVICE
 from tests.server_process import Server
@@ -34,7 +35,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all tests of a module that leave it as it was; its connects are held for two seconds."""
-    sets = ("bayeux.timeout_ms=2000", "bayeux.sweep_ms=100")
+    sets = ("bayeux.timeout_ms=2000", "bayeux.sweep_ms=100", f"admin.token={TOKEN}")
     options = ["--port=0", f"--service={SERVICE}", *(f"--set={text}" for text in sets)]
     server = Server(options, tmp_path_factory.mktemp("server"))
     yield server

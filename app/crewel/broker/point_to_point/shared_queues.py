@@ -172,13 +172,14 @@ class SharedQueues:
         most = self._settings.ptp.group_queue_max_entries
         for name in names:
             self.filled(name)
-            if self.waiting(name) > most and self._access.is_shared:
-                self._spawn(self._refuse_if_full(name, log_id, most))
+            if self._access.is_shared:
+                if self.waiting(name) * 2 > most:  # this server learns later of what others have put into it
+                    self._spawn(self._refuse_if_full(name, log_id, most))
             elif self.waiting(name) > most:
                 self._refuse(name, log_id, most)
 
     async def _refuse_if_full(self, name: str, log_id: LogId, most: int) -> None:
-        """Make a dead letter of it, unless sessions of other nodes have taken others meanwhile."""
+        """Make a dead letter of it if the store has too many: other nodes fill and empty the queue too."""
         with suppress(StoreError):
             self._queue(name).count = await shared_queues.size(self._access.store, name)
         if self.waiting(name) > most:
