@@ -29,7 +29,6 @@ from crewel.client.router import Router, Unclaimed
 from crewel.client.session import Session
 from crewel.client.states import OnState, State
 from crewel.client.subscription import Overflow, Release, SubscribeOptions, Subscription, subscribe_ext
-from crewel.client.times import in_seconds
 
 log = logging.getLogger("crewel.client")
 
@@ -73,10 +72,9 @@ class Client:
             check_function("on_state", on_state)
         if outbox is not None:
             check_kind("outbox", outbox, 'an Outbox, such as Outbox("orders.outbox")', Outbox)
-        given = in_seconds(options)
-        config = Config(url, **given)
+        config = Config(url, **options)
         self._config, self._extensions = config, checked(extensions)
-        self._inherited = {name: value for name, value in given.items() if name in INHERITED}
+        self._inherited: dict[str, Any] = {name: value for name, value in options.items() if name in INHERITED}
         self._consumers: list[Consumer] = []
         self.outbox = outbox
         """The outbox that keeps publishes while there is no session; None without one."""

@@ -100,12 +100,6 @@ class Options(TypedDict, total=False):
     backoff: BackoffRule | None
     ssl: SSLContext | None
     max_bytes: int
-    # Of version 0.1, in milliseconds; `crewel.client.times` has the names that they have now.
-    ack_wait_ms: int | None
-    delay_ms: int | None
-    max_delay_ms: int | None
-    ping_interval_ms: int | None
-    unclaimed_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
