@@ -345,6 +345,7 @@ async def test_the_younger_of_two_workers_with_one_secret_has_the_session(desk: 
     [
         ({"name": "worker"}, "name must be a subject and a number, such as worker/1, not 'worker'"),
         ({"name": "worker/1", "prefetch": 0}, "prefetch is a whole number from 1, not 0"),
+        ({"name": "worker/1", "max_open": 0}, "max_open is a whole number from 1, not 0"),
         ({"name": "worker/1", "attempts": True}, "attempts is a whole number from 1, not True"),
         ({"name": "worker/1", "ack_wait": "x"}, "ack_wait is a number of seconds, or -1 for no limit, not 'x'"),
         (

@@ -40,7 +40,7 @@ QUEUE_BOUND = 1000
 
 
 _OWN: Final = ("extensions", "on_state", "outbox")
-_OF_A_WORKER: Final = ("resume_file", "resume_store", "prefetch", "attempts", "backoff", "ack_wait", "on_state")
+_OF_A_WORKER: Final = ("resume_file", "resume_store", "prefetch", "attempts", "backoff", "ack_wait", "max_open", "on_state")
 
 
 class Client:
@@ -354,6 +354,7 @@ class Client:
         attempts: int = 1,
         backoff: BackoffRule = RETRIES,
         ack_wait: float | None = None,
+        max_open: int | None = None,
         on_state: OnState | None = None,
         **options: Unpack[SubscribeOptions],
     ) -> Consumer:
@@ -366,7 +367,8 @@ class Client:
 
         The worker has a separate session with this `name`, which stays at the server while the worker is away. The secret of
         the session is kept in `resume_file`, by `resume_store`, or in the user's state directory, so that the next process
-        continues at once, even after `kill -9`. At most `prefetch` messages are fetched ahead. If the processing of a message
+        continues at once, even after `kill -9`. At most `prefetch` messages are fetched ahead, and the server has at most
+        `max_open` messages at the worker that are neither acknowledged nor rejected; 1: one message at a time. If the processing of a message
         raises an exception, the message is tried `attempts` times in all, with the pauses of `backoff`, and then rejected. If a
         message is neither acknowledged nor rejected within `ack_wait` seconds, the server counts this as a failure.
         `SubscribeOptions` lists further options: `filter`, `group`, `history`.
@@ -384,6 +386,7 @@ class Client:
             "leave": True,
             "update": True,
             "ack_wait": ack_wait,
+            "max_open": max_open,
             "resume_file": resume_file,
             "resume_store": resume_store,
             "session": {"burst": {"maxEntries": prefetch}},
