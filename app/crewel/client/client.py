@@ -40,7 +40,16 @@ QUEUE_BOUND = 1000
 
 
 _OWN: Final = ("extensions", "on_state", "outbox")
-_OF_A_WORKER: Final = ("resume_file", "resume_store", "prefetch", "attempts", "backoff", "ack_wait", "max_open", "on_state")
+_OF_A_WORKER: Final = (
+    "resume_file",
+    "resume_store",
+    "prefetch",
+    "attempts",
+    "backoff",
+    "ack_wait",
+    "max_open",
+    "on_state",
+)
 
 
 class Client:

@@ -147,15 +147,15 @@ class TestOneAtATime:
         assert next_of(joe, held)["data"] == 1
 
     @pytest.mark.parametrize("operation", ["skip", "remove", "clear", "drain"])
-    def test_what_an_operator_takes_away_makes_room(
-        self, stored: StoredWorld, joe: Receiver, operation: str
-    ) -> None:
+    def test_what_an_operator_takes_away_makes_room(self, stored: StoredWorld, joe: Receiver, operation: str) -> None:
         store(stored, "/a", 1, 2)
         joe.take()
         held = joe.reconnect()
         dispatchers = stored.broker.dispatchers
         stored.wait(
-            dispatchers.remove(joe.session, 1) if operation == "remove" else getattr(dispatchers, operation)(joe.session)
+            dispatchers.remove(joe.session, 1)
+            if operation == "remove"
+            else getattr(dispatchers, operation)(joe.session)
         )
         store(stored, "/a", 3)
         stored.settle()
@@ -297,7 +297,10 @@ class TestWithoutStore:
 
     def test_lazy_messages_wait_too(self, make_world: MakeWorld) -> None:
         world: World = make_world(
-            "storage.enabled=false", "bayeux.lazy_channels=/a", "bayeux.max_lazy_ms=1000", extensions=[UpdateExtension(), AckExtension()]
+            "storage.enabled=false",
+            "bayeux.lazy_channels=/a",
+            "bayeux.max_lazy_ms=1000",
+            extensions=[UpdateExtension(), AckExtension()],
         )
         joe = Receiver(world).started("/a", settle="message", maxOpen=1, **PATIENT)
         held = joe.reconnect()
