@@ -1,7 +1,7 @@
 """Groups of consumers: each message goes to one member."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -333,7 +333,7 @@ class TestLife:
 class TestOpenLimit:
     """A member has no more leases than messages may be open at its client."""
 
-    ONE: dict[str, Any] = {"settle": "message", "maxOpen": 1, "dispatcher": {"retries": -1, "delay": 0}}
+    ONE: ClassVar[dict[str, Any]] = {"settle": "message", "maxOpen": 1, "dispatcher": {"retries": -1, "delay": 0}}
 
     def test_another_member_gets_what_one_at_its_limit_may_not_have(self, world: StoredWorld) -> None:
         slow, quick = (member(world, f"joe/{number}", **self.ONE) for number in (1, 2))
