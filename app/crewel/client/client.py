@@ -379,7 +379,8 @@ class Client:
         continues at once, even after `kill -9`. At most `prefetch` messages are fetched ahead, and the server has at most
         `max_open` messages at the worker that are neither acknowledged nor rejected; 1: one message at a time. If the
         processing of a message raises an exception, the message is tried `attempts` times in all, with the pauses of
-        `backoff`, and then rejected. If a message is neither acknowledged nor rejected within `ack_wait` seconds, the server counts this as a failure.
+        `backoff`, and then rejected. If a message is neither acknowledged nor rejected within `ack_wait` seconds, the server
+        counts this as a failure.
         `SubscribeOptions` lists further options: `filter`, `group`, `history`.
 
         Raises ValueError or TypeError for an invalid argument. The iteration raises the errors of entering a client and of
