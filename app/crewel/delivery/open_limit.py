@@ -65,7 +65,7 @@ class OpenLimit:
         self.has_passing = self.has_passing or self._passes(entry)
 
     def left(self, entries: Iterable[Entry]) -> None:
-        """Of all that waits, these may leave in spite of the limit, if any may."""
+        """Of the entries that stay in the queue, only these may leave in spite of the limit."""
         self.has_passing = any(map(self._passes, entries))
 
     def _passes(self, entry: Entry) -> bool:
