@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crewel.delivery.batches import Batches
-from crewel.delivery.dispatcher import Dispatcher, Rules
+from crewel.delivery.dispatcher import Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.open_limit import OpenLimit
-from crewel.delivery.outcomes import read_statuses
+from crewel.delivery.outcomes import Status, read_statuses
 from crewel.qos.connect import Settle
 from crewel.qos.update import Origin
 
@@ -164,3 +166,78 @@ class TestAnswers:
     def test_a_message_that_is_sent_once_is_never_open(self) -> None:
         desk = Desk(1).wait(entry(1), entry("once").oneway())
         assert desk.send() == [1, "once"]
+
+
+class Session(Desk):
+    """The limit in a session whose client loses replies, fails messages, and is late."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most, replace(MESSAGE, ack_wait=5.0))
+        self.published = 0
+        self.at_client: set[int] = set()
+        """What the client has got and given no status."""
+        self.first: list[int] = []
+        self.settled: set[int] = set()
+        self.now = 0.0
+
+    def publish(self, _: int) -> None:
+        self.published += 1
+        self.wait(entry(self.published))
+
+    def get(self, _: int) -> None:
+        """The client gets a response and acknowledges it."""
+        may_leave = self.lets_some_leave()
+        got = self.send()
+        assert bool(got) is may_leave
+        self.acknowledge()
+        self.first += [each for each in got if each not in self.first]
+        self.at_client |= set(got)
+        assert len(self.at_client) <= self.limit.most
+
+    def lose(self, _: int) -> None:
+        """A response is lost: what it carried goes out again."""
+        self.send()
+        self.queue = self.batches.acknowledge(self.batches.number - 2, self.queue)
+
+    def settle(self, pick: int) -> None:
+        if self.at_client:
+            number = sorted(self.at_client)[pick % len(self.at_client)]
+            self._carry_out(read_statuses([{"id": str(number), "state": "OK"}])[0])
+
+    def fail(self, pick: int) -> None:
+        if self.at_client:
+            number = sorted(self.at_client)[pick % len(self.at_client)]
+            self._carry_out(read_statuses([{"id": str(number), "errorCode": "communication.noConnection"}])[0])
+
+    def _carry_out(self, statuses: list[Status]) -> None:
+        self._move(self.dispatcher.judge(statuses, "client/joe/1", self.now, 1))
+
+    def be_late(self, _: int) -> None:
+        """Time passes: what has no status fails."""
+        self.now += 10.0
+        self._move(self.dispatcher.overdue(self.now))
+
+    def _move(self, judgement: Judgement) -> None:
+        for each in (*judgement.settled, *judgement.put_back):
+            self.queue = self.batches.take_out(each, self.queue)
+            self.at_client.discard(each.fields["data"])
+        self.settled |= set(numbers(judgement.settled))
+        self.batches.unbatch()
+        self.queue = sorted({*self.queue, *judgement.put_back}, key=lambda each: each.fields["data"])
+        self.limit.left(self.queue)
+        self.dispatcher.conclude(self.now)
+
+
+@given(
+    st.integers(1, 3),
+    st.lists(st.tuples(st.sampled_from(("publish", "get", "lose", "settle", "fail", "be_late")), st.integers(0, 5))),
+)
+def test_never_are_more_open_than_asked_and_none_is_lost(most: int, steps: list[tuple[str, int]]) -> None:
+    session = Session(most)
+    for name, pick in steps:
+        getattr(session, name)(pick)
+    while len(session.settled) < session.published:
+        session.get(0)
+        session.settle(0)
+    if most == 1:
+        assert session.first == list(range(1, session.published + 1))
