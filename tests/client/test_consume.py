@@ -155,6 +155,19 @@ async def test_a_message_that_was_fetched_and_not_handled_has_all_its_tries(desk
             await desk.has_dead_letter()
 
 
+async def test_one_at_a_time_a_retried_message_comes_before_the_next(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client, desk.worker(client, secret, max_open=1) as worker:
+        await desk.publish(client, 1, 2)
+        order = []
+        for _ in range(3):
+            async with await take(worker) as message:
+                assert worker.fetched == 0
+                order.append((message.data, message.attempt))
+                if len(order) == 1:
+                    message.retry()
+        assert order == [(1, 1), (1, 2), (2, 1)]
+
+
 async def test_a_retried_message_comes_behind_those_that_were_fetched(desk: Desk, secret: Path) -> None:
     async with Client(desk.url) as client:
         async with desk.worker(client, secret, ack_wait=60) as worker:
