@@ -137,7 +137,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("rules", [MESSAGE, SILENT])
     @pytest.mark.parametrize("channel", ["/ret/abc/3000001", "/service/quotes"])
-    def test_they_pass_and_take_no_place(self, rules: Rules, channel: str) -> None:
+    def test_answers_pass_and_take_no_place(self, rules: Rules, channel: str) -> None:
         desk = Desk(1, rules).wait(entry(1), entry(2), entry("answer", channel))
         assert desk.send() == [1, "answer"]
         assert not desk.lets_some_leave()

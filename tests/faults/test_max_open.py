@@ -178,7 +178,7 @@ async def test_never_more_open_than_asked(
 ) -> None:
     rng = random.Random(seed)
     async with Nodes(start_server, 2, rng) as nodes:
-        await nodes.begin(store)
+        await nodes.begin(store.url)
         nodes.balancer.arm(random_cuts(seed, 0.01))
         receivers = [
             Receiver(nodes.port, f"one{number}/1", random.Random(rng.random()), tmp_path) for number in range(RUNS)

@@ -16,7 +16,7 @@ from typing import Any, Final, Self, Unpack
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_function, check_kind, check_names
 from crewel.client.config import INHERITED, Config, Options
-from crewel.client.consumer import PREFETCH, RETRIES, Consumer, check_worker
+from crewel.client.consumer import PREFETCH, RETRIES, WORKER_OPTIONS, Consumer, check_worker
 from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, failure_of, publish_refused
 from crewel.client.extension import Extension, check_extension, checked
 from crewel.client.message import KEY_PROPERTY, UNSUBSCRIBE, Message, Reply, channel_name, ext_part, is_successful
@@ -40,16 +40,6 @@ QUEUE_BOUND = 1000
 
 
 _OWN: Final = ("extensions", "on_state", "outbox")
-_OF_A_WORKER: Final = (
-    "resume_file",
-    "resume_store",
-    "prefetch",
-    "attempts",
-    "backoff",
-    "ack_wait",
-    "max_open",
-    "on_state",
-)
 
 
 class Client:
@@ -387,7 +377,7 @@ class Client:
         `subscribe`.
         """
         check_worker(name, prefetch, attempts, backoff)
-        check_names("consume", options, (*SubscribeOptions.__annotations__, *_OF_A_WORKER))
+        check_names("consume", options, (*SubscribeOptions.__annotations__, *WORKER_OPTIONS))
         if resume_file is None and resume_store is None:
             resume_file = default_file(self._config.url, name)
         own: Options = {

@@ -357,7 +357,7 @@ class TestOpenLimit:
         slow.tell(ok(own))
         assert data(come(slow)) == [1]
 
-    def test_they_wait_while_all_members_are_at_their_limit(self, world: StoredWorld) -> None:
+    def test_messages_wait_while_all_members_are_at_their_limit(self, world: StoredWorld) -> None:
         one = member(world, "joe/1", **self.ONE)
         publish(world, 1, 2, 3)
         for number in (1, 2, 3):

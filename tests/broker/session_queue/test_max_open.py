@@ -41,7 +41,7 @@ class TestLogin:
         assert not reply["successful"]
         assert "maxOpen" in reply["ext"]["session"]["message"]
 
-    def test_it_needs_acknowledgements(self, stored: StoredWorld) -> None:
+    def test_a_limit_needs_acknowledgements(self, stored: StoredWorld) -> None:
         reply = Client(stored).handshake(ext={"session": {"name": "joe/1", "maxOpen": 1}})
         assert reply["error"].startswith("403:")
         assert "maxOpen: needs ext.ack" in reply["ext"]["session"]["message"]
