@@ -370,8 +370,7 @@ class Client:
         `max_open` messages at the worker that are neither acknowledged nor rejected; 1: one message at a time. If the
         processing of a message raises an exception, the message is tried `attempts` times in all, with the pauses of
         `backoff`, and then rejected. If a message is neither acknowledged nor rejected within `ack_wait` seconds, the server
-        counts this as a failure.
-        `SubscribeOptions` lists further options: `filter`, `group`, `history`.
+        counts this as a failure. `SubscribeOptions` lists further options: `filter`, `group`, `history`.
 
         Raises ValueError or TypeError for an invalid argument. The iteration raises the errors of entering a client and of
         `subscribe`.
