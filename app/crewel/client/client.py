@@ -16,7 +16,7 @@ from typing import Any, Final, Self, Unpack
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_function, check_kind, check_names
 from crewel.client.config import INHERITED, Config, Options
-from crewel.client.consumer import PREFETCH, RETRIES, Consumer, check_worker
+from crewel.client.consumer import PREFETCH, RETRIES, WORKER_OPTIONS, Consumer, check_worker
 from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, failure_of, publish_refused
 from crewel.client.extension import Extension, check_extension, checked
 from crewel.client.message import KEY_PROPERTY, UNSUBSCRIBE, Message, Reply, channel_name, ext_part, is_successful
@@ -39,7 +39,6 @@ QUEUE_BOUND = 1000
 
 
 _OWN: Final = ("extensions", "on_state", "outbox")
-_OF_A_WORKER: Final = ("resume_file", "resume_store", "prefetch", "attempts", "backoff", "ack_wait", "on_state")
 
 
 class Client:
@@ -352,6 +351,7 @@ class Client:
         attempts: int = 1,
         backoff: BackoffRule = RETRIES,
         ack_wait: float | None = None,
+        max_open: int | None = None,
         on_state: OnState | None = None,
         **options: Unpack[SubscribeOptions],
     ) -> Consumer:
@@ -364,16 +364,17 @@ class Client:
 
         The worker has a separate session with this `name`, which stays at the server while the worker is away. The secret of
         the session is kept in `resume_file`, by `resume_store`, or in the user's state directory, so that the next process
-        continues at once, even after `kill -9`. At most `prefetch` messages are fetched ahead. If the processing of a message
-        raises an exception, the message is tried `attempts` times in all, with the pauses of `backoff`, and then rejected. If a
-        message is neither acknowledged nor rejected within `ack_wait` seconds, the server counts this as a failure.
-        `SubscribeOptions` lists further options: `filter`, `group`, `history`.
+        continues at once, even after `kill -9`. At most `prefetch` messages are fetched ahead, and the server has at most
+        `max_open` messages at the worker that are neither acknowledged nor rejected; 1: one message at a time. If the
+        processing of a message raises an exception, the message is tried `attempts` times in all, with the pauses of
+        `backoff`, and then rejected. If a message is neither acknowledged nor rejected within `ack_wait` seconds, the server
+        counts this as a failure. `SubscribeOptions` lists further options: `filter`, `group`, `history`.
 
         Raises ValueError or TypeError for an invalid argument. The iteration raises the errors of entering a client and of
         `subscribe`.
         """
         check_worker(name, prefetch, attempts, backoff)
-        check_names("consume", options, (*SubscribeOptions.__annotations__, *_OF_A_WORKER))
+        check_names("consume", options, (*SubscribeOptions.__annotations__, *WORKER_OPTIONS))
         if resume_file is None and resume_store is None:
             resume_file = default_file(self._config.url, name)
         own: Options = {
@@ -382,6 +383,7 @@ class Client:
             "leave": True,
             "update": True,
             "ack_wait": ack_wait,
+            "max_open": max_open,
             "resume_file": resume_file,
             "resume_store": resume_store,
             "session": {"burst": {"maxEntries": prefetch}},
