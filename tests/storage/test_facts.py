@@ -1,5 +1,7 @@
 """The schema of the facts, and reading them."""
 
+import orjson
+
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
 from crewel.storage import dead_letters, facts, histories, losses, shared_queues
 from crewel.storage.store import Store
@@ -131,6 +133,18 @@ def test_the_letters_of_others_tell_no_codes() -> None:
     ]
     (text,) = facts.ends([Disposition(JOE, EndReason.DEAD, (LogId(5),))], letters)[JOE]
     assert b"user.joe" in text
+
+
+def test_a_code_that_did_not_count_is_told_as_it_was_given() -> None:
+    letters = [
+        PendingDeadLetter(JOE, LogId(5), "user.update.internalError", "", given="resource.exhausted"),
+        PendingDeadLetter(JOE, LogId(6), "user.update.internalError", ""),
+    ]
+    texts = facts.ends([Disposition(JOE, EndReason.DEAD, (LogId(5), LogId(6)))], letters)[JOE]
+    assert [(told.get("given"), told["ids"]) for told in map(orjson.loads, texts)] == [
+        (None, [6]),
+        ("resource.exhausted", [5]),
+    ]
 
 
 def test_every_reason_is_documented() -> None:
