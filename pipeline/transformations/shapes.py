@@ -216,8 +216,8 @@ FACT_TYPES: Final = frozenset(name for fact in FACTS for name in fact.types)
 GROUP_DDL: Final = (
     "v bigint, node string, token string, n bigint, `from` bigint, until bigint, lost bigint, events array<struct<"
     "type: string, at: bigint, session: string, channel: string, id: string, code: string, given: string, outcome: string,"
-    " reliable: boolean, transport: string, reason: string, who: string, policy: string, count: bigint, sum: bigint, buckets: array<bigint>,"
-    " published: bigint, delivered: bigint, opened: bigint, closed: bigint>>"
+    " reliable: boolean, transport: string, reason: string, who: string, policy: string, count: bigint, sum: bigint,"
+    " buckets: array<bigint>, published: bigint, delivered: bigint, opened: bigint, closed: bigint>>"
 )
 """The fields of a group of events, and of all events in it."""
 

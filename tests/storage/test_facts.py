@@ -18,7 +18,7 @@ async def do_everything(owner: Owner) -> None:
     await owner.unsubscribe("/b")
     await owner.commit(log_id, change(opened=[log_id]), ended=[Disposition(JOE, EndReason.SETTLED, (LogId(1),))])
     about = '"who":"ann","since":5,"code":"user.x","id":"7","reason":"why"'
-    for dispatch in (f'{{"active":false,{about}}}', f'{{"sink":true,{about}}}', ""):
+    for dispatch in (f'{{"active":false,{about}}}', f'{{"sink":true,"given":"x",{about}}}', ""):
         await owner.hold(dispatch.encode() or None)
     await do_all_with_letters(owner)
     await owner.close()
@@ -26,7 +26,7 @@ async def do_everything(owner: Owner) -> None:
     loss = losses.Loss("heron", losses.Met(log_id, "1-0", 5), log_id, [(log_id, log_id)])
     await owner.do(losses.note(owner.keys, owner.token, "second", loss, FACTS_MAX))
     ended = [Disposition(JOE, EndReason.DEAD, (log_id,))]
-    await owner.end(ended, [PendingDeadLetter(JOE, log_id, "user.x", "why")])
+    await owner.end(ended, [PendingDeadLetter(JOE, log_id, "user.x", "why", given="resource.x")])
 
 
 async def do_all_with_queues(owner: Owner) -> None:

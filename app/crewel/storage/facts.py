@@ -160,6 +160,7 @@ FACTS: Final[tuple[FactType, ...]] = (
             "reason": Field(_TEXT, "A readable reason."),
             "active": Field("boolean", "`false` if messages wait in the queue."),
             "sink": Field("boolean", "`true` if messages become dead letters instead."),
+            "given": Field(_TEXT, "The code as the receiver gave it, if another one counts; left out otherwise."),
         },
     ),
     FactType(
