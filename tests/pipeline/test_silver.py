@@ -288,7 +288,7 @@ def test_minutes_count_messages(spark: SparkSession) -> None:
     found = minutes.minutes({name: made[name] for name in ("fact_published", "fact_ended", "fact_subscribed")})
     assert found is not None
     assert told(found, "what", "count") == [
-        ("ended:dead", 1),
+        ("ended:dead", 2),
         ("ended:settled", 2),
         ("published", 2),
         ("subscribed", 1),
