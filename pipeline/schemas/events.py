@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from crewel.pipeline.schemas.bronze import BYTES, PLACE
+from crewel.pipeline.schemas.facts import CODE_GIVEN
 from crewel.pipeline.schemas.table import Column, Layer, Table
 from crewel.storage.streams import BUCKETS_MS
 
@@ -74,6 +75,7 @@ EVENTS: Final = (
         Column("message_id", "string", "Id of the message."),
         Column("code", "string", "Dotted code that the server applied."),
         Column("outcome", "string", "`letter`, `waits` or `held`."),
+        CODE_GIVEN,
     ),
     _event(
         "held",

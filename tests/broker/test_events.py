@@ -53,7 +53,7 @@ def tell_everything(events: Events) -> None:
     events.judged(
         joe,
         Dispatcher(Rules()),
-        Judgement(dead_letters=[FailedDelivery(entry("/a", 7), "user.update.error", "why", 1)]),
+        Judgement(dead_letters=[FailedDelivery(entry("/a", 7), "user.update.internalError", "why", 1, "resource.x")]),
     )
     events.held(joe, HOLDBACK)
     events.released(joe)

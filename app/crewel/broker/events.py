@@ -138,7 +138,7 @@ class Events:
         if judgement.settled:
             self.settled(session, judgement.settled)
         for each in judgement.dead_letters:
-            self._failed(session, each.entry, each.code, "letter")
+            self._failed(session, each.entry, each.code, "letter", each.given)
         if judgement.put_back:
             code, _ = dispatcher.last_failure or ("", "")
             outcome = "held" if dispatcher.holdback is not None else "waits"
@@ -146,9 +146,10 @@ class Events:
                 self._failed(session, entry, code, outcome)
             self.redelivered(session, len(judgement.put_back))
 
-    def _failed(self, session: Session, entry: Entry, code: str, outcome: str) -> None:
+    def _failed(self, session: Session, entry: Entry, code: str, outcome: str, given: str = "") -> None:
         message_id = entry.origin.id if entry.origin is not None else ""
         fields = {"channel": entry.channel, "id": message_id, "code": code, "outcome": outcome}
+        fields |= {"given": given} if given else {}
         self._happened("failed", session.name, fields)
         for follow in self.on_settled:
             follow(session, [entry], code)

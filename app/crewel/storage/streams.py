@@ -108,6 +108,7 @@ EVENTS: Final = (
             "channel": _CHANNEL,
             "id": "Id of the message.",
             "code": "Dotted code that the server applied.",
+            "given": "The code as the receiver gave it, if another one was applied; left out otherwise.",
             "outcome": "`letter`: it became a dead letter; `waits`: it will be delivered again; `held`: the session is"
             " on hold.",
         },

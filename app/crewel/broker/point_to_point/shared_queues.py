@@ -371,7 +371,7 @@ class SharedQueues:
             return
         failure = self.failures.of(place)
         if {each.durable.name for each in self.members(name) if each.durable is not None} <= set(leased.failed):
-            self._open_messages.dead_letter_stored(session, place, failure.code, failure.reason)
+            self._open_messages.dead_letter_stored(session, place, *failure[1:])
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 

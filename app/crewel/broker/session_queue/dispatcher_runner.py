@@ -26,7 +26,7 @@ from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_queue.pings import Pings
 from crewel.broker.session_queue.timers import SessionTimes, cause
 from crewel.broker.session_queue.updates import OnewayUpdates
-from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rules
+from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rejection, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
@@ -62,8 +62,9 @@ class DispatcherRunner:
     """Called when the queue of a session may have capacity again for messages of shared queues."""
     on_blocked: Callable[[Session], None] = field(init=False)
     """Called when a session takes no messages of shared queues for the time being."""
-    try_other: Callable[[Session, Entry, str, str, int], bool] = field(init=False)
-    """Asked whether another session gets a message that this one has failed: its code, reason, and attempts."""
+    try_other: Callable[[Session, Entry, str, str, int, str], bool] = field(init=False)
+    """Asked whether another session gets a message that this one has failed: its code, reason, attempts, and the code as given
+    if another one counts."""
     end_session: Callable[[Session, Event], None] = field(init=False)
     """Called to end a session whose client has failed for good."""
     is_offered: bool = field(default=False, init=False)
@@ -139,7 +140,7 @@ class DispatcherRunner:
             return
         dispatcher = self.of(session)
         if "sink" in stored:
-            dispatcher.rejection = (stored["code"], stored["reason"])
+            dispatcher.rejection = Rejection(stored["code"], stored["reason"], stored.get("given", ""))
             self._reject_all(session)
         else:
             dispatcher.holdback = Holdback.from_json(stored)
@@ -240,10 +241,10 @@ class DispatcherRunner:
         for entry in judgement.settled:
             open_messages.end(session, entry, EndReason.SETTLED)
         for each in judgement.dead_letters:
-            if not self.try_other(session, each.entry, each.code, each.reason, each.attempts):
-                open_messages.dead_letter(session, each.entry, each.code, each.reason, each.attempts)
+            if not self.try_other(session, *each):
+                open_messages.dead_letter(session, *each)
         failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
-        put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0)]
+        put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0, "")]
         put_back += open_messages.notices_after(session, put_back)
         for entry in put_back:
             session.take_back(entry)
@@ -344,8 +345,9 @@ class DispatcherRunner:
         if dispatcher.holdback is not None:
             state = dispatcher.holdback.as_json()
         elif dispatcher.rejection is not None:
-            code, reason = dispatcher.rejection
+            code, reason, given = dispatcher.rejection
             state = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
+            state |= {"given": given} if given else {}
         text = None if state is None else orjson.dumps(state)
         step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
         future = access.writing.ask(step, retries=True)
