@@ -222,7 +222,7 @@ class Events:
     def _took(self, entry: Entry, time_us: int, count: int = 1) -> None:
         assert self._settled is not None
         if not entry.position or not entry.channel:
-            return  # not stored; or without its body in memory, and so without its channel
+            return  # not stored, or of a topic without a name
         buckets = self._settled.get(entry.channel)
         if buckets is None:
             if len(self._settled) >= self._runtime.settings.events.max_group:
