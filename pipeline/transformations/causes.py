@@ -48,8 +48,7 @@ class Limits:
 
     receiver_messages: int = 3
     outage_share: float = 0.5
-    """Of all that it answered within `outage_ms`, or just before or after."""
-    outage_ms: int = 10_000
+    """Of all that it answered at that time."""
     channel_messages: int = 5
     channel_share: float = 0.05
     """Of all messages of the channel, from the first to the last that was rejected."""
@@ -160,13 +159,10 @@ def failing_shapes(unsolved: DataFrame, silver: Mapping[str, DataFrame], limits:
     )
     changed = found.join(earlier, _SHAPE)
     within = f.col("log_id").between(f.col("first_id"), f.col("last_id"))
-    others = by_most.select(
-        f.col("channel").alias("channel_2"), f.col("shape").alias("shape_2"), "log_id", "message_id", "receiver"
-    )
+    others = by_most.join(f.broadcast(changed), _SHAPE, "left_anti").select("log_id", "message_id", "receiver")
     is_beside = within & f.array_contains("names", f.col("receiver"))
-    is_other = (f.col("channel") != f.col("channel_2")) | (f.col("shape") != f.col("shape_2"))
     beside = (
-        others.join(f.broadcast(changed), is_beside & is_other)
+        others.join(f.broadcast(changed), is_beside)
         .groupBy(*_SHAPE)
         .agg(f.count_distinct("message_id").alias("beside"))
     )
@@ -230,30 +226,52 @@ def _judged(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
 
 
 def _with_answers(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
-    """Add `taken` of the receiver, and `is_out`: whether it rejected most of what it answered at that time."""
+    """Add `taken` of the receiver, and `is_out`: whether it rejected most of what it answered at that time.
 
-    def slot(at: str) -> Column:
-        return f.expr(f"unix_millis({at}) div {limits.outage_ms}").alias("slot")
-
+    Seconds are looked at, minutes, and tens of minutes, as messages may be many or few. What was taken is counted by second only
+    beside a rejection.
+    """
+    refused = marked.where("NOT is_changed").select("receiver", *_slots("last_at"))
+    beside = f.explode(f.array(*(f.col("second") + each for each in (-1, 0, 1)))).alias("second")
+    near = refused.select("receiver", beside).distinct().withColumn("is_near", f.lit(True))
     rejecting = f.broadcast(marked.select("receiver").distinct())
-    took = settled.join(rejecting, "receiver", "left_semi").groupBy("receiver", slot("at")).agg(f.count("*").alias("took"))
-    refused = marked.where("NOT is_changed").groupBy("receiver", slot("last_at")).agg(f.count("*").alias("refused"))
-    of_receiver = Window.partitionBy("receiver")
-    near = of_receiver.orderBy("slot").rangeBetween(-1, 1)
-    is_out = (f.col("refused") >= limits.receiver_messages) & (
-        f.col("refused") >= limits.outage_share * (f.col("refused") + f.col("took"))
+    took = (
+        settled.join(rejecting, "receiver", "left_semi")
+        .select("receiver", *_slots("at"))
+        .join(f.broadcast(near), ["receiver", "second"], "left")
+        .groupBy("receiver", "minute", f.when(f.col("is_near"), f.col("second")).alias("second"))
+        .agg(f.count("*").alias("took"))
     )
+    counts = took.unionByName(
+        refused.groupBy("receiver", "minute", "second").agg(f.count("*").alias("refused")), allowMissingColumns=True
+    )
+    receiver = Window.partitionBy("receiver")
+    second, minute = receiver.orderBy("second").rangeBetween(-1, 1), Window.partitionBy("receiver", "minute")
+    some_minutes = Window.partitionBy("receiver", f.expr("minute div 10"))
     answers = (
-        took.unionByName(refused, allowMissingColumns=True)
-        .groupBy("receiver", "slot")
+        counts.groupBy("receiver", "minute", "second")
         .agg(*(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in ("took", "refused")))
-        .withColumn("taken", f.sum("took").over(of_receiver))
-        .withColumn("is_out", f.bool_or(is_out).over(near))
-        .select("receiver", "slot", "taken", "is_out")
+        .withColumn("taken", f.sum("took").over(receiver))
+        .withColumn("is_out_now", _is_out(f.col("refused"), f.col("took"), limits))
+        .withColumn(
+            "is_out",
+            f.bool_or("is_out_now").over(second)
+            | _is_out(f.sum("refused").over(minute), f.sum("took").over(minute), limits)
+            | _is_out(f.sum("refused").over(some_minutes), f.sum("took").over(some_minutes), limits),
+        )
+        .where(f.col("refused") > 0)
+        .select("receiver", "second", "taken", "is_out")
     )
-    return marked.withColumn("slot", slot("last_at")).join(answers, ["receiver", "slot"], "left").drop("slot").fillna(
-        0, ["taken"]
-    ).fillna(False, ["is_out"])
+    known = marked.select("*", _slots("last_at")[1]).join(answers, ["receiver", "second"], "left").drop("second")
+    return known.fillna(0, ["taken"]).fillna(False, ["is_out"])
+
+
+def _is_out(refused: Column, took: Column, limits: Limits) -> Column:
+    return (refused >= limits.receiver_messages) & (refused >= limits.outage_share * (refused + took))
+
+
+def _slots(at: str) -> list[Column]:
+    return [f.expr(f"unix_millis({at}) div {length}").alias(name) for name, length in (("minute", 60_000), ("second", 1000))]
 
 
 def _by_most() -> Column:
