@@ -186,8 +186,8 @@ def failing_shapes(unsolved: DataFrame, silver: Mapping[str, DataFrame], limits:
 
 
 def of_ids(caused: DataFrame) -> DataFrame:
-    """Return (message_id, receiver, cause) for each id that a message had."""
-    return caused.select(f.explode("ids").alias("message_id"), "receiver", "cause")
+    """Return (message_id, receiver, cause, codes) for each id that a message had."""
+    return caused.select(f.explode("ids").alias("message_id"), "receiver", "cause", "codes")
 
 
 def shape(body: Column) -> Column:

@@ -140,6 +140,12 @@ def _two_of_three_sick(mixture: Mixture) -> None:
         mixture.publish(number, dict.fromkeys(mixture.names[:2], OF_RECEIVER) if number >= 120 else {})
 
 
+def _two_of_three_partly_sick(mixture: Mixture) -> None:
+    mixture.receivers = 3
+    for number in mixture.numbers():
+        mixture.publish(number, {each: OF_RECEIVER for each in mixture.names[:2] if mixture.random.random() < 0.4})
+
+
 def _transient_beside(mixture: Mixture) -> None:
     """Transient messages: no fact tells that any was taken, and a receiver rejects a few of them."""
     for number in mixture.numbers():
@@ -173,6 +179,7 @@ MIXTURES: dict[str, Callable[[Mixture], None]] = {
     "group": _group_retries,
     "outage": _downstream_outage,
     "three": _two_of_three_sick,
+    "partly": _two_of_three_partly_sick,
     "transient": _transient_beside,
     "change": _publisher_changes,
 }

@@ -122,7 +122,9 @@ class Events:
         self._happened("closed", session.name, {"reason": reason, "code": code})
         if not self._is_wanted(session, 1):
             return
-        self._note("closed", session=session.name, reliable=session.is_reliable, reason=reason, code=code)
+        silent = max(round((self._runtime.loop.time() - session.last_seen) * 1000), 0) if session.last_seen else 0
+        fields = {"reliable": session.is_reliable, "reason": reason, "code": code, "silent": silent}
+        self._note("closed", session=session.name, **fields)
 
     def _is_wanted(self, session: Session, place: int) -> bool:
         if session.is_reliable:
