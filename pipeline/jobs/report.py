@@ -156,7 +156,8 @@ def _times_of(times: DataFrame, sessions: list[str], since: datetime, until: dat
 
 
 def _totals(written: Mapping[str, DataFrame]) -> dict[str, int]:
-    """Return how many messages died, how many of them the store has, and how many poison messages, failing channels and failing receivers there are."""
+    """Return how many messages died, how many of them the store has, and how many poison messages,
+    failing channels and failing receivers there are."""
     return {
         "letters": _letters(written["triage"]),
         "kept": written["incidents"].agg(f.coalesce(f.sum("kept"), f.lit(0))).collect()[0][0],

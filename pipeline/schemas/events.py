@@ -50,8 +50,8 @@ EVENTS: Final = (
     GROUPS,
     _event(
         "opened",
-        "Sessions that started: all with `ext.ack`, and with `events.level` `all` also others that have a name. The server names"
-        " a session with `ext.ack` that asks for no name `client/anonymous/` and a number.",
+        "Sessions that started: all with `ext.ack`, and with `events.level` `all` also others that have a name. The server"
+        " names a session with `ext.ack` that asks for no name `client/anonymous/` and a number.",
         _HAPPENED,
         _SESSION,
         Column("reliable", "boolean", "Whether it uses `ext.ack`."),

@@ -63,8 +63,8 @@ LIMITS: Final = Limits()
 
 def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
     """Return what was rejected, a row for each message and receiver: `message_id` as it was published, `receiver`, `ids` that
-    the message had for it, `times`, `first_at`, `last_at`, `codes`, `channel`, `is_stored`, `log_id`, `reason`, `body`, `sender`, `shape`,
-    `letters`. `origin` are the rows of `origins`. Of the events `failed` some may be missing, so that dead letters and
+    the message had for it, `times`, `first_at`, `last_at`, `codes`, `channel`, `is_stored`, `log_id`, `reason`, `body`,
+    `sender`, `shape`, `letters`. `origin` are the rows of `origins`. Of the events `failed` some may be missing, so that dead letters and
     facts are asked as well."""
     told = _rejections(silver["event_failed"], silver["letters"], silver["fact_ended"])
     # Three witnesses may report one rejection, so what counts is the one that reports the most.
@@ -111,7 +111,8 @@ def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
 
 def causes(silver: Mapping[str, DataFrame], keep: Keep, limits: Limits = LIMITS) -> DataFrame:
     """Return the rows of `rejections` whose receivers have not taken the message since, with `takers` and `rejecters` of the
-    message, `taken` and `rejected` of the receiver, `published` and `earlier_shape` of a shape that is the cause, and `cause`."""
+    message, `taken` and `rejected` of the receiver, `published` and `earlier_shape` of a shape that is the cause, and
+    `cause`."""
     origin = keep(origins(silver["fact_redriven"], _DOUBLINGS))
     rejected = keep(rejections(silver, origin))
     settled = _taken(silver["fact_ended"], origin)
@@ -228,8 +229,8 @@ def _judged(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
 def _with_answers(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
     """Add `taken` of the receiver, and `is_out`: whether it rejected most of what it answered at that time.
 
-    Seconds are looked at, minutes, and tens of minutes, as messages may be many or few. What was taken is counted by second only
-    beside a rejection.
+    Seconds are looked at, minutes, and tens of minutes, as messages may be many or few. What was taken is counted by second
+    only beside a rejection.
     """
     refused = marked.where("NOT is_changed").select("receiver", *_slots("last_at"))
     beside = f.explode(f.array(*(f.col("second") + each for each in (-1, 0, 1)))).alias("second")
@@ -271,7 +272,9 @@ def _is_out(refused: Column, took: Column, limits: Limits) -> Column:
 
 
 def _slots(at: str) -> list[Column]:
-    return [f.expr(f"unix_millis({at}) div {length}").alias(name) for name, length in (("minute", 60_000), ("second", 1000))]
+    return [
+        f.expr(f"unix_millis({at}) div {length}").alias(name) for name, length in (("minute", 60_000), ("second", 1000))
+    ]
 
 
 def _by_most() -> Column:

@@ -19,8 +19,8 @@ _DIGITS: Final = r"^-?\d+(\.\d+)?$"
 
 
 def in_common(rejected: DataFrame) -> DataFrame:
-    """Return (receiver, common) of rows of `causes`: texts such as `country CH`, `channel /orders` and `amount from 900 to 990`,
-    at most three. A range of numbers is named if it is narrow: its length is less than half of its greatest value."""
+    """Return (receiver, common) of rows of `causes`: texts such as `country CH`, `channel /orders` and `amount from 900 to
+    990`, at most three. A range of numbers is named if it is narrow: its length is less than half of its greatest value."""
     known = rejected.where(f.col("body").isNotNull()).withColumn(
         "letters_known", f.count("*").over(Window.partitionBy("receiver"))
     )
@@ -36,7 +36,9 @@ def in_common(rejected: DataFrame) -> DataFrame:
     )
     number = f.when(f.col("field.value").rlike(_DIGITS), f.col("field.value").cast("double"))
     found = (
-        fields.where((f.col("letters_known") >= _LEAST) & f.col("field.value").isNotNull() & (f.col("field.value") != ""))
+        fields.where(
+            (f.col("letters_known") >= _LEAST) & f.col("field.value").isNotNull() & (f.col("field.value") != "")
+        )
         .groupBy("receiver", "letters_known", "rank", f.col("field.key").alias("name"))
         .agg(
             f.count("*").alias("have"),
@@ -50,7 +52,14 @@ def in_common(rejected: DataFrame) -> DataFrame:
     )
     is_narrow = (f.col("numbers") == f.col("have")) & (f.col("most") - f.col("least") < f.abs("most") / 2)
     words = f.when(f.col("is_one"), f.concat("name", f.lit(" "), f.substring("value", 1, _LONGEST))).when(
-        is_narrow, f.concat("name", f.lit(" from "), f.regexp_replace(f.col("least").cast("string"), r"\.0$", ""), f.lit(" to "), f.regexp_replace(f.col("most").cast("string"), r"\.0$", ""))
+        is_narrow,
+        f.concat(
+            "name",
+            f.lit(" from "),
+            f.regexp_replace(f.col("least").cast("string"), r"\.0$", ""),
+            f.lit(" to "),
+            f.regexp_replace(f.col("most").cast("string"), r"\.0$", ""),
+        ),
     )
     told = found.withColumn("words", words).where(f.col("words").isNotNull())
     ordered = f.array_sort(f.collect_list(f.struct("rank", "name", "words")))

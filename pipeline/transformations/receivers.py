@@ -62,12 +62,9 @@ def receivers(
     start, end = f.lit(since), f.lit(until)
     answers = _answers(silver, _failures(silver, caused), start, end)
     by_receiver = caused.where((f.col("cause") == RECEIVER) & f.col("last_at").between(start, end))
-    own = (
-        by_receiver.groupBy(f.col("receiver").alias("session"))
-        .agg(
-            f.count("*").alias("rejected"),
-            f.count_if(f.col("takers") >= f.col("rejecters")).alias("others_took"),
-        )
+    own = by_receiver.groupBy(f.col("receiver").alias("session")).agg(
+        f.count("*").alias("rejected"),
+        f.count_if(f.col("takers") >= f.col("rejecters")).alias("others_took"),
     )
     holds = held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"])
     held = _clipped(holds, start, end)
@@ -93,9 +90,7 @@ def receivers(
         .where(f.greatest(*_COUNTS) > 0)
         .withColumn(
             "failure_rate",
-            f.try_divide(
-                f.col("failed") - f.col("excused"), f.col("settled") + f.col("transient") + f.col("failed")
-            ),
+            f.try_divide(f.col("failed") - f.col("excused"), f.col("settled") + f.col("transient") + f.col("failed")),
         )
         .withColumn(
             "redelivery_rate", f.try_divide("redelivered", f.col("settled") + f.col("failed") + f.col("redelivered"))
@@ -138,7 +133,9 @@ def receiver_times(silver: Mapping[str, DataFrame], caused: DataFrame) -> DataFr
 def _failures(silver: Mapping[str, DataFrame], caused: DataFrame) -> DataFrame:
     """Return the events `failed` (session, happened, is_excused): whether the message or the channel is the cause."""
     excused = of_ids(caused).where(f.col("cause").isin(MESSAGE, CHANNEL))
-    excused = excused.withColumnRenamed("receiver", "session").withColumn("is_excused", f.lit(True)).drop("cause", "codes")
+    excused = (
+        excused.withColumnRenamed("receiver", "session").withColumn("is_excused", f.lit(True)).drop("cause", "codes")
+    )
     return (
         silver["event_failed"]
         .join(excused, ["message_id", "session"], "left")

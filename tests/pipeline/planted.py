@@ -131,7 +131,9 @@ def _group_retries(mixture: Mixture) -> None:
 
 def _downstream_outage(mixture: Mixture) -> None:
     for number in mixture.numbers():
-        mixture.publish(number, mixture.all_for(OF_RECEIVER) if 150 <= number < 260 else {}, code="user.update.error.db")
+        mixture.publish(
+            number, mixture.all_for(OF_RECEIVER) if 150 <= number < 260 else {}, code="user.update.error.db"
+        )
 
 
 def _two_of_three_sick(mixture: Mixture) -> None:
@@ -163,7 +165,7 @@ def _publisher_changes(mixture: Mixture) -> None:
     for number in mixture.numbers():
         is_new = number >= 300
         data = {**mixture.data(number), "amount": str(number)} if is_new else None
-        refusing = {name: OF_CHANNEL for name in mixture.names[:-1]} if is_new else {}
+        refusing = dict.fromkeys(mixture.names[:-1], OF_CHANNEL) if is_new else {}
         # What a single receiver rejected before shows the earlier shape.
         refusing |= {mixture.names[0]: OF_RECEIVER} if number in (50, 51) else {}
         mixture.publish(number, refusing, data)

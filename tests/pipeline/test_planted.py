@@ -22,7 +22,8 @@ def test_the_cause_of_each_planted_dead_letter_is_found(spark: SparkSession, see
     found = {(row["message_id"], row["receiver"]): row["cause"] for row in rows}
     pairs = Counter((cause, found.get(key, "none")) for key, cause in truth.items())
     by_mixture = Counter(
-        (key[1].removeprefix("client/").rstrip("0123456789/"), cause, found.get(key, "none")) for key, cause in truth.items()
+        (key[1].removeprefix("client/").rstrip("0123456789/"), cause, found.get(key, "none"))
+        for key, cause in truth.items()
     )
     print(*sorted(by_mixture.items()), sep="\n")
     assert {name for name, _, _ in by_mixture} == MIXTURES.keys()

@@ -34,7 +34,10 @@ def _failed(session: str, number: int, at_s: int) -> list[dict[str, Any]]:
 
 
 def _caused(spark: SparkSession) -> DataFrame:
-    columns = "ids ARRAY<STRING>, receiver STRING, cause STRING, last_at TIMESTAMP, takers BIGINT, rejecters BIGINT, codes ARRAY<STRING>, channel STRING, sender STRING, shape STRING, body STRING"
+    columns = (
+        "ids ARRAY<STRING>, receiver STRING, cause STRING, last_at TIMESTAMP, takers BIGINT, rejecters BIGINT,"
+        " codes ARRAY<STRING>, channel STRING, sender STRING, shape STRING, body STRING"
+    )
     found = [
         (["7"], "excused", "message", time(150 * S), 0, 2),
         (["8"], "excused", "channel", time(150 * S), 0, 2),
@@ -42,9 +45,7 @@ def _caused(spark: SparkSession) -> DataFrame:
         (["9"], "alone", "receiver", time(50 * S), 0, 1),
     ]
     rest = (["user.x"], "/a", "client/shop/1", "OBJECT<n: NUMBER>")
-    return of_rows(
-        spark, [(*row, *rest, f'{{"data":{{"n":{row[0][0]},"country":"CH"}}}}') for row in found], columns
-    )
+    return of_rows(spark, [(*row, *rest, f'{{"data":{{"n":{row[0][0]},"country":"CH"}}}}') for row in found], columns)
 
 
 def _rows(spark: SparkSession, **tables: Any) -> dict[str, Row]:
@@ -86,7 +87,7 @@ def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSess
     assert (rows["excused"]["failed"], rows["excused"]["excused"], rows["excused"]["why"]) == (4, 4, [])
     assert (rows["alone"]["rejected"], rows["alone"]["others_took"]) == (4, 2)
     assert rows["alone"]["why"] == [
-        "rejected 4 messages, 2 of them taken by others; all with country CH, bytes 30, channel /a"
+        "rejected 4 messages, 2 of them taken by others; all with country CH, bytes 31, channel /a"
     ]
 
 
@@ -119,7 +120,9 @@ def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(spark: SparkS
 
 
 def test_a_rate_counts_the_transient_messages_that_a_receiver_got(spark: SparkSession) -> None:
-    traffic = [{"channel": f"/ticks/{each}", "published": 396, "until": time(150 * S), "index": each} for each in (0, 1)]
+    traffic = [
+        {"channel": f"/ticks/{each}", "published": 396, "until": time(150 * S), "index": each} for each in (0, 1)
+    ]
     patterns = ("/ticks/*", "/ticks/0")
     rows = _rows(
         spark,

@@ -39,9 +39,9 @@ def incident(**fields: Any) -> Told:
 def poison(**fields: Any) -> Told:
     """A row of poison messages."""
     usual = {
-        "message_id": "17", "channel": "/orders/new", "receivers": 4, "takers": 3, "failures": 4, "codes": ["user.update.error"],
-        "names": ["client/ann/1", "client/joe/1"], "last_at": END, "sample_reason": None, "sample_body": None,
-        "why": "4 receivers rejected it, 3 took it", "dead_letters": ["7-0", "8-0"],
+        "message_id": "17", "channel": "/orders/new", "receivers": 4, "takers": 3, "failures": 4,
+        "codes": ["user.update.error"], "names": ["client/ann/1", "client/joe/1"], "last_at": END,
+        "sample_reason": None, "sample_body": None, "why": "4 receivers rejected it, 3 took it", "dead_letters": ["7-0", "8-0"],
     }  # fmt: skip
     return {**usual, **fields}
 
