@@ -64,7 +64,8 @@ LIMITS: Final = Limits()
 def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
     """Return what was rejected, a row for each message and receiver: `message_id` as it was published, `receiver`, `ids` that
     the message had for it, `times`, `first_at`, `last_at`, `codes`, `channel`, `is_stored`, `log_id`, `reason`, `body`,
-    `sender`, `shape`, `letters`. `origin` are the rows of `origins`. Of the events `failed` some may be missing, so that dead letters and
+    `sender`, `shape`, `letters`. `origin` are the rows of `origins`. Of the events `failed` some may be
+    missing, so that dead letters and
     facts are asked as well."""
     told = _rejections(silver["event_failed"], silver["letters"], silver["fact_ended"])
     # Three witnesses may report one rejection, so what counts is the one that reports the most.
