@@ -217,7 +217,7 @@ GROUP_DDL: Final = (
     "v bigint, node string, token string, n bigint, `from` bigint, until bigint, lost bigint, events array<struct<"
     "type: string, at: bigint, session: string, channel: string, id: string, code: string, given: string, outcome: string,"
     " reliable: boolean, transport: string, reason: string, who: string, policy: string, count: bigint, sum: bigint,"
-    " buckets: array<bigint>, published: bigint, delivered: bigint, opened: bigint, closed: bigint>>"
+    " buckets: array<bigint>, published: bigint, delivered: bigint, opened: bigint, closed: bigint, silent: bigint>>"
 )
 """The fields of a group of events, and of all events in it."""
 
@@ -235,7 +235,7 @@ def _event(name: str, times: Mapping[str, str], *fields: str, **others: str) -> 
 
 EVENTS: Final = (
     _event("opened", _HAPPENED, "session", "reliable", "transport"),
-    _event("closed", _HAPPENED, "session", "reliable", "reason", code="coalesce(e.code, '')"),
+    _event("closed", _HAPPENED, "session", "reliable", "reason", code="coalesce(e.code, '')", silent_ms="e.silent"),
     _event("failed", _HAPPENED, "session", "channel", "code", "outcome", message_id="e.id", code_given="e.given"),
     _event("held", _HAPPENED, "session", "who", code="coalesce(e.code, '')", message_id="coalesce(e.id, '')"),
     _event("released", _HAPPENED, "session"),

@@ -23,6 +23,7 @@ HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
 def session(name: str = "client/joe/1", *, is_reliable: bool = True) -> Session:
     made = Session.__new__(Session)
     made.name, made.is_reliable, made.peer, made.durable = name, is_reliable, Request(), None
+    made.last_seen = 0.0
     return made
 
 

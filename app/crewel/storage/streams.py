@@ -96,6 +96,7 @@ EVENTS: Final = (
             "reason": "`disconnected` by the client or the server; `expired`: its client sent no connect in time; `dead`: its"
             " receiver failed permanently.",
             "code": "Dotted code of a receiver that failed permanently; empty otherwise.",
+            "silent": "Milliseconds since the last request of its client; 0 if there was none.",
         },
     ),
     EventType(
