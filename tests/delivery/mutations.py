@@ -88,7 +88,7 @@ class LooksForHoldersOfBefore(LogConsumer):
 
 class LooksForHoldersOutsideCommits(LogConsumer):
     def holders(self, log_id: LogId) -> Iterator[DurableSession]:
-        under_way = [each for each in (*self._todo, *self._last) if each not in self._first_needed]
+        under_way = [each for each in self._todo if each not in self._first_needed]
         return (each for each in super().holders(log_id) if each not in under_way)
 
 

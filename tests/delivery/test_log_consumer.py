@@ -571,6 +571,19 @@ class TestWithheldLetters:
         told = [(letter.session, letter.id) for each in commits for letter in each.dead_letters]
         assert sorted(told) == [(f"client/joe/{number}", log_id) for number in (1, 2, 3) for log_id in (11, 12)]
 
+    def test_accounts_take_turns(self) -> None:
+        served = self.served(4)
+        for durable, payer in zip(served.durables, ("many", "many", "many", "few"), strict=True):
+            durable.payers = (payer,)
+        for log_id in (11, 12):
+            served.take(log_id)
+            for durable in served.durables:
+                self.dead_letter(served, durable, log_id)
+        commits = self.all(served)
+        told = [{letter.session for letter in each.dead_letters} for each in commits[1:]]
+        assert told[:2] == [{"client/joe/1"}, {"client/joe/4"}]
+        assert sum(len(each.dead_letters) for each in commits) == 8
+
     def test_what_is_told_later_leaves_the_record_with_its_letter(self) -> None:
         for commit in self.all(self.dead_letters(11, 12))[1:]:
             settled = [(change.name, log_id) for change in commit.changes for log_id in change.settled]

@@ -101,6 +101,23 @@ def test_the_backlog_has_what_those_of_all_sessions_cost_by_channel() -> None:
     assert (backlog.size, backlog.by_channel) == (0, {})
 
 
+def test_the_backlog_has_what_each_account_owes() -> None:
+    backlog = DeadLetterBacklog()
+    first, second = PendingDeadLetters(backlog, ("home", "joe")), PendingDeadLetters(backlog, ("home",))
+    first.add(letter(4), PendingMessage(0, 5, "/a"))
+    second.add(letter(5), PendingMessage(0, 20_000, "/b"))
+    assert {payer: debt.by_channel for payer, debt in backlog.by_payer.items()} == {
+        "home": {"/a": 1, "/b": 10},
+        "joe": {"/a": 1},
+    }
+    assert (backlog.size, backlog.shared.size, backlog.by_channel) == (11, 0, {})
+    assert [backlog.most(each) for each in ((), ("joe",), ("joe", "home"), ("ann",))] == [0, 1, 11, 0]
+    second.take(None)
+    assert backlog.by_payer["home"].size == 1
+    first.detach()
+    assert (backlog.by_payer, backlog.size) == ({}, 0)
+
+
 def test_those_of_a_session_that_has_gone_are_no_part_of_the_backlog() -> None:
     backlog = DeadLetterBacklog()
     made = counted(4, "/a", backlog)

@@ -52,7 +52,7 @@ class Abuser:
         length = int(head.partition("content-length:")[2].partition("\r\n")[0])
         return json.loads(await reader.readexactly(length))
 
-    async def socket(self, *, reads: bool = True) -> Socket:
+    async def socket(self, *, reads: bool = True, ext: Fields | None = None) -> Socket:
         reader, writer = await self.http()
         key = base64.b64encode(os.urandom(16)).decode()
         writer.write(
@@ -61,7 +61,8 @@ class Abuser:
         )
         await reader.readuntil(b"\r\n\r\n")
         socket = Socket(reader, writer)
-        await socket.send(message("/meta/handshake", version="1.0", supportedConnectionTypes=["websocket"]))
+        asked = {"version": "1.0", "supportedConnectionTypes": ["websocket"]} | ({"ext": ext} if ext else {})
+        await socket.send(message("/meta/handshake", **asked))
         (reply,) = await socket.receive()
         socket.client_id = reply.get("clientId", "none")
         await socket.send(socket.message("/meta/connect", connectionType="websocket", advice={"timeout": 0}))

@@ -155,6 +155,54 @@ class Attacker(Abuser):
             socket = self.random.choice(sockets)
             await socket.send(*(socket.message("/service/get", data=asked) for _ in range(200)))
 
+    # Receivers that are away
+
+    async def _away(self, *, entries: int) -> list[str]:
+        """So many reliable sessions that receive everything, and whose clients are gone; returns their clientIds."""
+        ids: list[str] = []
+        for start in range(0, self.sessions, AT_ONCE):
+            names = [f"away{self.random.getrandbits(40)}/1" for _ in range(start, min(start + AT_ONCE, self.sessions))]
+            receivers = await asyncio.gather(
+                *(
+                    self.socket(
+                        reads=False, ext={"ack": True, "session": {"name": name, "queue": {"maxEntries": entries}}}
+                    )
+                    for name in names
+                )
+            )
+            for each in receivers:
+                await each.send(each.message("/meta/subscribe", subscription="/**"))
+                await each.receive()
+                each.writer.close()
+            ids += [each.client_id for each in receivers]
+        return ids
+
+    async def absent_receivers(self) -> AsyncIterator[None]:
+        """Batches of 400 persistent messages for sessions that are away, whose queues are soon full."""
+        await self._away(entries=100)
+        talkers = await self.sockets(8)
+        yield
+        ext = {"publish": {"persistent": True}}
+        for number in itertools.count():
+            talker = talkers[number % len(talkers)]
+            await talker.send(*short(talker, ({"channel": "/full", "data": 1, "ext": ext} for _ in range(400))))
+
+    async def absent_receivers_end(self) -> AsyncIterator[None]:
+        """The ends of sessions with full queues, whose messages become dead letters, and new ones in their place."""
+        talker = await self.socket()
+        connection = await self.http()
+        ext = {"publish": {"persistent": True}}
+        has_begun = False
+        while True:
+            ids = await self._away(entries=1000)
+            for _ in range(3):
+                await talker.send(*short(talker, ({"channel": "/full", "data": 1, "ext": ext} for _ in range(400))))
+            if not has_begun:
+                has_begun = True
+                yield
+            for start in range(0, len(ids), 100):
+                await self.ask(connection, *(message("/meta/disconnect", each) for each in ids[start : start + 100]))
+
     # Handshakes
 
     async def handshakes(self) -> AsyncIterator[None]:
@@ -227,6 +275,8 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "subscribing": Attack(Attacker.subscribing),
     "subscribing_one_by_one": Attack(Attacker.subscribing_one_by_one),
     "gets": Attack(Attacker.gets),
+    "absent_receivers": Attack(Attacker.absent_receivers),
+    "absent_receivers_end": Attack(Attacker.absent_receivers_end),
     "handshakes": Attack(Attacker.handshakes),
     "handshakes_in_batches": Attack(Attacker.handshakes_in_batches),
 }

@@ -65,6 +65,8 @@ class Costs:
             found.append(f"others wait {self.turn(share) * 1000:.0f} ms of processor")
         if self.refused:
             found.append(f"{self.refused} publishes of another client refused")
+        if max(self.stored, default=0.0) > ANSWER_S:
+            found.append(f"a persistent publish of another client waits {max(self.stored):.1f} s")
         if self.memory > MEMORY:
             found.append(f"{self.memory // 10**6} MB")
         return "; ".join(found)

@@ -22,10 +22,12 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.durability.durability import Durability
+from crewel.broker.durability.publish_window import PublishWindow
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.handshakes import HANDSHAKE, HandshakeHandler
 from crewel.broker.logins import Logins
 from crewel.broker.names import Names
+from crewel.broker.payers import payers_of
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.publish_handler import PublishHandler, channel_of, not_stored
 from crewel.broker.refusals import refusal
@@ -92,6 +94,7 @@ class Inbound:
         self._loop = self._runtime.loop
         self._spawn = self._runtime.spawn
         self._turns = self._runtime.turns
+        self._window = PublishWindow()
         self.new_id = new_secret
         """Makes the `clientId` of a session."""
         self.on_publish = self._publish_handler.publish
@@ -104,7 +107,12 @@ class Inbound:
             return None
         exchange = Exchange(peer, elements)
         self._find_session(exchange)
-        if self._pressure.is_on and (relief := self._pressure.relief(map(channel_of, elements))) is not None:
+        if elements[_SHORT:] and (payers := payers_of(exchange.session)):
+            count = sum(map(_is_only_stored, elements))
+            if count > _SHORT:
+                exchange.wait()
+                return self._spawn(self._process_admitted(exchange, payers[0], count))
+        if self._pressure.is_on and (relief := self._relief(exchange)) is not None:
             exchange.wait()
             return self._spawn(self._process_relieved(exchange, relief))
         pending = self._process(exchange)
@@ -115,6 +123,21 @@ class Inbound:
         answered: Promise[bool] = Promise()
         self._wait(exchange, pending, answered)
         return answered if answered.result is None else None
+
+    async def _process_admitted(self, exchange: Exchange, payer: str, count: int) -> None:
+        """Process it when so many messages of its account may come."""
+        await self._window.enter(payer, count)
+        try:
+            relief = self._relief(exchange) if self._pressure.is_on else None
+            if relief is None:
+                await self._process_later(exchange, _TURN_OVER)
+            else:
+                await self._process_relieved(exchange, relief)
+        finally:
+            self._window.leave(payer, count)
+
+    def _relief(self, exchange: Exchange) -> asyncio.Future[None] | None:
+        return self._pressure.relief(map(channel_of, exchange.elements), payers_of(exchange.session))
 
     def _wait(self, exchange: Exchange, pending: _Pending | _TurnOver, answered: Promise[bool]) -> None:
         """Continue the exchange when it is time. As long as it waits for the store or its turn only, it needs no task."""
@@ -305,7 +328,7 @@ class Inbound:
         if session is None or not (session.is_live or session.state is _NEW):
             return self._meta.unknown_session(exchange, message)
         if not channel.is_meta:
-            if exchange.overload is not None and self._pressure.delays(channel.name):
+            if exchange.overload is not None and self._pressure.delays(channel.name, payers_of(session)):
                 raise exchange.overload
             return self.on_publish(session, message)
         handler = self._meta.by_channel.get(channel.name)

@@ -109,7 +109,9 @@ class Parts:
         self.events = Events(runtime, access, self.registry)
         self.expiry = outbound.expiry = Expiry(runtime, access, self.clock)
         self.open_messages = OpenMessages(runtime, self.ids, self.expiry, access)
-        self.overflow = Overflow(runtime, outbound, self.open_messages, self.events, self.expiry, access)
+        self.overflow = Overflow(
+            runtime, outbound, self.open_messages, self.events, self.expiry, access, self.pressure.overflowed
+        )
         self.backlog = BacklogLoader(access, outbound, self.open_messages, self.overflow, runtime.loop, runtime.spawn)
         self.dispatchers = DispatcherRunner(
             runtime,

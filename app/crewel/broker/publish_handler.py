@@ -24,6 +24,7 @@ from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, re
 from crewel.broker.ids import Ids
 from crewel.broker.limiter import Limiter
 from crewel.broker.names import identity
+from crewel.broker.payers import payers_of
 from crewel.broker.point_to_point.destinations import Destinations
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
@@ -31,6 +32,7 @@ from crewel.broker.service_registry import RemoteCall, ServiceRegistry
 from crewel.broker.session import Event, Host, Session
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.topics.topic_table import TopicTable
+from crewel.delivery.pending_dead_letters import Payers
 from crewel.errors import (
     DENIED_BY_POLICY,
     BayeuxCode,
@@ -378,7 +380,7 @@ class BackendPublisher:
         self._limits.post(session, address)
         session.move(Event.GRANTED)
         try:
-            overload = await self._overload(elements)
+            overload = await self._overload(elements, payers_of(session))
             waiting: list[Reply | asyncio.Task[Reply]] = []
             until = self._turns.portion()
             for element in elements:
@@ -390,9 +392,9 @@ class BackendPublisher:
         finally:
             session.move(Event.DISCONNECT)
 
-    async def _overload(self, elements: list[Any]) -> Refused | None:
+    async def _overload(self, elements: list[Any], payers: Payers) -> Refused | None:
         """Wait until these may be published. The refusal of those on channels with far too much pending."""
-        relief = self._pressure.relief(map(channel_of, elements)) if self._pressure.is_on else None
+        relief = self._pressure.relief(map(channel_of, elements), payers) if self._pressure.is_on else None
         try:
             if relief is not None:
                 await relief
@@ -408,7 +410,7 @@ class BackendPublisher:
             if type(element) is not dict:
                 raise Refused(BayeuxCode.CHANNEL_MISSING)
             message = Message.read(element)
-            if overload is not None and self._pressure.delays(message.channel.name):
+            if overload is not None and self._pressure.delays(message.channel.name, payers_of(session)):
                 raise overload
             outcome = self._publish(session, message)
             if isinstance(outcome, dict):

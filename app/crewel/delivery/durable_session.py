@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from crewel.delivery.delivery_order import DeliveryOrder
 from crewel.delivery.entry import place_of, rank_of
-from crewel.delivery.pending_dead_letters import PendingDeadLetters
+from crewel.delivery.pending_dead_letters import Payers, PendingDeadLetters
 from crewel.delivery.records import (
     Change,
     Disposition,
@@ -24,7 +24,7 @@ from crewel.delivery.records import (
 )
 
 _LOOKED_AT: Final = 16
-"""A commit looks at so many withheld dead letters in the time that it takes to store one pending message."""
+"""A commit looks at so many withheld dead letters, or messages that are stored, in the time that it takes to store one."""
 
 
 class DurableSession(DeliveryOrder):
@@ -49,6 +49,7 @@ class DurableSession(DeliveryOrder):
         "is_fenced",
         "name",
         "own_cursor",
+        "payers",
         "since",
     )
 
@@ -85,6 +86,8 @@ class DurableSession(DeliveryOrder):
         self._stored_batch = 0
         self.dead_letters: PendingDeadLetters | None = None
         """Dead letters that the store does not have; None: it has them all."""
+        self.payers: Payers = ()
+        """The accounts that its dead letters are charged to until the store has them."""
 
     @classmethod
     def adopted(cls, record: SessionRecord, sent: dict[PendingMessage, PendingMessage] | None = None) -> DurableSession:
@@ -241,7 +244,8 @@ class DurableSession(DeliveryOrder):
         if message is None:
             pending = self._pop(letter.id) or pending
         if self.dead_letters is None:
-            self.dead_letters = PendingDeadLetters(None if self._fan_out is None else self._fan_out.dead_letters)
+            backlog = None if self._fan_out is None else self._fan_out.dead_letters
+            self.dead_letters = PendingDeadLetters(backlog, self.payers)
         self.dead_letters.add(letter, pending)
 
     def detach(self) -> None:
@@ -312,10 +316,11 @@ class DurableSession(DeliveryOrder):
 
     @property
     def change_size(self) -> int:
-        """About how many pending messages the next commit stores; dead letters that it only looks at count for a part."""
+        """About how many pending messages the next commit stores; what it only looks at counts for a part."""
         stored = len(self._stored) + len(self._stored_inbox)
         letters = 0 if self.dead_letters is None else self.dead_letters.due + self.dead_letters.withheld // _LOOKED_AT
-        return max(0, len(self.applied) + len(self.applied_inbox) - stored) + letters
+        looked_at = stored // _LOOKED_AT
+        return max(0, len(self.applied) + len(self.applied_inbox) - stored) + looked_at + letters
 
     @property
     def withholds(self) -> bool:
@@ -361,13 +366,14 @@ class DurableSession(DeliveryOrder):
         session that is taken over counts everything pending as sent."""
         stored, open_now, inbox = self._stored, self.pending, self.inbox
         withheld: dict[LogId, PendingMessage] = {}
-        opened = {each: pending for each, pending in open_now.items() if each not in stored}
+        unknown = open_now.keys() - stored.keys()
+        opened = {each: pending for each, pending in open_now.items() if each in unknown} if unknown else {}
         if self.dead_letters is not None and (withheld := self.dead_letters.withheld_messages):
             # One that was spilled while it ended lies in the inbox, and must not be pending twice.
             unknown = withheld.keys() - stored.keys() - self._stored_inbox
             opened |= {each: withheld[each] for each in withheld if each in unknown}
-        ended = (each for each in stored if each not in open_now and each <= last)
-        settled = tuple(each for each in ended if each not in withheld)
+        gone = stored.keys() - open_now.keys() - withheld.keys()
+        settled = tuple(each for each in stored if each in gone and each <= last) if gone else ()
         removed = tuple(
             each for each in self._stored_inbox if each not in inbox and each <= last and each not in withheld
         )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from itertools import chain
 from typing import Final
 
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.log_entries import LogEntries
-from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
+from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, Payers
 from crewel.delivery.records import (
     Change,
     Commit,
@@ -51,6 +51,7 @@ class LogConsumer(LogEntries):
         self._leaving: dict[DurableSession, LogId] = {}  # whose end is on its way to the store: where they need the log
         self._uncommitted: dict[DurableSession, None] = {}  # those with ends beyond the cursor that is stored
         self._withholding: dict[DurableSession, None] = {}  # sessions with dead letters that are stored later
+        self._served: set[Payers] = set()  # the accounts that have had their turn of those
 
         # Commits
         self.max_changes, self.max_opened = MAX_CHANGES, _MAX_OPENED
@@ -67,7 +68,7 @@ class LogConsumer(LogEntries):
         # A commit that is divided
         self._target: LogId | None = None  # where the last part will move the cursor; None: no commit is divided
         self._todo: deque[DurableSession] = deque()  # sessions whose changes go into the parts before that
-        self._last: list[DurableSession] = []  # sessions whose changes go into the last part
+        self._tells_end = False  # whether one of its sessions is ending
         self._withholds = False  # whether the dead letters of these sessions are stored later
 
     # Sessions
@@ -119,7 +120,7 @@ class LogConsumer(LogEntries):
         and others that only `find` tells apart. Of most sessions the last commit knows that they need nothing so old. Other
         work may be done between two of them."""
         needing, others = list(self._first_needed), list(self._outside_log)
-        for changed in (self._dirty, self._todo, self._last, self.fan_out.applied):
+        for changed in (self._dirty, self._todo, self.fan_out.applied):
             others += changed
         for record in self.fan_out.records:
             if record.id == log_id:
@@ -215,11 +216,9 @@ class LogConsumer(LogEntries):
         size = 0
         while self._todo and len(chosen) < self.max_changes and size < self.max_opened:
             durable = self._todo.popleft()
-            if durable.ending is not None:
-                self._last.append(durable)
-            else:
-                size += durable.change_size
-                chosen.append(durable)
+            self._tells_end = self._tells_end or durable.ending is not None
+            size += durable.change_size
+            chosen.append(durable)
         return self._commit_of(self._committed, self._low_watermark, *self._changes(self._committed, chosen))
 
     def _last_part(self) -> Commit | None:
@@ -227,16 +226,16 @@ class LogConsumer(LogEntries):
         longer than it was then."""
         assert self._target is not None
         cursor, self._target = self._target, None
-        looked_at = dict.fromkeys([*self._todo, *self._last, *self._changed_by_cursor(cursor)])
+        looked_at = dict.fromkeys([*self._todo, *self._changed_by_cursor(cursor)])
         if cursor > self._committed:
             looked_at |= self._uncommitted  # also of the parts before
         self._todo.clear()
-        self._last = []
         found = self._changes(cursor, looked_at)
         low = min([cursor, *self._low_watermarks()])
         settled, self._settled = self._settled, ()
+        # A session that is ending is passed by this, also if one of the parts had what there is to say of it.
         must_tell = settled or (cursor, low) != (self._committed, self._low_watermark)
-        is_ending = any(durable.ending is not None for durable in looked_at)  # it is passed by this
+        is_ending, self._tells_end = self._tells_end or any(each.ending is not None for each in looked_at), False
         self._low_watermark = low
         return self._commit_of(cursor, low, *found, settled, must_tell=bool(must_tell or is_ending))
 
@@ -244,7 +243,7 @@ class LogConsumer(LogEntries):
         """The next of the withheld dead letters: their messages are pending for the store, and the cursor has passed them."""
         found: _Found = [], [], []
         room = self.max_dead_letters
-        for durable in list(islice(self._withholding, self.max_changes)):
+        for durable in self._next_withholding():
             assert durable.dead_letters is not None
             pending = durable.dead_letters
             changes, ended, letters = self._changes(self._committed, [durable], room)
@@ -252,11 +251,26 @@ class LogConsumer(LogEntries):
             found[1].extend(ended)
             found[2].extend(letters)
             room -= pending.spent
+            if durable in self._withholding:
+                self._withholding[durable] = self._withholding.pop(durable)  # another of its account is next
             if room <= 0:
                 break
         if not self._withholding:
             self._low_watermark = min([self._committed, *self._low_watermarks()])
         return self._commit_of(self._committed, self._low_watermark, *found)
+
+    def _next_withholding(self) -> list[DurableSession]:
+        """Sessions with withheld dead letters, first those of the account whose turn it is: each commit is another one's."""
+        by_payers: dict[Payers, list[DurableSession]] = {}
+        for durable in self._withholding:
+            by_payers.setdefault(durable.payers, []).append(durable)
+        payers = next((each for each in by_payers if each not in self._served), None)
+        if payers is None:
+            self._served.clear()
+            payers = next(iter(by_payers), ())
+        self._served.add(payers)
+        chosen = [*by_payers.pop(payers, ()), *chain.from_iterable(by_payers.values())]
+        return chosen[: self.max_changes]
 
     def _commit_of(
         self,

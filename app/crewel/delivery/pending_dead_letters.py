@@ -12,14 +12,17 @@ from typing import Final
 
 from crewel.delivery.records import LogId, PendingDeadLetter, PendingMessage
 
+Payers = tuple[str, ...]
+"""The names of the accounts that dead letters are charged to."""
+
 MAX_DEAD_LETTER_COST: Final = 400
 """What the dead letters of one commit cost at most: they take the store some 15 to 20 ms."""
 _BYTES_A_LETTER: Final = 2048
 """Bytes of a body that the store copies in the time that a dead letter takes it otherwise, about."""
 
 
-class DeadLetterBacklog:
-    """What the pending dead letters of all sessions cost: who publishes more of the kind can wait until they are stored."""
+class Debt:
+    """What pending dead letters cost that are charged to the same account, or to none."""
 
     __slots__ = ("by_channel", "size")
 
@@ -44,14 +47,63 @@ class DeadLetterBacklog:
             del self.by_channel[channel]
 
 
+class DeadLetterBacklog:
+    """What the pending dead letters of all sessions cost, and the accounts of their receivers, which they are charged to.
+    Publishers of these accounts wait until they are stored, and all publishers for those that no account pays for."""
+
+    __slots__ = ("by_payer", "shared", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        """All of them, each once."""
+        self.shared = Debt()
+        """Those that no account pays for."""
+        self.by_payer: dict[str, Debt] = {}
+        """The others by account; each may have several. Accounts without any are left out."""
+
+    @property
+    def by_channel(self) -> dict[str, int]:
+        """Those that no account pays for, by channel."""
+        return self.shared.by_channel
+
+    def add(self, channel: str, cost: int, payers: Payers = ()) -> None:
+        """One more is pending."""
+        self.size += cost
+        if not payers:
+            self.shared.add(channel, cost)
+        for payer in payers:
+            debt = self.by_payer.get(payer)
+            if debt is None:
+                debt = self.by_payer[payer] = Debt()
+            debt.add(channel, cost)
+
+    def remove(self, channel: str, cost: int, payers: Payers = ()) -> None:
+        """One that was pending is stored, or another server's."""
+        self.size -= cost
+        if not payers:
+            self.shared.remove(channel, cost)
+        for payer in payers:
+            debt = self.by_payer[payer]
+            debt.remove(channel, cost)
+            if not debt.size:
+                del self.by_payer[payer]
+
+    def most(self, payers: Payers) -> int:
+        """The largest cost that is pending for one of these accounts; of none: what no account pays for."""
+        if not payers:
+            return self.shared.size
+        return max(debt.size if (debt := self.by_payer.get(payer)) is not None else 0 for payer in payers)
+
+
 class PendingDeadLetters:
     """The dead letters of one session in the order in which they were made: first those that are withheld, then those that
     the next commit stores."""
 
-    __slots__ = ("_backlog", "_letters", "_messages", "_withheld", "cost", "first_needed", "spent")
+    __slots__ = ("_backlog", "_letters", "_messages", "_payers", "_withheld", "cost", "first_needed", "spent")
 
-    def __init__(self, backlog: DeadLetterBacklog | None = None) -> None:
-        """`backlog` counts them, as long as they are here."""
+    def __init__(self, backlog: DeadLetterBacklog | None = None, payers: Payers = ()) -> None:
+        """`backlog` counts them for these accounts, as long as they are here."""
+        self._payers = payers
         self._backlog = DeadLetterBacklog() if backlog is None else backlog
         self._letters: list[PendingDeadLetter] = []
         self._messages: list[PendingMessage] = []  # what was known of their messages, in the same order
@@ -90,12 +142,12 @@ class PendingDeadLetters:
     def add(self, letter: PendingDeadLetter, pending: PendingMessage) -> None:
         """This dead letter is to be stored. `pending` is what was known of its message."""
         self._append(letter, pending)
-        self._backlog.add(pending.channel, _cost(pending))
+        self._backlog.add(pending.channel, cost_of(pending), self._payers)
 
     def _append(self, letter: PendingDeadLetter, pending: PendingMessage) -> None:
         if letter.message is None and (self.first_needed is None or letter.id < self.first_needed):
             self.first_needed = letter.id
-        self.cost += _cost(pending)
+        self.cost += cost_of(pending)
         self._letters.append(letter)
         self._messages.append(pending)
 
@@ -108,7 +160,7 @@ class PendingDeadLetters:
         self._uncount(self._messages)
         self._backlog = DeadLetterBacklog()
         for pending in self._messages:
-            self._backlog.add(pending.channel, _cost(pending))
+            self._backlog.add(pending.channel, cost_of(pending), self._payers)
 
     def take(self, through: LogId | None, most: int = 0) -> list[PendingDeadLetter]:
         """Return those that are stored next, of messages up to `through`, and the oldest that are withheld, at a cost of `most`
@@ -120,7 +172,7 @@ class PendingDeadLetters:
             return taken
         count = self.spent = 0
         while count < self._withheld and self.spent < most and self._letters[count].id <= through:
-            self.spent += _cost(self._messages[count])
+            self.spent += cost_of(self._messages[count])
             count += 1
         self._uncount(self._messages[:count])
         taken, letters, messages = (
@@ -136,15 +188,16 @@ class PendingDeadLetters:
         for letter, pending in zip(letters, messages, strict=True):
             if letter.id <= through:
                 taken.append(letter)
-                self._backlog.remove(pending.channel, _cost(pending))
+                self._backlog.remove(pending.channel, cost_of(pending), self._payers)
             else:
                 self._append(letter, pending)
         return taken
 
     def _uncount(self, messages: list[PendingMessage]) -> None:
         for pending in messages:
-            self._backlog.remove(pending.channel, _cost(pending))
+            self._backlog.remove(pending.channel, cost_of(pending), self._payers)
 
 
-def _cost(pending: PendingMessage) -> int:
+def cost_of(pending: PendingMessage) -> int:
+    """What it costs the store to write the dead letter of this message."""
     return 1 + pending.size // _BYTES_A_LETTER

@@ -160,6 +160,13 @@ class Limits(Group):
         live=True,
         ge=0,
     )
+    max_pending_dead_letters: Number = setting(
+        200000,
+        "Maximum number of dead letters of the receivers of one address or subject that the store does not have yet. Beyond it,"
+        " a session whose queue overflows ends.",
+        live=True,
+        ge=0,
+    )
     max_queued_bytes_per_session: Number = setting(
         104857600, "Maximum size of the queue that a login may ask for (`queue.maxBytes`).", live=True, ge=0
     )

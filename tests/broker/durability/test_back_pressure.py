@@ -17,8 +17,8 @@ LONGEST_S = 5.0
 
 @pytest.fixture
 def flooded(make_stored: MakeStored) -> StoredWorld:
-    """A server with more pending dead letters of /a than publishers may make without waiting."""
-    world = make_stored()
+    """A server with more pending dead letters of /a than publishers may make without waiting, of a receiver without rates."""
+    world = make_stored("limits.exempt_addresses=192.0.2.0/24")
     world.broker.pressure.max_dead_letters, world.access.node.max_dead_letters = MOST, 2
     Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
     store(world, "/a", "fills the queue")
@@ -123,12 +123,10 @@ def test_a_publish_is_refused_if_far_too_many_are_pending(
     assert isinstance(own.exception(), StoreUnavailable)
 
 
-def test_a_publish_waits_while_too_many_of_its_channel_are_handed_out(
-    make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_publish_waits_while_too_many_of_its_channel_are_handed_out(make_stored: MakeStored) -> None:
     world = make_stored()
-    monkeypatch.setattr("crewel.broker.durability.back_pressure._MOST_FAN_OUTS", 2)
     fan_outs = world.broker.outbound.fan_outs
+    fan_outs.many = 2
     is_over = False
     for _ in range(3):
         fan_outs.add("/a", iter(lambda: is_over or None, True))

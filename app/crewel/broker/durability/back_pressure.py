@@ -1,79 +1,133 @@
 """Publishers wait when their messages make work faster than it is done: dead letters that the store does not have yet, and
 messages that are still being handed to their receivers.
 
-Only publishes on the channels of that work wait, each for a few seconds at most; all others continue as ever.
+Dead letters are charged to the accounts of their receivers (`crewel.broker.payers`). Publishers of the same account wait, each
+for a few seconds at most; others never wait for them, and so an account has a limit: beyond it, its receivers whose queues are
+full end. Dead letters that no account pays for, because their receivers are exempt from rates, keep all publishers on their
+channels waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.broker.session_queue.outbound import FanOuts
-from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
+from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, Payers
 from crewel.errors import StoreError, StoreUnavailable
 
-_MOST_FAN_OUTS: Final = 250
-"""Messages that are being handed out, of all channels; a publisher with as many publishes under way waits for the oldest."""
+log = logging.getLogger(__name__)
+
 _LONGEST_S: Final = 5.0
 """How long a publish waits: less than clients wait for their answer."""
+_IN_ALL: Final = 4
+"""Beyond so many times the limit of one account, all accounts share that equally."""
+_QUIET_S: Final = 60.0
+"""How often the log speaks of one account."""
+_MOST_QUIET: Final = 1000
 
 
 class BackPressure:
-    """Looked at with each commit, so that a publish looks at one attribute while there is none."""
+    """Looked at with each commit, and when much begins to wait: a publish looks at one attribute while there is none."""
 
     def __init__(self, runtime: Runtime, access: StoreAccess, fan_outs: FanOuts) -> None:
         self._loop = runtime.loop
         self._metrics = runtime.metrics
+        self._limits = runtime.settings.limits
         self._access = access
         self._fan_outs = fan_outs
+        fan_outs.on_many = self.update
         self.is_on = False
-        """Whether publishes on some channels have to wait."""
+        """Whether some publishes have to wait."""
         self.max_dead_letters = 10 * MAX_DEAD_LETTER_COST
-        """Cost of the pending dead letters above which publishers wait: the store writes so many in a quarter of a second."""
+        """Cost of the pending dead letters of one account above which its publishers wait: the store writes so many in a
+        quarter of a second."""
         self.refuses_from = 25 * self.max_dead_letters
         """Cost above which a publish that has waited is refused: memory holds no more of them, and what was begun before."""
-        self._delayed: dict[str, list[asyncio.Future[None]]] = {}
+        self._delayed: dict[tuple[str, Payers], list[asyncio.Future[None]]] = {}
+        self._quiet_until: dict[str, float] = {}
 
     def update(self) -> None:
         """Look how much is pending, and let publishes continue."""
-        size = self._access.node.fan_out.dead_letters.size
-        self.is_on = size > self.max_dead_letters or self._fan_outs.count > _MOST_FAN_OUTS
-        for channel in [each for each in self._delayed if not self.delays(each)]:
-            for delayed in self._delayed.pop(channel):
+        letters = self._access.node.fan_out.dead_letters
+        heaviest = max((debt.size for debt in letters.by_payer.values()), default=0)
+        self.is_on = max(heaviest, letters.shared.size) > self.max_dead_letters or self._fan_outs.are_many
+        for waiting in [each for each in self._delayed if not self.delays(*each)]:
+            for delayed in self._delayed.pop(waiting):
                 if not delayed.done():
                     delayed.set_result(None)
 
-    def delays(self, channel: str) -> bool:
-        """Whether a publish on this channel has to wait."""
-        letters = self._access.node.fan_out.dead_letters
-        if letters.size > self.max_dead_letters and channel in letters.by_channel:
-            return True
-        return self._fan_outs.count > _MOST_FAN_OUTS and channel in self._fan_outs.pending
+    # Publishers
 
-    def relief(self, channels: Iterable[object]) -> asyncio.Future[None] | None:
-        """Done when a request that publishes on these channels may continue; None if it need not wait. Raises StoreUnavailable
-        if far too much is still pending by then."""
-        channel = next((each for each in channels if isinstance(each, str) and self.delays(each)), None)
+    def delays(self, channel: str, payers: Payers = ()) -> bool:
+        """Whether a publish on this channel, of a client with these accounts, has to wait."""
+        return self._owed(channel, payers) > self.max_dead_letters or self._fan_outs.keeps_busy(channel)
+
+    def _owed(self, channel: str, payers: Payers) -> int:
+        """The largest cost that is pending, of those with dead letters of the channel: for no account, or one of these."""
+        letters = self._access.node.fan_out.dead_letters
+        debts = [letters.shared, *(debt for each in payers if (debt := letters.by_payer.get(each)) is not None)]
+        return max((debt.size for debt in debts if channel in debt.by_channel), default=0)
+
+    def relief(self, channels: Iterable[object], payers: Payers = ()) -> asyncio.Future[None] | None:
+        """Done when a request of a client with these accounts that publishes on these channels may continue; None if it need
+        not wait. Raises StoreUnavailable if far too much is still pending by then."""
+        channel = next((each for each in channels if isinstance(each, str) and self.delays(each, payers)), None)
         if channel is None:
             return None
         self._metrics.publishes_delayed += 1
         delayed: asyncio.Future[None] = self._loop.create_future()
-        self._delayed.setdefault(channel, []).append(delayed)
-        self._loop.call_later(_LONGEST_S, self._end, channel, delayed)
+        self._delayed.setdefault((channel, payers), []).append(delayed)
+        self._loop.call_later(_LONGEST_S, self._end, channel, payers, delayed)
         return delayed
 
-    def _end(self, channel: str, delayed: asyncio.Future[None]) -> None:
+    def _end(self, channel: str, payers: Payers, delayed: asyncio.Future[None]) -> None:
         if delayed.done():
             return
-        size = self._access.node.fan_out.dead_letters.size
-        if size > self.refuses_from and self.delays(channel):
-            delayed.set_exception(_too_many(size))
+        owed = self._owed(channel, payers)
+        if owed > max(self.refuses_from, self.max_dead_letters):
+            delayed.set_exception(_too_many(owed))
         else:
             delayed.set_result(None)
+
+    # Receivers
+
+    def overflowed(self, payers: Payers) -> str:
+        """A dead letter of a full queue is charged to these accounts. Why the receiver has to end; empty if it need not."""
+        letters = self._access.node.fan_out.dead_letters
+        owed = letters.most(payers)
+        if owed > self.max_dead_letters and not self.is_on:
+            self.update()
+        limit = self._limits.max_pending_dead_letters
+        if not (payers and limit) or owed <= limit // _IN_ALL:
+            return ""
+        if letters.size > _IN_ALL * limit:
+            limit = min(limit, _IN_ALL * limit // len(letters.by_payer))
+        if owed <= limit:
+            return ""
+        payer = next(each for each in payers if letters.by_payer[each].size == owed)
+        self._report(payer, owed, limit)
+        return f"{owed} dead letters of {payer} are pending, and allowed are {limit} (limits.max_pending_dead_letters)"
+
+    def _report(self, payer: str, owed: int, limit: int) -> None:
+        self._metrics.limited["max_pending_dead_letters"] += 1
+        now = self._loop.time()
+        if self._quiet_until.get(payer, 0.0) > now:
+            return
+        if len(self._quiet_until) >= _MOST_QUIET:
+            self._quiet_until.clear()
+        self._quiet_until[payer] = now + _QUIET_S
+        log.warning(
+            "receivers of %s end, because their queues are full: %d dead letters of theirs are pending, and allowed are %d"
+            " (limits.max_pending_dead_letters)",
+            payer,
+            owed,
+            limit,
+        )
 
 
 def _too_many(size: int) -> StoreError:

@@ -30,6 +30,7 @@ from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.handler_steps import resolve
 from crewel.broker.ids import Clock, Ids
+from crewel.broker.payers import payers_of
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
@@ -315,6 +316,7 @@ class Durability:
     def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.connected = session
+        durable.payers = payers_of(session)
         session.join_store(durable)
         self._access.node.fan_out.changes.note(durable)
 

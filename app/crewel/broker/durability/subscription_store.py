@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import BYTES_A_LETTER, DEAD_SESSION, StoreAccess
@@ -21,6 +21,7 @@ from crewel.broker.session import Session
 from crewel.broker.session_queue.expiry import Expiry
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions, as_stored, group_of
 from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, cost_of
 from crewel.delivery.pending_subscriptions import SubscriptionRequest
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
@@ -30,6 +31,11 @@ from crewel.storage.sessions import Erased, SessionEnd
 
 if TYPE_CHECKING:
     import asyncio
+
+_MADE_AT_ONCE: Final = 1000
+"""Messages of an ending session of which dead letters are made at once: about two milliseconds."""
+_MOST_MADE: Final = 10 * MAX_DEAD_LETTER_COST
+"""Cost of the pending dead letters of an account above which its ending sessions make no more: memory holds few of them."""
 
 
 @dataclass(eq=False)
@@ -221,15 +227,19 @@ class SubscriptionStore:
         makes_letters = durable.is_named or self._runtime.settings.delivery.letters_for_anonymous
         makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes dead letters
         node = self._access.node
+        returning = self._requeue.of(durable)
+        if makes_letters and self._letters_first(durable, returning, death):
+            return
         node.leave(durable)
         durable.expire(durable.expired(self._expiry.now()))
         returning = self._requeue.of(durable)
-        for log_id in [*durable.pending, *durable.inbox]:
-            if makes_letters:
-                pending = durable.pending.get(log_id) or durable.inbox[log_id]
-                durable.dead_letter(PendingDeadLetter(durable.name, log_id, *death, pending.attempts))
-            elif log_id not in returning:
-                durable.end_message(log_id, EndReason.LAPSED)
+        ids = [*durable.pending, *durable.inbox]
+        if makes_letters:
+            self._make_letters(durable, ids, death)
+        else:
+            for log_id in ids:
+                if log_id not in returning:
+                    durable.end_message(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
         for each in ended:
             self._runtime.metrics.ended[each.reason] += len(each.less(returning).ids)
@@ -249,6 +259,32 @@ class SubscriptionStore:
                 self._requeue.ended(durable, returning, left.returned)
 
         self._access.writing.submit(step, has_left, retries=True, size=len(letters) * BYTES_A_LETTER)
+
+    def _letters_first(
+        self, durable: DurableSession, returning: Mapping[LogId, PendingMessage], death: tuple[str, str]
+    ) -> bool:
+        """Whether the session has more dead letters than fit into the step that ends it. Then commits store them before, so
+        many at a time: each with the end of its message, so that a server that takes over makes the others."""
+        node, made = self._access.node, durable.dead_letters
+        cost, ids = 0 if made is None else made.cost, []
+        for log_id, pending in (*durable.pending.items(), *durable.inbox.items()):
+            if log_id not in returning:
+                cost += cost_of(pending)
+                ids.append(log_id)
+        if cost <= MAX_DEAD_LETTER_COST:
+            return False
+        if made is None and node.fan_out.dead_letters.most(durable.payers) < _MOST_MADE:
+            durable.expire(durable.expired(self._expiry.now()))
+            self._make_letters(durable, ids[:_MADE_AT_ONCE], death)
+            node.mark_dirty(durable)
+        return True  # and this is asked again after the next commit: one comes, while dead letters are pending
+
+    @staticmethod
+    def _make_letters(durable: DurableSession, ids: Iterable[LogId], death: tuple[str, str]) -> None:
+        for log_id in ids:
+            pending = durable.find(log_id)
+            if pending is not None:
+                durable.dead_letter(PendingDeadLetter(durable.name, log_id, *death, pending.attempts))
 
     def _count_ended(
         self,

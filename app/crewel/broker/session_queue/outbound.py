@@ -54,6 +54,12 @@ class FanOuts:
         """By channel, in the order of their turns."""
         self.count = 0
         """How many pieces wait."""
+        self.many = 250
+        """How many pieces of all channels may wait before publishers do."""
+        self.are_many = False
+        """Whether there are more; it ends when half as many wait."""
+        self.on_many: Callable[[], object] = _nothing
+        """Called when that changes."""
 
     def add(self, channel: str, work: Iterator[None]) -> None:
         """Do this when all that was started for the channel is done. The first step comes with a later turn."""
@@ -61,8 +67,18 @@ class FanOuts:
             self._loop.call_soon(self._go_on)
         self.pending.setdefault(channel, deque()).append(work)
         self.count += 1
+        if self.count > self.many and not self.are_many:
+            self._change(are_many=True)
         if self.count > _MOST_WAITING:
             self._work()
+
+    def keeps_busy(self, channel: str) -> bool:
+        """Whether there are many, and more of this channel than its share: what it adds would come late."""
+        return self.are_many and len(self.pending.get(channel, ())) > max(1, self.many // len(self.pending))
+
+    def _change(self, *, are_many: bool) -> None:
+        self.are_many = are_many
+        self.on_many()
 
     async def finished(self, channel: str) -> None:
         """Wait until all that was started for this channel by now is done: what follows must come after it. Messages that wait
@@ -95,6 +111,8 @@ class FanOuts:
         self.count -= 1
         if not works:
             del self.pending[channel]
+        if self.are_many and self.count <= self.many // 2:
+            self._change(are_many=False)
 
     def _step(self, work: Iterator[None]) -> bool:
         """Do one step; False if that was all."""
@@ -106,6 +124,10 @@ class FanOuts:
             log.exception("a message could not be handed to all of its receivers")
             return False
         return True
+
+
+def _nothing() -> None:
+    pass
 
 
 def _marker(done: asyncio.Future[None]) -> Iterator[None]:
@@ -314,6 +336,10 @@ class Outbound(Connects):
         session.drop_at(position)
         return True
 
+    def is_ending(self, session: Session) -> bool:
+        """Whether the session ends with one of the next flushes."""
+        return session in self._overflowed
+
     def end_soon(self, session: Session) -> None:
         """End the session with the next flush; until then it receives what it has, from the front: never a gap."""
         self._overflowed.add(session)
@@ -344,8 +370,18 @@ class Outbound(Connects):
                         self.release(session, now)
                 except Exception:
                     log.exception("a flush failed")
+        if self._overflowed:
+            self._end_overflowed()
+
+    def _end_overflowed(self) -> None:
+        """End the sessions whose queues were full, as many as fit into a turn."""
+        until = self._loop.time() + self.fan_outs.slice_s
         while self._overflowed:
             self._end(self._overflowed.pop())
+            if self._loop.time() > until:
+                break
+        if self._overflowed and not self._ready:
+            self._loop.call_soon(self._flush)
 
     def _wake(self, session: Session, now: float) -> None:
         if session.socket is not None and not session.connect_only:

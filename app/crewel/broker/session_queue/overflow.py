@@ -5,6 +5,7 @@ It is asked when a message arrives: one of the log when it is taken, a transient
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, least, place_of, priority_of
+from crewel.delivery.pending_dead_letters import Payers
 from crewel.delivery.records import EndReason
 from crewel.qos.connect import Bounds, OverflowPolicy
 from crewel.settings.access import Limits
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from crewel.broker.session_queue.outbound import Outbound
 
 SIZE: Final = "resource.overflow.queue.bytes"
+EXHAUSTED: Final = "resource.exhaust"
+"""The code of a session that ends because its account has too many pending dead letters."""
 
 OVERHEAD: Final = 400
 """Bytes that an entry takes in addition to its body, about."""
@@ -97,6 +101,8 @@ class Overflow:
     _events: Events
     _expiry: Expiry
     _access: StoreAccess
+    _charged: Callable[[Payers], str]
+    """Called when a dead letter was charged to these accounts: why the session has to end, or an empty text."""
 
     def __post_init__(self) -> None:
         self._counted: WeakKeyDictionary[Session, tuple[_Seen, int]] = WeakKeyDictionary()
@@ -114,8 +120,8 @@ class Overflow:
                     return True
                 return self._apply(session, durable, entry, bounds.policy, SIZE)
             code = self._exceeded(session, durable, entry, bounds)
-            if entry.position and durable.find(entry.position) is None:
-                return False  # its own life had ended
+            if entry.position and (durable.find(entry.position) is None or self._outbound.is_ending(session)):
+                return False  # its own life had ended; or it becomes a dead letter with the end of the session
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
         self._open_messages.dead_letter_new(session, entry, *rejection)
         return False
@@ -162,6 +168,9 @@ class Overflow:
             case OverflowPolicy.DEAD_MESSAGE:
                 if self._can_dead_letter(durable):
                     self._open_messages.dead_letter_new(session, entry, code, "the queue of the receiver is full")
+                    if why := self._charged(durable.payers):
+                        durable.death = (EXHAUSTED, why)
+                        self._outbound.end_soon(session)
                 else:
                     self._drop(durable, entry)
             case _:

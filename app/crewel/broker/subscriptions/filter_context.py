@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import reread
+from crewel.broker.payers import charged
 from crewel.broker.session import Session
 from crewel.delivery.entry import Entry
 from crewel.limits import Account, Rate
@@ -132,7 +133,7 @@ class FilterContext:
         if self._asking is not session:
             self._asking = session
             self._left = self._budgets.of_session(session)
-        accounts = tuple(_accounts(session))
+        accounts = tuple(charged(session))
         shared = min(map(self._of_account, accounts), default=MAX_STEPS)
         allowed = min(self._left, shared)
         verdict: bool | None
@@ -171,11 +172,3 @@ class FilterContext:
                 "sender": self.sender,
             }
         return self._document
-
-
-def _accounts(session: Session) -> Iterator[Account]:
-    """The accounts whose budgets hold for the session, as those of rates do."""
-    if not (session.is_operator or session.is_exempt):
-        for account in (session.account, session.subject_account):
-            if account is not None:
-                yield account

@@ -1,0 +1,121 @@
+"""Dead letters of full queues are charged to the accounts of their receivers: others do not wait, and there is a limit."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
+from crewel.delivery.records import EndReason
+from tests.broker.durability.test_back_pressure import ask
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, store
+from tests.broker.world import Client, Request
+
+MOST = 4
+
+
+class Elsewhere(Request):
+    @property
+    def remote(self) -> str | None:
+        return "198.51.100.1"
+
+
+class Other(Client):
+    """A client at another address."""
+
+    def send(self, *messages: dict[str, object]) -> Elsewhere:
+        peer = Elsewhere(self.browser)
+        self.world.receive(peer, *messages)
+        if peer.mints_cookie:
+            self.browser = peer.browser
+        return peer
+
+
+def full(world: StoredWorld, name: str = "joe/1") -> Receiver:
+    """A receiver of everything, whose queue is full after one message."""
+    return Receiver(world).started("/**", name=name, queue={"maxEntries": 1})
+
+
+@pytest.fixture
+def flooded(make_stored: MakeStored) -> StoredWorld:
+    world = make_stored()
+    world.broker.pressure.max_dead_letters, world.access.node.max_dead_letters = MOST, 2
+    full(world)
+    store(world, "/a", "fills the queue", *range(MOST + 1))
+    assert world.broker.pressure.is_on
+    return world
+
+
+def test_publishers_of_other_accounts_do_not_wait(flooded: StoredWorld) -> None:
+    assert ask(Other(flooded).joined(), "/a").answer[0]["successful"]
+    assert flooded.broker.metrics.publishes_delayed == 0
+
+
+def test_publishers_of_the_account_wait(flooded: StoredWorld) -> None:
+    request = ask(Client(flooded).joined(), "/a")
+    assert request.is_held
+    flooded.commit()
+    assert request.answer[0]["successful"]
+
+
+def test_receivers_of_an_account_beyond_its_limit_end_and_nothing_is_lost(
+    make_stored: MakeStored, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_stored("limits.max_pending_dead_letters=10")
+    receivers = [full(world, f"joe{number}/1") for number in range(3)]
+    with caplog.at_level(logging.WARNING):
+        ids = store(world, "/a", *range(12))
+        world.commit()
+        world.commit()
+    assert not any(each.id in world.broker.sessions for each in receivers)
+    found = {(each.id, each.receiver) for each in world.letters()}
+    assert "resource.exhaust" in {each.code for each in world.letters()}
+    for name in ("client/joe0/1", "client/joe1/1", "client/joe2/1"):
+        got = [each for each in ids if (each, name) in found]
+        assert got == ids[: len(got)], name  # all up to the end of the session
+        assert got
+    assert sum("receivers of address 192.0.2.1 end" in each.message for each in caplog.records) == 1
+    assert world.broker.metrics.limited["max_pending_dead_letters"]
+
+
+def test_a_receiver_that_is_away_during_a_load_keeps_its_session(make_stored: MakeStored) -> None:
+    world = make_stored()
+    receiver = full(world)
+    store(world, "/a", *range(300))
+    world.commit()
+    assert receiver.id in world.broker.sessions
+    assert len(world.letters()) == 299
+
+
+def test_a_session_that_ends_with_many_messages_leaves_a_dead_letter_of_each(make_stored: MakeStored) -> None:
+    world = make_stored()
+    count = 2 * MAX_DEAD_LETTER_COST + 50
+    receiver = Receiver(world).started("/a", name="joe/1")
+    store(world, "/a", *range(count))
+    world.commit()
+    receiver.say("/meta/disconnect")
+    for _ in range(5):
+        world.commit()
+    assert len(world.letters()) == count
+    assert "client/joe/1" not in world.access.node.sessions
+
+
+def test_a_server_that_takes_over_in_the_middle_of_an_end_makes_the_other_dead_letters(
+    make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_stored()
+    count = 2 * MAX_DEAD_LETTER_COST + 50
+    receiver = Receiver(world).started("/a", name="joe/1")
+    store(world, "/a", *range(count))
+    world.commit()
+    commit, ended = world.access.node.commit, world.broker.metrics.ended
+    monkeypatch.setattr(world.access.node, "commit", lambda: None if ended[EndReason.DEAD] else commit())
+    receiver.say("/meta/disconnect")
+    world.commit()
+    assert 0 < len(world.letters()) < count
+    world.crash()
+    successor = make_stored(prefix=world.prefix)
+    for _ in range(5):
+        successor.commit()
+    assert len(successor.letters()) == count
