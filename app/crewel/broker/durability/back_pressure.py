@@ -16,7 +16,7 @@ from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
-from crewel.broker.session_queue.outbound import FanOuts
+from crewel.broker.session_queue.fan_outs import FanOuts
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, Payers
 from crewel.errors import StoreError, StoreUnavailable
 
