@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -174,6 +175,28 @@ class DeltaLog:
         if actions:
             self._commit(table, actions, "append", [Transaction(batch.job, batch.number)])
         return [f"{self.path}/{each.path}" for each in actions]
+
+    def write(self, rows: pa.Table, folder: str, batch: Batch) -> None:
+        """Write rows into a folder of the table, a file a day, and let them count from now on, as this batch."""
+        table = self._ready()
+        system = _system(table)
+        rows = rows.append_column(BATCH, pa.array([str(batch)] * rows.num_rows, pa.string()))
+        schema = pa.schema([field for field in self._schema() if field.name not in self._table.partitions])
+        for day in pc.unique(rows["date"]).to_pylist():
+            path = f"{folder}/date={day.isoformat()}"
+            system.create_dir(path, recursive=True)
+            part = rows.filter(pc.equal(rows["date"], pa.scalar(day, pa.date32()))).select(schema.names).cast(schema)
+            with system.open_output_stream(f"{path}/part-0.snappy.parquet") as file:
+                pq.write_table(part, file)
+        self.add(folder, batch)
+
+    def rows(self, first: date, last: date, where: pc.Expression) -> pa.Table:
+        """Return the rows of some days, both inclusive, for which a condition holds."""
+        found = self._current()
+        if found is None:
+            return self._schema().empty_table()
+        days = f"date >= '{first.isoformat()}' AND date <= '{last.isoformat()}'"
+        return found.to_pyarrow_dataset(file_pruning_predicate=days).to_table(filter=where)
 
     def replace(self, folder: str, days: Iterable[date] | None = None, notes: Mapping[str, int] | None = None) -> None:
         """Let the files of a folder count from now on, and no others, or no others of these days. `notes` are numbers that

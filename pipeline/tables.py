@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
@@ -155,6 +157,13 @@ class Tables:
         """Return when rows of a table were written last; None if they never were."""
         return self._logs[table.name].written()
 
+    def minutes(self, first: datetime, last: datetime) -> pa.Table:
+        """Return the rows of `minutes` of some time, both inclusive, into the memory of this process: few, beside all that is
+        counted there. All batches count."""
+        table = TABLES["minutes"]
+        within = (pc.field("minute") >= first) & (pc.field("minute") <= last)
+        return self._logs[table.name].rows(first.date(), last.date(), within).select(table.names)
+
     # Writing
 
     def write(self, table: Table, frame: DataFrame, batch: Batch) -> DataFrame:
@@ -165,6 +174,12 @@ class Tables:
         log, folder = self._logs[table.name], f"{batch}-{token_hex(4)}"
         self._save(frame.select(*table.names).withColumn(BATCH, f.lit(str(batch))), table, folder)
         return self._load(table, log.add(folder, batch))
+
+    def write_arrow(self, table: Table, rows: pa.Table, batch: Batch) -> None:
+        """Add rows that are in the memory of this process as a batch. A batch that the table has is not written again."""
+        log = self._logs[table.name]
+        if not log.has(batch):
+            log.write(rows, f"{batch}-{token_hex(4)}", batch)
 
     def replace(
         self,

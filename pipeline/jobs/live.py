@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,16 +33,15 @@ from crewel.pipeline.jobs import batches, compact, gold, holdback_watch
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.lock import writing
 from crewel.pipeline.output import in_one_line
-from crewel.pipeline.schemas import RAW, TABLES
+from crewel.pipeline.schemas import RAW
 from crewel.pipeline.sink import Command, Sink
 from crewel.pipeline.source import NAME
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import bronze, minutes
+from crewel.pipeline.transformations import bronze
 
 VERSION: Final = 1
 """Version of the checkpoint. With another one the job continues after what bronze holds."""
 
-_MINUTES: Final = TABLES["minutes"]
 _FIGURES_S: Final = 24 * 3600
 """Seconds that the figures of a minute stay in the store."""
 
@@ -234,12 +234,15 @@ class _Job:
         raw = frame.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             new = self._new(raw, batch)
-            has = batches.found(new)
+            has = batches.looked(new)
             if not has.entries:
                 return
             tables.begin(batch)
-            batches.write_raw(tables, new, batch, has.entries)
-            written = batches.write(tables, new, has, batch)
+            if has.is_small:
+                written = batches.write_small(tables, new, has, batch)
+            else:
+                batches.write_raw(tables, new, batch, has.entries)
+                written = batches.write(tables, new, has, batch)
             tables.finish(batch)
             assert self._sink is not None
             self._sink.write(number, (*self._figures(written), *self._releases(written)))
@@ -267,32 +270,27 @@ class _Job:
 
     def _figures(self, written: batches.Written) -> Iterator[Command]:
         """Yield what the store gets: how often each thing has happened by now in the minutes of a batch."""
-        if _MINUTES.name not in written.rows:
+        if written.minutes is None:
             return
-        touched = written.rows[_MINUTES.name].select("minute").distinct()
-        bounds = touched.agg(f.min("minute"), f.max("minute")).collect()[0]
-        if bounds[0] is None:
+        since = datetime.now(UTC) - timedelta(seconds=_FIGURES_S)
+        touched = {minute for minute in written.minutes["minute"].to_pylist() if minute >= since}
+        if not touched:
             return
-        now = datetime.now(UTC)
-        counts = minutes.united(
-            self._tables.read(_MINUTES, since=bounds[0].date(), until=bounds[1].date()).join(touched, "minute")
-        )
-        keys = self._options.address.keys
+        counts: Counter[tuple[datetime, str]] = Counter()
+        for row in self._tables.minutes(min(touched), max(touched)).to_pylist():
+            counts[row["minute"], row["what"]] += row["count"]
         words: dict[str, list[Any]] = {}
-        is_recent = f.col("minute") >= f.lit(now - timedelta(seconds=_FIGURES_S))
-        for row in counts.where(is_recent).select(f.unix_millis("minute").alias("ms"), "what", "count").collect():
-            words.setdefault(f"{keys.base}pipeline:minute:{row['ms']}", []).extend((row["what"], row["count"]))
+        for (minute, what), count in counts.items():
+            if minute in touched:
+                ms = round(minute.timestamp()) * 1000
+                words.setdefault(f"{self._options.address.keys.base}pipeline:minute:{ms}", []).extend((what, count))
         for key, fields in words.items():
             yield ("HSET", key, *fields)
             yield ("EXPIRE", key, _FIGURES_S)
 
     def _releases(self, written: batches.Written) -> Iterator[Command]:
         """Yield what takes the alerts away of those that are held no more."""
-        ended = {"fact_released": "true", "fact_sessions": "what = 'closed'"}
-        over = [
-            written.rows[name].where(each).select("session") for name, each in ended.items() if name in written.rows
-        ]
-        sessions = [row["session"] for rows in over for row in rows.distinct().collect()]
+        sessions = written.released()
         if sessions:
             yield ("HDEL", self._options.address.keys.alerts, *sessions)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from crewel.errors import CrewelError
 from crewel.pipeline.delta import Batch
-from crewel.pipeline.jobs import backfill, compact, live
+from crewel.pipeline.jobs import backfill, batches, compact, live
 from crewel.pipeline.jobs.lock import TablesBusy, writing
 from crewel.pipeline.schemas import RAW, TABLES, Table
 from crewel.pipeline.tables import Tables
@@ -47,17 +47,26 @@ class Killed(Exception):
     """Stands for kill -9: what comes after it does not happen."""
 
 
-def killed_in(name: str) -> Callable[..., DataFrame]:
-    """Return a way to write tables that ends after this one."""
-    write = Tables.write
+def kill_in(name: str, patched: pytest.MonkeyPatch) -> None:
+    """Let the job end after it has written this table, whichever way it writes."""
+    for way in ("write", "write_arrow"):
+        patched.setattr(Tables, way, _killed_after(name, getattr(Tables, way)))
 
-    def writes(self: Tables, table: Table, frame: DataFrame, batch: Batch) -> DataFrame:
-        rows = write(self, table, frame, batch)
+
+def _killed_after(name: str, write: Callable[..., Any]) -> Callable[..., Any]:
+    def writes(self: Tables, table: Table, rows: Any, batch: Batch) -> Any:
+        written = write(self, table, rows, batch)
         if table.name == name:
             raise Killed
-        return rows
+        return written
 
     return writes
+
+
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch is written the way of small ones, or that of large ones."""
+    monkeypatch.setattr(batches, "SMALL", {"small": batches.SMALL, "large": 0}[request.param])
 
 
 def files_of(root: Path, name: str) -> list[str]:
@@ -235,6 +244,7 @@ def test_a_backfill_takes_what_is_not_there_yet(spark: SparkSession, streams: St
     assert tables.read(RAW).count() == 60
 
 
+@pytest.mark.usefixtures("size")
 def test_a_backfill_that_was_killed_is_completed_by_the_next_job(
     spark: SparkSession, streams: Streams, tmp_path: Path
 ) -> None:
@@ -242,7 +252,7 @@ def test_a_backfill_that_was_killed_is_completed_by_the_next_job(
     options = backfill.Options(address=streams.address, directory=tmp_path, partitions=2, gold=False)
     tables = Tables(spark, tmp_path)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Tables, "write", killed_in("fact_published"))
+        kill_in("fact_published", patched)
         with pytest.raises(Killed):
             backfill.run(spark, options)
     assert tables.read(RAW).isEmpty()
@@ -257,12 +267,13 @@ def test_a_backfill_that_was_killed_is_completed_by_the_next_job(
     assert tables.unfinished() == set()
 
 
+@pytest.mark.usefixtures("size")
 def test_a_batch_that_was_killed_anywhere_is_there_once(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
     publish(streams, 10)
     tables = Tables(spark, tmp_path)
     for step in ("raw", "fact_published", "minutes"):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Tables, "write", killed_in(step))
+            kill_in(step, patched)
             with pytest.raises((Killed, CrewelError)):
                 read_all(spark, streams, tmp_path)
         assert len(tables.unfinished()) == 1
