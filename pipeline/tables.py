@@ -145,6 +145,10 @@ class Tables:
         """Return the days that a table has something of, the oldest first."""
         return self._logs[table.name].days()
 
+    def is_empty(self, table: Table) -> bool:
+        """Whether a table has no file."""
+        return not self._logs[table.name].files()
+
     def has(self, table: Table, batch: Batch) -> bool:
         """Whether a table has a batch."""
         return self._logs[table.name].has(batch)
@@ -165,6 +169,11 @@ class Tables:
         return self._logs[table.name].rows(first.date(), last.date(), within).select(table.names)
 
     # Writing
+
+    def create(self) -> None:
+        """Make all tables that are not there yet: other programs then find each documented table, be it empty."""
+        for log in self._logs.values():
+            log.create()
 
     def write(self, table: Table, frame: DataFrame, batch: Batch) -> DataFrame:
         """Add rows as a batch, and return them as the table has them. If it has the batch already, nothing is written, and the

@@ -15,6 +15,7 @@ from crewel.pipeline.connection import PATIENCE_S, Address
 from crewel.pipeline.delta import Batch
 from crewel.pipeline.jobs import batches, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
+from crewel.pipeline.jobs.inputs import write_letters
 from crewel.pipeline.jobs.lock import writing
 from crewel.pipeline.schemas import RAW
 from crewel.pipeline.source import NAME
@@ -60,14 +61,17 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     begin = time.monotonic()
     tables = Tables(spark, options.directory)
     with writing(options.directory, "a backfill"):
+        tables.create()
         batches.complete(tables, progress)
         # Numbers grow, also when the clock is set back: otherwise it would be taken for a batch that is there.
         batch = Batch(_JOB, max(time.time_ns() // 1_000_000, (tables.newest(_JOB) or 0) + 1))
         tables.begin(batch)
         has, corrupt = _fill(spark, tables, options, batch, progress)
         tables.finish(batch)
-        if has.entries and options.gold:
-            gold.write(tables, progress)
+        if options.gold:
+            write_letters(spark, tables, options.address)
+            if has.entries:
+                gold.write(tables, progress)
     return Result(has.entries, corrupt, time.monotonic() - begin)
 
 

@@ -31,6 +31,7 @@ from crewel.pipeline.connection import Address
 from crewel.pipeline.delta import KEEP_HOURS, Batch
 from crewel.pipeline.jobs import batches, compact, gold, holdback_watch
 from crewel.pipeline.jobs.batches import Progress, quiet
+from crewel.pipeline.jobs.inputs import write_letters
 from crewel.pipeline.jobs.lock import writing
 from crewel.pipeline.output import in_one_line
 from crewel.pipeline.schemas import RAW
@@ -58,6 +59,10 @@ _LATE: Final = "Python worker failed to connect back"
 take longer."""
 _MOST_LATE: Final = 20
 """How often that is tried again: a Python that cannot start at all never comes."""
+_GONE: Final = ("FileNotFoundException", "FileNotFoundError", "FAILED_READ_FILE.FILE_NOT_EXIST", "NoSuchFileException")
+"""What is raised where a file of the tables was removed, as `compact --keep 0` does, while a batch needed it."""
+_MOST_GONE: Final = 5
+"""How often such a batch is tried again: by then a file that is missing is missing for good."""
 _IDLE: Final = "Waiting for"
 """How Spark describes a query that waits for its next trigger, or for data."""
 
@@ -102,7 +107,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     job = _Job(spark, options, progress)
     with writing(options.directory, "the live job"), _stopping() as is_over:
         job.prepare()
-        late = 0
+        late = gone = 0
         while True:
             try:
                 job.follow(is_over)
@@ -112,8 +117,11 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
                 elif _LATE in str(error) and late < _MOST_LATE:
                     late += 1
                     progress("a Python process of Spark did not start within its 10 s; trying again")
+                elif any(words in str(error) for words in _GONE) and gone < _MOST_GONE:
+                    gone += 1
+                    progress("a file of the tables was removed meanwhile; trying again")
                 else:
-                    raise CrewelError(f"the live job has ended: {error}") from error
+                    raise CrewelError(f"the live job has ended: {in_one_line(error)}") from error
                 if is_over(_PAUSE_S):
                     return job.result
             else:
@@ -137,6 +145,10 @@ class _Job:
 
     def prepare(self) -> None:
         """Complete what a job that was killed has left behind."""
+        try:
+            self._tables.create()
+        except (DeltaError, OSError) as error:  # whoever needs such a table finds out; messages need not wait for it
+            self._progress(f"a table could not be made: {in_one_line(error)}")
         batches.complete(self._tables, self._progress)
 
     def follow(self, is_over: Callable[[float], bool]) -> None:
@@ -207,6 +219,7 @@ class _Job:
                     keep_days=options.keep_days if is_old else 0,
                 )
                 self._vacuumed = time.monotonic() if is_old else self._vacuumed
+                write_letters(self._spark, self._tables, options.address)
                 gold.write(self._tables, self._progress)
             except (PySparkException, Py4JJavaError, DeltaError, CrewelError, OSError) as error:
                 # Nothing is lost by it: bronze and silver have all, and gold is made of them again.

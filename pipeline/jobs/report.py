@@ -85,6 +85,7 @@ class Result:
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job. Raises CrewelError."""
     tables = Tables(spark, options.directory)
+    tables.create()
     until = _utc(options.until) or datetime.now(UTC)
     progress("reading")
     inputs = gather(spark, tables, options.address)
@@ -94,6 +95,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         for name, frame in found.items():
             progress(name)
             tables.replace(TABLES[name], frame)
+        tables.replace(TABLES["letters"], inputs.silver["letters"])
         gold.write(tables, progress, inputs.sources)
     finally:
         inputs.forget()

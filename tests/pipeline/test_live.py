@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyarrow.dataset import Dataset
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from crewel.errors import CrewelError
 from crewel.pipeline.delta import Batch
+from crewel.pipeline.finished import finished
 from crewel.pipeline.jobs import backfill, batches, compact, live
 from crewel.pipeline.jobs.lock import TablesBusy, writing
 from crewel.pipeline.schemas import RAW, TABLES, Table
@@ -161,7 +164,7 @@ def test_an_upkeep_that_fails_does_not_end_the_job(spark: SparkSession, streams:
     told: list[str] = []
     options = live.Options(address=streams.address, directory=tmp_path, once=True)
     assert live.run(spark, options, told.append).entries == 21
-    (words,) = (each for each in told if "upkeep" in each)
+    (words,) = (each for each in told if each.startswith("the upkeep"))
     assert words.startswith("the upkeep has failed and is tried again in 600 s: ")
     assert "\n" not in words
     tables = Tables(spark, tmp_path)
@@ -334,18 +337,93 @@ def test_files_are_merged_and_hold_the_same_for_every_program(
     stale = tmp_path / RAW.path / "live.x.1-00000000" / "date=2026-09-21" / "part-0.parquet"
     stale.parent.mkdir(parents=True)
     stale.write_bytes(b"of a write that was killed")
+    os.utime(stale, (0, 0))
+    begun = tmp_path / RAW.path / "live.x.2-00000000" / "_temporary" / "0" / "part-0.parquet"
+    begun.parent.mkdir(parents=True)
+    begun.write_bytes(b"of a write that goes on")
     held = tables.pinned().read(RAW)
     first = compact.run(spark, compact.Options(directory=tmp_path))
     assert (first.merged, first.into) == (4 * files, 4)
-    assert (first.removed, held.count()) == (0, 120)  # for those who read them
+    assert (first.removed, held.count()) == (1, 120)  # the stale one; all others are for those who read them
     assert len(files_of(tmp_path, "raw")) == 1
     assert by_others(tmp_path, names) == before
     second = compact.run(spark, compact.Options(directory=tmp_path, keep_hours=0))
-    assert (second.merged, second.removed) == (0, 4 * files + 1)
-    assert [each.name for each in (tmp_path / RAW.path).iterdir() if each.is_dir() and "live" in each.name] == []
+    assert (second.merged, second.removed) == (0, 4 * files)
+    assert begun.exists(), "what a writer has begun stays"
+    for folder in (tmp_path / RAW.path).iterdir():
+        if folder != begun.parents[2]:
+            os.utime(folder, (0, 0))
+    compact.run(spark, compact.Options(directory=tmp_path, keep_hours=0))
+    left = [each.name for each in (tmp_path / RAW.path).iterdir() if each.is_dir() and "live" in each.name]
+    assert left == ["live.x.2-00000000"]
     assert {name: tables.read(TABLES[name]).count() for name in names} == before
     assert by_others(tmp_path, names) == before
     assert logs(tables.read(TABLES["fact_ended"])) == [*range(1, 61)]
     publish(streams, 5, first=61)
     read_all(spark, streams, tmp_path)
     assert logs(tables.read(TABLES["fact_ended"])) == [*range(1, 66)]
+
+
+def test_other_programs_find_all_tables_and_leave_out_what_is_half_written(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
+    publish(streams, 10)
+    letter = {
+        "id": 7,
+        "received": 1,
+        "receiver": "client/joe/1",
+        "code": "user.update.error",
+        "reason": "no",
+        "attempts": 1,
+    }
+    streams.add("dead", {**letter, "channel": "/a", "body": '{"data":17}', "sender": "client/ann/1", "qos": "", "p": 1})
+    options = backfill.Options(address=streams.address, directory=tmp_path)
+    backfill.run(spark, options)
+    assert {*finished(tmp_path)} == {*TABLES}
+    assert finished(tmp_path, "letters")["letters"].to_table()["body"].to_pylist() == ['{"data":17}']
+    publish(streams, 5, first=11)
+    with pytest.MonkeyPatch.context() as patched:
+        kill_in("fact_published", patched)
+        with pytest.raises(Killed):
+            backfill.run(spark, options)
+
+    def rows(found: Mapping[str, Dataset]) -> list[tuple[int]]:
+        return [duckdb.from_arrow(found[name]).filter("ms > 0").count("*").fetchall()[0][0] for name in found]
+
+    names = ("raw", "fact_published", "fact_ended")
+    whole = {name: DeltaTable(tmp_path / TABLES[name].path).to_pyarrow_dataset() for name in names}
+    assert rows(whole) == [30, 15, 10], "what others see by themselves"
+    assert rows(finished(tmp_path, *names)) == [20, 10, 10]
+    in_sql = "SELECT count(*) FROM raw WHERE batch NOT IN (SELECT parse_filename(file) FROM glob('{}/unfinished/*'))"
+    with duckdb.connect() as connection:
+        connection.register("raw", whole["raw"])
+        assert connection.sql(in_sql.format(tmp_path)).fetchall() == [(20,)]
+    streams.client.delete(streams.keys.dead)
+    backfill.run(spark, options)
+    assert rows(finished(tmp_path, *names)) == [30, 15, 15]
+    assert finished(tmp_path, "letters")["letters"].count_rows() == 0
+    with pytest.raises(CrewelError, match="fact_ende: no such table"):
+        finished(tmp_path, "fact_ende")
+
+
+@pytest.mark.parametrize("times", [2, 20])
+def test_a_batch_whose_file_was_removed_is_tried_again_and_ends_with_one_sentence(
+    spark: SparkSession, streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    publish(streams, 5)
+    write, failures = Tables.write_arrow, iter(range(times))
+
+    def writes(self: Tables, table: Table, rows: pa.Table, batch: Batch) -> None:
+        if table.name == "fact_ended" and next(failures, None) is not None:
+            raise FileNotFoundError("part-0.parquet")
+        write(self, table, rows, batch)
+
+    monkeypatch.setattr(Tables, "write_arrow", writes)
+    monkeypatch.setattr(live, "_PAUSE_S", 0.0)
+    if times < 5:
+        assert read_all(spark, streams, tmp_path).entries == 10
+        assert Tables(spark, tmp_path).read(RAW).count() == 10
+    else:
+        with pytest.raises(CrewelError, match="the live job has ended: ") as raised:
+            read_all(spark, streams, tmp_path)
+        assert "\n" not in str(raised.value)
