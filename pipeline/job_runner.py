@@ -86,7 +86,7 @@ def run_job(name: str, common: Common, **options: Any) -> Any:
             Path(common.directory).mkdir(parents=True, exist_ok=True)
         if needs_store:
             _reach(address, tell, waits=name == "live" and not options["once"])
-        if name in _WRITERS:
+        if name in _WRITERS or options.get("backfill"):
             import_module("crewel.pipeline.jobs.lock").check(common.directory)
         tell("starting Spark" if common.master is None else f"starting Spark at {common.master}")
         spark = session(address, common.master, settings, _SPARK_LEVEL)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from crewel.pipeline.connection import Address
-from crewel.pipeline.jobs import gold
+from crewel.pipeline.jobs import backfill, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import Inputs, gather
 from crewel.pipeline.report.html import page
@@ -66,6 +66,8 @@ class Options:
     """From when on; None: the last 24 hours, or as far as there is anything."""
     until: datetime | None = None
     """Up to when; None: now."""
+    backfill: bool = False
+    """Whether the tables are brought up to date first, in the same session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class Result:
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job. Raises CrewelError."""
+    if options.backfill:
+        backfill.run(
+            spark, backfill.Options(address=options.address, directory=options.directory, gold=False), progress
+        )
     tables = Tables(spark, options.directory)
     tables.create()
     until = _utc(options.until) or datetime.now(UTC)
