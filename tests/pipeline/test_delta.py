@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -120,6 +121,9 @@ def test_a_whole_table_is_replaced_in_one_step_by_the_last_who_writes(tmp_path: 
     assert DeltaTable(tmp_path).to_pyarrow_table()["letters"].to_pylist() == [3]
     assert log.vacuum(0) == 2
     assert DeltaTable(tmp_path).to_pyarrow_table()["letters"].to_pylist() == [3]
+    for name in ("a", "b"):
+        os.utime(tmp_path / name, (0, 0))  # an empty folder may be that of a write that has just begun
+    log.vacuum(0)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["_delta_log", "c"]
 
 
