@@ -86,12 +86,7 @@ class Result:
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job. Raises CrewelError."""
-    if options.backfill:
-        backfill.run(
-            spark, backfill.Options(address=options.address, directory=options.directory, gold=False), progress
-        )
-    tables = Tables(spark, options.directory)
-    tables.create()
+    tables = _opened(spark, options, progress)
     until = _utc(options.until) or datetime.now(UTC)
     progress("reading")
     inputs = gather(spark, tables, options.address)
@@ -146,6 +141,17 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         sick[:100],
         paths,
     )
+
+
+def _opened(spark: SparkSession, options: Options, progress: Progress) -> Tables:
+    """Return the tables, all of them there, and up to date if that is asked for."""
+    if options.backfill:
+        backfill.run(
+            spark, backfill.Options(address=options.address, directory=options.directory, gold=False), progress
+        )
+    tables = Tables(spark, options.directory)
+    tables.create()
+    return tables
 
 
 def _slots(deaths: DataFrame, since: datetime, until: datetime) -> DataFrame:
