@@ -13,8 +13,7 @@ from typing import Final
 
 LOCAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a Java on this machine, which mostly starts, plans and does little. Its second compiler takes half of the
-processor until the first batch, and has not paid for itself after a million entries. A collector of one thread needs
-less memory."""
+processor until the first batch. Whether it pays for itself in jobs of many million entries has not been measured."""
 
 LOGGING: Final = Path(__file__).parent / "log4j2.properties"
 
