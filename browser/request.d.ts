@@ -21,7 +21,10 @@ export class RequestError extends Error {
 /** The channel for the answer to this message, or null if it is not a request. */
 export function replyChannel(message: Message): string | null;
 
-/** The answer to a request, for `cometd.publish(channel, data, {ext})`. */
+/**
+ * The answer to a request, for `cometd.publish(channel, data, {ext})`. Without `data`, it has the data of the request, bytes and
+ * content type included, and its client properties.
+ */
 export function createResponse(
     message: Message,
     ...data: unknown[]

@@ -29,8 +29,8 @@ export interface UpdateOptions {
 
 /** Acknowledges or rejects each message by what its listeners return or throw. */
 export class UpdateExtension implements Extension {
-    /** `asked` are further fields of `ext.session`, such as `{ackWait: 60000}`. */
-    constructor(asked?: Record<string, unknown>, options?: UpdateOptions);
+    /** `asked` are further fields of `ext.session`, such as `{ackWait: 60000}`. With `{maxOpen: 1}`, messages come one at a time. */
+    constructor(asked?: Record<string, unknown> & {maxOpen?: number}, options?: UpdateOptions);
     /** Whether the server accepts delivery statuses from this session. */
     readonly isGranted: boolean;
     /** How many messages wait for a listener. */

@@ -1,13 +1,15 @@
 """Hooks of the site (mkdocs.yml): its navigation, and pages and files that are not in docs/.
 
-docs/index.md is the one list of all pages; the navigation follows it. Pages in other directories, such as CONTRIBUTING.md,
-become pages of the site when a page links to them; files of the code are shown as text, and links to directories become text.
+docs/home.md is the front of the site. docs/index.md is the one list of all pages; the navigation follows it. Pages in other
+directories, such as CONTRIBUTING.md, become pages of the site when a page links to them; files of the code are shown as text,
+and links to directories become text.
 """
 
 import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+FRONT = "home.md"
+DECISIONS = "contributing/decisions.md"
 PROJECT = "project"
 SOURCE = "source"
 
@@ -28,8 +32,11 @@ FINDS = {
     "how-to/acknowledging.md": ("ack", "acknowledge", "acknowledgement", "reject", "retry"),
     "how-to/operating.md": ("backlog",),
     "how-to/page.md": ("CORS",),
-    "how-to/point-to-point.md": ("consumer group", "work queue"),
-    "tutorial/dead-letters.md": ("dead letter", "dead letter queue", "redrive"),
+    "how-to/point-to-point.md": ("consumer group", "offline", "work queue"),
+    "how-to/subscribing.md": ("replay", "recovery"),
+    "how-to/topics.md": ("expiry", "retention", "ttl"),
+    "reference/client.md": ("asyncio", "sync", "synchronous"),
+    "tutorial/dead-letters.md": ("dead letter", "dead letter queue", "dlq", "redrive"),
 }
 """What readers type who look for a page. The search of the site compares beginnings of words, so that "acknowledge" does not
 find the title "Acknowledging": these words are found like those of a title, and `on_post_build` tries each."""
@@ -45,7 +52,11 @@ _ROW = re.compile(r"^\| \[(?P<title>[^\]]+)\]\((?P<target>[^)]+)\) \|", re.MULTI
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Give the configuration its navigation: a section for each heading of the index, with the pages of its tables."""
     _, *sections = re.split(r"^## ", (DOCS / "index.md").read_text("utf-8"), flags=re.MULTILINE)
-    config.nav = [{"Home": "index.md"}, *({_title(section): list(_entries(section))} for section in sections)]
+    config.nav = [
+        {"Home": FRONT},
+        *({_title(section): list(_entries(section))} for section in sections),
+        {"All pages": "index.md"},
+    ]
     return config
 
 
@@ -63,13 +74,20 @@ def _entries(section: str) -> Iterator[dict[str, object]]:
 
 def _pages(text: str) -> Iterator[dict[str, object]]:
     for row in _ROW.finditer(text):
-        yield {row["title"]: _place("index.md", row["target"])}
-    for title, target in re.findall(r"^- \[([^\]]+)\]\((decisions/[^)]+)\)", text, re.MULTILINE):
-        yield {title: target}
+        place = _place("index.md", row["target"])
+        yield {row["title"]: [{row["title"]: place}, *_decisions()] if place == DECISIONS else place}
+
+
+def _decisions() -> Iterator[dict[str, object]]:
+    for title, target in re.findall(r"^- \[([^\]]+)\]\(([^)]+)\)", (DOCS / DECISIONS).read_text("utf-8"), re.MULTILINE):
+        yield {title: _place(DECISIONS, target)}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages and files outside of docs/ that pages link to, and those that these link to."""
+    """Put the front first, and add the pages and files outside of docs/ that pages link to, and those that these link to."""
+    for name, place in ((FRONT, "index.html"), ("index.md", "pages.html")):
+        page = files.src_uris[name]
+        page.dest_uri = page.url = place
     files.append(File.generated(config, "assets/icon.svg", content=(ROOT / "static" / "icon.svg").read_bytes()))
     waiting = [(file.src_uri, (DOCS / file.src_uri).read_text("utf-8")) for file in files.documentation_pages()]
     while waiting:
@@ -87,6 +105,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the page with its links to files outside of docs/ as links into the site, and set its place in the search."""
+    if page.file.src_uri == FRONT:
+        page.meta |= {"template": "home.html", "hide": ["navigation", "toc", "path"]}
     boost = SEARCH.get(page.file.src_uri.partition("/")[0])
     if boost is not None:
         page.meta["search"] = {"boost": boost}
@@ -104,6 +124,21 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"{found['image']}[{found['text']}]({place}{found['anchor'] or ''})"
 
     return _LINK.sub(link, markdown)
+
+
+def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
+    """Return the page with names for what the theme leaves without one, or gives the same one twice: readers that listen to a
+    page tell its parts apart by them."""
+    seen: Counter[str] = Counter()
+
+    def unique(found: re.Match[str]) -> str:
+        seen[found[2]] += 1
+        return found[0] if seen[found[2]] == 1 else f'{found[1]}{found[2]} ({seen[found[2]]})"'
+
+    named = output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+    return re.sub(r'(<nav class="md-nav[^"]*"[^>]* aria-label=")([^"]*)"', unique, named)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

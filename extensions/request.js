@@ -75,7 +75,7 @@ export function replyChannel(message) {
 
 /**
  * Returns the answer to a request, {channel, data, ext}, for `cometd.publish(channel, data, {ext})`. Without `data`, it has
- * the data and the client properties of the request.
+ * the data and the client properties of the request; bytes stay bytes, whether or not the official BinaryExtension is registered.
  */
 export function createResponse(message, ...data) {
     const channel = replyChannel(message);
@@ -85,8 +85,9 @@ export function createResponse(message, ...data) {
     if (data.length) {
         return {channel, data: data[0], ext: {}};
     }
-    const clientProperties = message.ext.update?.clientProperties;
-    return {channel, data: copied(message.data), ext: clientProperties ? {publish: {clientProperties}} : {}};
+    const {binary, update} = message.ext;
+    const ext = copied({...(binary && {binary}), ...(update?.clientProperties && {publish: {clientProperties: update.clientProperties}})});
+    return {channel, data: structuredClone(message.data), ext}; // the extension has decoded the bytes, which JSON cannot represent
 }
 
 /**

@@ -46,7 +46,8 @@ export class UpdateExtension {
     #isComplaining = false; // of a promise, which is on record already
 
     /**
-     * @param asked more fields of `ext.session`, such as {ackWait: 60000, dispatcher: {retries: 3, delay: 1000}}
+     * @param asked more fields of `ext.session`, such as {maxOpen: 1, ackWait: 60000}.
+     *     `maxOpen` is the number of messages that the page may have without a status; 1: one message at a time
      * @param onRejected called with each status that the server did not accept: {id, ..., reason}
      * @param onEnded called when the server has ended a subscription, with {subscription, errorCode, message}: its listeners
      *     get no more messages. The client's own listeners of /meta/subscribe and /meta/unsuccessful are called as well

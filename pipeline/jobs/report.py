@@ -32,6 +32,7 @@ _MOST_ROWS: Final = 1440
 
 _ORDER: Final[Mapping[str, list[str]]] = {
     "triage": ["letters DESC", "last_at DESC"],
+    "incidents": ["letters DESC", "last_at DESC"],
     "poison": ["receivers DESC", "failures DESC", "last_at DESC"],
     "failing_channels": ["messages DESC", "channel"],
     "receivers": ["is_sick DESC", "failed DESC", "held_ms DESC", "session"],
@@ -48,6 +49,7 @@ _TIME: Final = {
     "capacity": "hour",
     "deaths": "minute",
     "triage": "last_at",
+    "incidents": "last_at",
     "poison": "last_at",
     "failing_channels": "last_at",
 }
@@ -168,9 +170,11 @@ def _times_of(times: DataFrame, sessions: list[str], since: datetime, until: dat
 
 
 def _totals(written: Mapping[str, DataFrame]) -> dict[str, int]:
-    """Return how many dead letters, poison messages, failing channels and failing receivers there are."""
+    """Return how many messages died, how many of them the store has, and how many poison messages,
+    failing channels and failing receivers there are."""
     return {
         "letters": _letters(written["triage"]),
+        "kept": written["incidents"].agg(f.coalesce(f.sum("kept"), f.lit(0))).collect()[0][0],
         "poison": written["poison"].count(),
         "channels": written["failing_channels"].count(),
         "sick": written["receivers"].where("is_sick").count(),
@@ -207,9 +211,10 @@ def answers(inputs: Inputs, since: datetime, until: datetime) -> dict[str, DataF
         return frame.localCheckpoint()
 
     caused = causes.causes(silver, keep)
-    dead = keep(triage.died(silver))
+    dead = keep(triage.judged(triage.died(silver), caused))
     return {
-        "triage": triage.triage(dead, caused),
+        "triage": triage.triage(dead),
+        "incidents": triage.incidents(dead),
         "poison": poison.poison(caused),
         "failing_channels": channels.failing_channels(caused, silver),
         "receivers": receivers.receivers(silver, caused, since, until),

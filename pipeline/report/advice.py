@@ -99,7 +99,8 @@ def of_died(rows: Rows) -> Iterable[Advice]:
     by_receiver = [row for row in rows if row["cause"] not in _ELSEWHERE]
     for row in by_receiver[:_MOST]:
         words = next(words for begin, words in _LETTERS if (row["code"] + ".").startswith(begin))
-        where = {"error_code": row["code"], "channel": row["channel"], "receiver": row["receiver"]}
+        (channel,) = row["channels"] if len(row["channels"]) == 1 else ("",)
+        where = {"error_code": row["code"], "channel": channel, "receiver": row["receiver"]}
         condition = " and ".join(f"{name} = '{_sql(value)}'" for name, value in where.items() if value)
         yield Advice(f"`{row['receiver']}`: {words}", f"crewel pipeline redrive --dry-run --where {_shell(condition)}")
 
@@ -107,7 +108,8 @@ def of_died(rows: Rows) -> Iterable[Advice]:
 def of_poison(rows: Rows) -> Iterable[Advice]:
     """Yield what to do about messages that receivers reject again and again."""
     for row in rows[:_MOST]:
-        letters = row["dead_letters"]
+        # What is discarded is gone: it is never advised for a message that most receivers took.
+        letters = row["dead_letters"] if row["receivers"] > row["takers"] else []
         yield Advice(
             f"`{row['message_id']}` on `{row['channel']}`: {row['why']}. Check its content, and fix its publisher. A redrive"
             " would only fail again"
@@ -126,9 +128,8 @@ def of_channels(rows: Rows) -> Iterable[Advice]:
             f"`{row['channel']}`: {row['why']}. Find out what {publishers} changed"
             + (f": the data is `{row['shape']}`" if row["shape"] else "")
             + (f", and was `{row['earlier_shape']}` before" if row["earlier_shape"] else "")
-            + ". Once the receivers take such data, redrive the dead letters; if they never will, discard them:",
-            f"crewel pipeline redrive --dry-run --where {_shell(condition)}\n"
-            f"crewel dead-letters discard --channel {_shell(row['channel'])} --since {since}",
+            + ". Once the receivers take such data, redrive the dead letters:",
+            f"crewel pipeline redrive --dry-run --where {_shell(condition)}",
         )
 
 

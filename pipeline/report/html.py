@@ -40,14 +40,14 @@ _PAUSE_S: Final = 600.0
 
 def page(told: Mapping[str, Any]) -> str:
     """Return the page. `told` has `since`, `until`, `totals`; the plots' rows `settling`, `hours`, `deaths` and `times`;
-    `channels`, the rows of the table `latency` over all of the time; and those of the tables `triage`, `poison`,
+    `channels`, the rows of the table `latency` over all of the time; and those of the tables `triage`, `incidents`, `poison`,
     `failing_channels`, `receivers`, `backlog`, `capacity` and `audit`, the last one None if no one has, and `audited`, when
     that was."""
     since, until = moment(told["since"]), moment(told["until"])
     parts = [
         f"<h1>What happened to the messages</h1><p class='time'>{since} to {until} (UTC)</p>",
         _summary(told),
-        _died(told["triage"], told["deaths"]),
+        _died(told["triage"], told["incidents"], told["deaths"]),
         _backlog(told["backlog"]),
         _settling(told),
         _receivers(told),
@@ -80,7 +80,9 @@ def _summary(told: Mapping[str, Any]) -> str:
         tile(
             letters,
             "dead letter" if letters == 1 else "dead letters",
-            "kept, but not delivered until redriven" if letters else "no receiver failed to take a message",
+            f"{number(told['totals']['kept'])} of them are in the store until redriven or discarded"
+            if letters
+            else "no receiver failed to take a message",
             is_bad=bool(letters),
         ),
         tile(
@@ -120,12 +122,12 @@ def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
             f"<li>{several(older, 'dead letter', 'dead letters')} from before this period"
             f" {'is' if older == 1 else 'are'} not shown: see <code>--from</code>.</li>"
         )
-    for row in told["triage"][:1]:
+    for row in told["incidents"][:1]:
         words = advice.meaning(row["code"])
         yield (
-            f"<li>Most frequent dead letter: {as_code(row['code'])}"
+            f"<li>Largest incident: {as_code(row['code'])}"
             f"{f' ({escape(words[0].lower() + words[1:-1])})' if words else ''}, on"
-            f" {as_code(row['channel'] or '(unknown)')} at {as_code(row['receiver'])},"
+            f" {', '.join(map(as_code, row['channels'])) or as_code('(unknown)')} at {as_code(row['receiver'])},"
             f" {several(row['letters'], 'time', 'times')}. {quoted(row['sample_reason'])}</li>"
         )
     for row in told["failing_channels"][:3]:
@@ -146,7 +148,7 @@ def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
 # The sections
 
 
-def _died(rows: Rows, deaths: Rows) -> str:
+def _died(rows: Rows, incidents: Rows, deaths: Rows) -> str:
     by_code: Counter[str] = Counter()
     for row in rows:
         by_code[row["code"]] += row["letters"]
@@ -158,14 +160,19 @@ def _died(rows: Rows, deaths: Rows) -> str:
     return section(
         "Dead letters",
         "A dead letter is a message that one receiver did not take. The server keeps it until an operator redrives or"
-        " discards it. The dead letters of one row share code, channel, receiver, cause and the wording of the reason.",
+        " discards it. The dead letters of one row share receiver, code, cause and the wording of the reason, and follow one"
+        " another within 10 minutes.",
         columns("Dead letters over time", over_time, "dead letters") if rows else "",
         bars("Dead letters by code", by_code.most_common(10)) if rows else "",
         table(
-            rows,
+            incidents,
             ("Dead letters", lambda row: number(row["letters"]), True),
-            ("Code", lambda row: _explained(row["code"]), False),
-            ("Channel, receiver", lambda row: f"{as_code(row['channel'])}<br>{as_code(row['receiver'])}", False),
+            ("Code", lambda row: _explained(row["code"]) + _others(row["other_codes"]), False),
+            (
+                "Receiver, channels",
+                lambda row: "<br>".join(map(as_code, (row["receiver"], *row["channels"]))),
+                False,
+            ),
             ("Cause", lambda row: escape(row["cause"] or "-"), False),
             ("Reason", _reason, False),
             ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", True),
@@ -176,13 +183,17 @@ def _died(rows: Rows, deaths: Rows) -> str:
             ),
             none="There are no dead letters.",
         ),
-        advices(advice.of_died(rows)),
+        advices(advice.of_died(incidents)),
     )
 
 
 def _reason(row: Mapping[str, Any]) -> str:
     content = f"{row['sample_letter']}\n{row['sample_body']}"
     return f"{escape(row['template'])}<br>{example('show', content)}"
+
+
+def _others(codes: list[str]) -> str:
+    return f"<small>also {', '.join(map(as_code, codes))}</small>" if codes else ""
 
 
 def _explained(code: str) -> str:
@@ -193,7 +204,7 @@ def _explained(code: str) -> str:
 def _poison(rows: Rows) -> str:
     return section(
         "Poison messages",
-        "Rejected by several receivers, or by one that takes nearly all others: the message is the cause.",
+        "More receivers rejected the message than took it, also if only those count that are not failing themselves.",
         table(
             rows,
             ("Message", lambda row: as_code(row["message_id"]), False),
@@ -213,7 +224,7 @@ def _poison(rows: Rows) -> str:
 def _channels(rows: Rows) -> str:
     return section(
         "Failing channels",
-        "Most receivers reject the messages of one shape of data: their publisher is the cause.",
+        "Most receivers reject the messages of one shape of data, and took an earlier shape: their publisher is the cause.",
         table(
             rows,
             ("Channel", lambda row: as_code(row["channel"]), False),

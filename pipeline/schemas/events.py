@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from crewel.pipeline.schemas.bronze import BYTES, PLACE
+from crewel.pipeline.schemas.facts import CODE_GIVEN
 from crewel.pipeline.schemas.table import Column, Layer, Table
 from crewel.storage.streams import BUCKETS_MS
 
@@ -50,7 +51,8 @@ EVENTS: Final = (
     GROUPS,
     _event(
         "opened",
-        "Named sessions that started.",
+        "Sessions that started: all with `ext.ack`, and with `events.level` `all` also others that have a name. The server"
+        " names a session with `ext.ack` that asks for no name `client/anonymous/` and a number.",
         _HAPPENED,
         _SESSION,
         Column("reliable", "boolean", "Whether it uses `ext.ack`."),
@@ -58,12 +60,19 @@ EVENTS: Final = (
     ),
     _event(
         "closed",
-        "Named sessions that ended.",
+        "Sessions that ended: those of `event_opened`.",
         _HAPPENED,
         _SESSION,
         Column("reliable", "boolean", "Whether it uses `ext.ack`."),
         Column("reason", "string", "`disconnected`, `expired` or `dead`."),
         Column("code", "string", "Dotted code of a receiver that failed permanently; empty otherwise."),
+        Column(
+            "silent_ms",
+            "bigint",
+            "Time since the last request of its client; null if an earlier server wrote the event.",
+            "ms",
+            nullable=True,
+        ),
     ),
     _event(
         "failed",
@@ -74,6 +83,7 @@ EVENTS: Final = (
         Column("message_id", "string", "Id of the message."),
         Column("code", "string", "Dotted code that the server applied."),
         Column("outcome", "string", "`letter`, `waits` or `held`."),
+        CODE_GIVEN,
     ),
     _event(
         "held",

@@ -13,6 +13,10 @@ from crewel.pipeline.schemas.table import Column, Layer, Table
 
 _LOG_ID: Final = Column("log_id", "bigint", "Log id of the message.", "us")
 _CHANNEL: Final = Column("channel", "string", "Channel of the message.")
+CODE_GIVEN: Final = Column(
+    "code_given", "string", "The code as the receiver gave it, if another one counts; null otherwise.", nullable=True
+)
+"""Beside a dotted code that a receiver caused."""
 _SESSION: Final = Column("session", "string", "Name of the session.")
 _QUEUE: Final = Column("queue", "string", "Name of the shared queue.")
 _PATTERN: Final = Column("pattern", "string", "The pattern of the subscription.")
@@ -104,6 +108,7 @@ _ENDED = _fact(
     ),
     Column("code", "string", "Dotted error code of a dead letter; null otherwise.", nullable=True),
     Column("number", "int", "Number of the row within the entry, from 0."),
+    CODE_GIVEN,
     key=("number",),
 )
 _REDRIVEN = _fact(
@@ -197,6 +202,7 @@ LETTERS: Final = Table(
         Column("body", "string", "The message as JSON, without its id."),
         Column("is_persistent", "boolean", "Whether the message was stored; if not, no fact records its end."),
         Column("redrive_of", "string", "Id of the earlier dead letter that was redriven; empty if there is none."),
+        CODE_GIVEN,
     ),
     key=("place",),
     partitions=(),

@@ -61,6 +61,7 @@ TRIAGE: Final = _gold(
         nullable=True,
     ),
     Column("template", "string", "The reason with placeholders for numbers, ids and quoted texts."),
+    Column("other_codes", "array<string>", "Other codes with which this receiver rejected the same messages."),
     Column("letters", "bigint", "How many dead letters.", "dead letters"),
     _FIRST,
     _LAST,
@@ -74,10 +75,31 @@ TRIAGE: Final = _gold(
     key=("code", "channel", "receiver", "cause", "template"),
 )
 
+INCIDENTS: Final = _gold(
+    "incidents",
+    "Dead letters of one receiver with one code, reason and cause, across channels, without a pause of more than 10 minutes.",
+    Column("receiver", "string", "Name of the session, or of the shared queue."),
+    Column("code", "string", "Dotted error code."),
+    Column("template", "string", "The reason, as in `triage`."),
+    Column("cause", "string", "As in `triage`.", nullable=True),
+    _FIRST,
+    _LAST,
+    Column("letters", "bigint", "How many messages died.", "dead letters"),
+    Column("kept", "bigint", "How many of them the store still has.", "dead letters"),
+    Column("channels", "array<string>", "The channels, at most ten of them."),
+    Column("other_codes", "array<string>", "Other codes with which this receiver rejected the same messages."),
+    Column("sample_letter", "string", "Id of one of the dead letters."),
+    Column("sample_reason", "string", "Its reason."),
+    Column("sample_body", "string", "Its message as JSON."),
+    Column("attempts_mean", "double", "Mean number of deliveries.", "times", nullable=True),
+    _milliseconds("to_death_median_ms", "Median time from acceptance to dead letter."),
+    key=("receiver", "code", "template", "cause", "first_at"),
+)
+
 POISON: Final = _gold(
     "poison",
-    "Messages that are the cause of their rejections: several receivers rejected them, or one that accepts other"
-    " messages.",
+    "Messages that are the cause of their rejections: more receivers rejected them than accepted them, also if only those"
+    " count that are not failing.",
     Column("message_id", "string", "Id of the message."),
     _CHANNEL,
     Column("receivers", "bigint", "How many receivers rejected it.", "receivers"),
@@ -94,18 +116,19 @@ POISON: Final = _gold(
 
 FAILING_CHANNELS: Final = _gold(
     "failing_channels",
-    "Channels whose publisher is the cause of rejections: most receivers reject messages of this shape.",
+    "Channels whose publisher is the cause of rejections: most receivers reject this shape, and accepted an earlier one.",
     _CHANNEL,
     Column("shape", "string", "Fields of the data, with their types; empty if no dead letter is left."),
     Column(
         "earlier_shape",
         "string",
-        "The most frequent shape of rejected messages before; null if unknown.",
+        "The shape of earlier messages that most receivers accepted.",
         nullable=True,
     ),
     Column("publishers", "array<string>", "The named sessions that published them, at most ten."),
     Column("messages", "bigint", "How many messages were rejected.", "messages"),
     Column("published", "bigint", "Messages of the channel from the first to the last of them.", "messages"),
+    Column("takers", "bigint", "How many receivers accepted one of them, at most.", "receivers"),
     Column("earlier", "bigint", "Messages of the channel before the first of them, as far as known.", "messages"),
     Column("receivers", "bigint", "How many receivers rejected them.", "receivers"),
     Column("failures", "bigint", "Total number of rejections.", "times"),
@@ -123,6 +146,12 @@ RECEIVERS: Final = _gold(
     "Receivers, compared with their own past and with their peers.",
     _SESSION,
     Column("settled", "bigint", "Messages that it acknowledged.", "messages"),
+    Column(
+        "transient",
+        "bigint",
+        "Transient messages on the channels of its subscriptions; known only with `events.level` `all`.",
+        "messages",
+    ),
     Column("failed", "bigint", "Failures that it reported, and statuses that it did not send.", "failures"),
     Column("excused", "bigint", "Failures whose cause is the message or the channel.", "failures"),
     Column("rejected", "bigint", "Messages that it rejected, if it is the cause itself.", "messages"),
@@ -132,6 +161,7 @@ RECEIVERS: Final = _gold(
         "How many of them were accepted by at least as many receivers as rejected them.",
         "messages",
     ),
+    Column("common", "array<string>", "What these messages have in common, as far as their dead letters show it."),
     Column(
         "failure_rate", "double", "Failures less the excused ones, as a share of all statuses.", "share", nullable=True
     ),
@@ -147,7 +177,7 @@ RECEIVERS: Final = _gold(
     Column(
         "polling_ms",
         "bigint",
-        "Known time of absence: from its last activity to the expiry of its session.",
+        "Known time of absence: from the last request of its client to the expiry of its session.",
         "ms",
     ),
     Column("redelivered", "bigint", "Messages that were redelivered to it.", "messages"),
@@ -269,6 +299,7 @@ MINUTES: Final = Table(
 
 GOLD: Final = (
     TRIAGE,
+    INCIDENTS,
     POISON,
     FAILING_CHANNELS,
     RECEIVERS,

@@ -1,12 +1,15 @@
 """Whose fault a rejection is: that of the message, of the receiver, or of the publisher that changed what it sends.
 
-Each message that was rejected has its rejecters and its takers, and they decide:
+Each message that was rejected has its rejecters and its takers, and they decide, the first rule that holds:
 
-- **channel**: of one shape of data, many messages of a channel were rejected by most that got them, by several receivers, or by
-  one that took other channels meanwhile. The publisher has changed, or what it sends was never understood.
-- **receiver**: it rejects again and again what at least as many others took, or what no other receiver got.
-- **message**: all else that several receivers rejected, or one that takes nearly all others.
+- **channel**: of one shape of data, many messages of a channel were rejected by most that got them, an earlier shape of the
+  channel was taken, and the rejecters rejected little else meanwhile. The publisher has changed.
+- **message**: more receivers rejected it than took it, also if only those count that are not failing themselves.
+- **receiver**: it rejected three messages or more that at least as many others took, or that no other receiver got; or most of
+  what it answered within some seconds; or more receivers took the message than rejected it.
 - **unclear**: the rest, such as the only rejection of a receiver that has taken nothing.
+
+Of messages that are not stored no fact tells the takers: they are never the cause.
 
 A receiver that ended, was on hold or took the message later, as after a redrive, has not rejected it. A message that was sent
 again has another id; it is the same.
@@ -21,7 +24,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from crewel.pipeline.transformations.expected import with_channel
+from crewel.pipeline.transformations.expected import origins, with_channel
 
 CHANNEL: Final = "channel"
 RECEIVER: Final = "receiver"
@@ -44,15 +47,15 @@ class Limits:
     """From when on several rejections are no accident."""
 
     receiver_messages: int = 3
-    receiver_share: float = 0.05
-    """Of all that it answered."""
+    outage_share: float = 0.5
+    """Of all that it answered at that time."""
     channel_messages: int = 5
     channel_share: float = 0.05
     """Of all messages of the channel, from the first to the last that was rejected."""
     lone_share: float = 0.5
     """Of all messages of the channel, if only one receiver rejected them."""
-    elsewhere: int = 3
-    """Messages of other channels that this receiver took meanwhile, at least."""
+    beside_share: float = 0.5
+    """How many messages of other shapes and channels they may have rejected meanwhile, by the number of these messages."""
 
 
 LIMITS: Final = Limits()
@@ -60,8 +63,9 @@ LIMITS: Final = Limits()
 
 def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
     """Return what was rejected, a row for each message and receiver: `message_id` as it was published, `receiver`, `ids` that
-    the message had for it, `times`, `first_at`, `last_at`, `codes`, `channel`, `log_id`, `reason`, `body`, `sender`, `shape`,
-    `letters`. `origin` are the rows of `origins`. Of the events `failed` some may be missing, so that dead letters and
+    the message had for it, `times`, `first_at`, `last_at`, `codes`, `channel`, `is_stored`, `log_id`, `reason`, `body`,
+    `sender`, `shape`, `letters`. `origin` are the rows of `origins`. Of the events `failed` some may be
+    missing, so that dead letters and
     facts are asked as well."""
     told = _rejections(silver["event_failed"], silver["letters"], silver["fact_ended"])
     # Three witnesses may report one rejection, so what counts is the one that reports the most.
@@ -77,11 +81,14 @@ def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
     )
     by_id = by_witness.groupBy("id", "receiver").agg(*_together(f.max("times")))
     with_origin = by_id.join(origin, "id", "left").withColumn("message_id", f.coalesce("origin", "id"))
+    has_died = f.bool_or("is_final").over(Window.partitionBy("message_id"))
+    is_said = f.exists("codes", lambda code: code.startswith("user."))
     found = (
         with_origin.groupBy(*_PAIR)
         .agg(f.collect_set("id").alias("ids"), *_together(f.sum("times")))
-        # A failure without an end is tried again: once is none.
-        .where(f.col("is_final") | (f.col("times") > 1))
+        # A failure without an end is tried again: once is none, unless the message died afterwards, at another of a group.
+        .withColumn("has_died", has_died)
+        .where(f.col("is_final") | (f.col("times") > 1) | (f.col("has_died") & is_said))
         .withColumn("log_id", f.col("message_id").try_cast("bigint"))
         .withColumnRenamed("channel", "witnessed")
     )
@@ -93,6 +100,7 @@ def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
         "last_at",
         f.array_sort("codes").alias("codes"),
         f.coalesce("channel", "witnessed", f.lit("")).alias("channel"),
+        f.col("channel").isNotNull().alias("is_stored"),
         "log_id",
         "sample.reason",
         "sample.body",
@@ -104,8 +112,9 @@ def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
 
 def causes(silver: Mapping[str, DataFrame], keep: Keep, limits: Limits = LIMITS) -> DataFrame:
     """Return the rows of `rejections` whose receivers have not taken the message since, with `takers` and `rejecters` of the
-    message, `taken` and `rejected` of the receiver, and `cause`."""
-    origin = keep(origins(silver["fact_redriven"]))
+    message, `taken` and `rejected` of the receiver, `published` and `earlier_shape` of a shape that is the cause, and
+    `cause`."""
+    origin = keep(origins(silver["fact_redriven"], _DOUBLINGS))
     rejected = keep(rejections(silver, origin))
     settled = _taken(silver["fact_ended"], origin)
     answered = settled.join(f.broadcast(rejected.select("message_id").distinct()), "message_id", "left_semi")
@@ -118,58 +127,69 @@ def causes(silver: Mapping[str, DataFrame], keep: Keep, limits: Limits = LIMITS)
         .withColumn("takers", f.coalesce("takers", f.lit(0)))
         .withColumn("rejecters", f.count("*").over(of_message))
     )
-    changed = failing_shapes(unsolved, settled, silver, limits)
+    changed = failing_shapes(unsolved, silver, limits)
     is_changed = f.col("published").isNotNull() & _by_most()
     marked = unsolved.join(f.broadcast(changed), _SHAPE, "left").withColumn("is_changed", is_changed)
     return keep(_judged(marked, settled, limits))
 
 
-def failing_shapes(
-    unsolved: DataFrame, settled: DataFrame, silver: Mapping[str, DataFrame], limits: Limits = LIMITS
-) -> DataFrame:
-    """Return (channel, shape, published) of the shapes of data that most receivers reject on a channel, with how many messages
-    the channel had from the first to the last of them."""
+def failing_shapes(unsolved: DataFrame, silver: Mapping[str, DataFrame], limits: Limits = LIMITS) -> DataFrame:
+    """Return (channel, shape, published, earlier_shape) of the shapes of data that most receivers reject on a channel since a
+    publisher changed: with how many messages the channel had from the first to the last of them, and with the shape that was
+    taken before."""
+    by_most = unsolved.where(_by_most() & f.col("log_id").isNotNull() & (f.col("shape") != ""))
     found = (
-        unsolved.where(_by_most() & f.col("log_id").isNotNull())
-        .groupBy(*_SHAPE)
+        by_most.groupBy(*_SHAPE)
         .agg(
             f.count_distinct("message_id").alias("messages"),
-            f.count_distinct("receiver").alias("receivers"),
-            f.min("receiver").alias("lone"),
+            f.collect_set("receiver").alias("names"),
             f.min("log_id").alias("first_id"),
             f.max("log_id").alias("last_id"),
         )
         .where(f.col("messages") >= limits.channel_messages)
     )
+    # No one keeps the data of what was taken; but some of it was rejected by a few, and shows what most took.
+    taken = unsolved.where(~_by_most() & (f.col("shape") != "")).select(
+        "channel", f.col("shape").alias("other"), f.col("log_id").alias("before_id")
+    )
+    is_earlier = (f.col("before_id") < f.col("first_id")) & (f.col("other") != f.col("shape"))
+    earlier = (
+        taken.join(f.broadcast(found.select(*_SHAPE, "first_id")), "channel")
+        .where(is_earlier)
+        .groupBy(*_SHAPE)
+        .agg(f.mode("other").alias("earlier_shape"))
+    )
+    changed = found.join(earlier, _SHAPE)
     within = f.col("log_id").between(f.col("first_id"), f.col("last_id"))
+    others = by_most.join(f.broadcast(changed), _SHAPE, "left_anti").select("log_id", "message_id", "receiver")
+    is_beside = within & f.array_contains("names", f.col("receiver"))
+    beside = (
+        others.join(f.broadcast(changed), is_beside)
+        .groupBy(*_SHAPE)
+        .agg(f.count_distinct("message_id").alias("beside"))
+    )
     messages = silver["fact_published"].select("channel", "log_id")
     messages = messages.unionByName(silver["fact_addressed"].select("channel", "log_id").distinct())
     published = (
-        messages.join(f.broadcast(found.select(*_SHAPE, "first_id", "last_id")), "channel")
+        messages.join(f.broadcast(changed.select(*_SHAPE, "first_id", "last_id")), "channel")
         .where(within)
         .groupBy(*_SHAPE)
         .agg(f.count("*").alias("published"))
     )
-    lone = found.where("receivers = 1").select(*_SHAPE, f.col("lone").alias("receiver"), "first_id", "last_id")
-    meanwhile = settled.join(f.broadcast(lone), "receiver").where(within)
-    took = meanwhile.groupBy(*_SHAPE).agg(f.count("*").alias("took"))
-    share = f.col("messages") / f.col("published")
-    # What it took of this channel meanwhile is all of it that it did not reject.
-    elsewhere = f.coalesce("took", f.lit(0)) - (f.col("published") - f.col("messages"))
-    several = (f.col("receivers") > 1) & (share >= limits.channel_share)
-    alone = (share >= limits.lone_share) & (elsewhere >= limits.elsewhere)
+    least = f.when(f.size("names") > 1, limits.channel_share).otherwise(limits.lone_share)
     return (
-        found.join(published, _SHAPE, "left")
-        .join(took, _SHAPE, "left")
+        changed.join(published, _SHAPE, "left")
+        .join(beside, _SHAPE, "left")
         .withColumn("published", f.greatest("published", "messages"))
-        .where(several | alone)
-        .select(*_SHAPE, "published")
+        .where(f.col("messages") >= least * f.col("published"))
+        .where(f.coalesce("beside", f.lit(0)) <= limits.beside_share * f.col("messages"))
+        .select(*_SHAPE, "published", "earlier_shape")
     )
 
 
 def of_ids(caused: DataFrame) -> DataFrame:
-    """Return (message_id, receiver, cause) for each id that a message had."""
-    return caused.select(f.explode("ids").alias("message_id"), "receiver", "cause")
+    """Return (message_id, receiver, cause, codes) for each id that a message had."""
+    return caused.select(f.explode("ids").alias("message_id"), "receiver", "cause", "codes")
 
 
 def shape(body: Column) -> Column:
@@ -179,32 +199,20 @@ def shape(body: Column) -> Column:
     return f.regexp_replace(told, r"\b(?:BIGINT|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\))", "NUMBER")
 
 
-def origins(redriven: DataFrame) -> DataFrame:
-    """Return (id, origin), texts: for each id that a redrive gave, the id under which the message was published."""
-    steps = redriven.select(f.col("log_id").cast("string").alias("id"), f.col("message_id").alias("origin"))
-    for _ in range(_DOUBLINGS):
-        before = steps.select(f.col("id").alias("origin"), f.col("origin").alias("earlier"))
-        steps = steps.join(before, "origin", "left").select("id", f.coalesce("earlier", "origin").alias("origin"))
-    return steps.select("id", "origin")
-
-
 def _judged(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
     """Add `taken`, `rejected` and `cause`."""
     rest = ~f.col("is_changed")
     of_receiver, of_message = Window.partitionBy("receiver"), Window.partitionBy("message_id")
-    is_its_own = (f.col("takers") >= f.col("rejecters")) | (f.col("rejecters") == 1)
-    taken = settled.groupBy("receiver").agg(f.count("*").alias("taken"))
+    others_took = f.col("is_stored") & (f.col("takers") > f.col("rejecters"))
+    is_its_own = (f.col("takers") >= f.col("rejecters")) | (f.col("rejecters") == 1) | ~f.col("is_stored")
     told = (
-        marked.join(taken, "receiver", "left")
-        .withColumn("taken", f.coalesce("taken", f.lit(0)))
+        _with_answers(marked, settled, limits)
         .withColumn("rejected", f.count_if(rest).over(of_receiver))
         .withColumn("own", f.count_if(rest & is_its_own).over(of_receiver))
     )
-    is_failing = (f.col("own") >= limits.receiver_messages) & (
-        f.col("own") >= limits.receiver_share * (f.col("rejected") + f.col("taken"))
-    )
-    takes_well = rest & ~f.col("is_failing") & (f.col("taken") > f.col("rejected"))
-    is_poison = f.bool_or(takes_well).over(of_message) | ((f.count_if(rest).over(of_message) > 1) & _by_most())
+    is_failing = (f.col("own") >= limits.receiver_messages) | f.col("is_out")
+    is_credible = rest & ~f.col("is_failing") & (f.col("taken") > f.col("rejected"))
+    is_poison = f.col("is_stored") & _by_most() & (f.count_if(is_credible).over(of_message) > f.col("takers"))
     return (
         told.withColumn("is_failing", is_failing)
         .withColumn("is_poison", is_poison)
@@ -212,11 +220,62 @@ def _judged(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
             "cause",
             f.when(f.col("is_changed"), CHANNEL)
             .when(f.col("is_poison"), MESSAGE)
-            .when(f.col("is_failing"), RECEIVER)
+            .when(f.col("is_failing") | others_took, RECEIVER)
             .otherwise(UNCLEAR),
         )
-        .drop("is_changed", "is_poison", "is_failing", "own")
+        .drop("is_changed", "is_poison", "is_failing", "is_out", "own")
     )
+
+
+def _with_answers(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
+    """Add `taken` of the receiver, and `is_out`: whether it rejected most of what it answered at that time.
+
+    Seconds are looked at, minutes, and tens of minutes, as messages may be many or few. What was taken is counted by second
+    only beside a rejection.
+    """
+    refused = marked.where("NOT is_changed").select("receiver", *_slots("last_at"))
+    beside = f.explode(f.array(*(f.col("second") + each for each in (-1, 0, 1)))).alias("second")
+    near = refused.select("receiver", beside).distinct().withColumn("is_near", f.lit(True))
+    rejecting = f.broadcast(marked.select("receiver").distinct())
+    took = (
+        settled.join(rejecting, "receiver", "left_semi")
+        .select("receiver", *_slots("at"))
+        .join(f.broadcast(near), ["receiver", "second"], "left")
+        .groupBy("receiver", "minute", f.when(f.col("is_near"), f.col("second")).alias("second"))
+        .agg(f.count("*").alias("took"))
+    )
+    counts = took.unionByName(
+        refused.groupBy("receiver", "minute", "second").agg(f.count("*").alias("refused")), allowMissingColumns=True
+    )
+    receiver = Window.partitionBy("receiver")
+    second, minute = receiver.orderBy("second").rangeBetween(-1, 1), Window.partitionBy("receiver", "minute")
+    some_minutes = Window.partitionBy("receiver", f.expr("minute div 10"))
+    answers = (
+        counts.groupBy("receiver", "minute", "second")
+        .agg(*(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in ("took", "refused")))
+        .withColumn("taken", f.sum("took").over(receiver))
+        .withColumn("is_out_now", _is_out(f.col("refused"), f.col("took"), limits))
+        .withColumn(
+            "is_out",
+            f.bool_or("is_out_now").over(second)
+            | _is_out(f.sum("refused").over(minute), f.sum("took").over(minute), limits)
+            | _is_out(f.sum("refused").over(some_minutes), f.sum("took").over(some_minutes), limits),
+        )
+        .where(f.col("refused") > 0)
+        .select("receiver", "second", "taken", "is_out")
+    )
+    known = marked.select("*", _slots("last_at")[1]).join(answers, ["receiver", "second"], "left").drop("second")
+    return known.fillna(0, ["taken"]).fillna(False, ["is_out"])
+
+
+def _is_out(refused: Column, took: Column, limits: Limits) -> Column:
+    return (refused >= limits.receiver_messages) & (refused >= limits.outage_share * (refused + took))
+
+
+def _slots(at: str) -> list[Column]:
+    return [
+        f.expr(f"unix_millis({at}) div {length}").alias(name) for name, length in (("minute", 60_000), ("second", 1000))
+    ]
 
 
 def _by_most() -> Column:
@@ -225,12 +284,12 @@ def _by_most() -> Column:
 
 
 def _taken(ended: DataFrame, origin: DataFrame) -> DataFrame:
-    """Return (message_id, receiver, log_id) of what was acknowledged, by the id under which it was published."""
+    """Return (message_id, receiver, at) of what was acknowledged, by the id under which it was published."""
     return (
         ended.where(f.col("reason") == "settled")
-        .select(f.col("log_id").cast("string").alias("id"), "log_id", "receiver")
+        .select(f.col("log_id").cast("string").alias("id"), "at", "receiver")
         .join(f.broadcast(origin), "id", "left")
-        .select(f.coalesce("origin", "id").alias("message_id"), "receiver", "log_id")
+        .select(f.coalesce("origin", "id").alias("message_id"), "receiver", "at")
     )
 
 

@@ -1,4 +1,4 @@
-"""Channels that fail since a publisher changed the data: most receivers reject what has this shape."""
+"""Channels that fail since a publisher changed the data: most receivers reject this shape, and took an earlier one."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def failing_channels(caused: DataFrame, silver: Mapping[str, DataFrame]) -> Data
             f.count_distinct("message_id").alias("messages"),
             f.max("published").alias("published"),
             f.count_distinct("receiver").alias("receivers"),
+            f.max("takers").alias("takers"),
+            f.max("earlier_shape").alias("earlier_shape"),
             firsts(f.collect_set(f.nullif("sender", f.lit("")))).alias("publishers"),
             f.min("log_id").alias("first_id"),
             *evidence(),
@@ -38,17 +40,8 @@ def failing_channels(caused: DataFrame, silver: Mapping[str, DataFrame]) -> Data
         .groupBy(*_ONE)
         .agg(f.count("*").alias("earlier"))
     )
-    # Of what was taken no one has kept the data; but receivers may have rejected some of it for other reasons.
-    shapes = (
-        caused.select("channel", f.col("shape").alias("other"), "log_id")
-        .join(first_ids, "channel")
-        .where(is_earlier & (f.col("other") != "") & (f.col("other") != f.col("shape")))
-        .groupBy(*_ONE)
-        .agg(f.mode("other").alias("earlier_shape"))
-    )
     return (
         found.join(before, _ONE, "left")
-        .join(shapes, _ONE, "left")
         .withColumn("earlier", f.coalesce("earlier", f.lit(0)))
         .withColumn("why", _why())
         .select(TABLES["failing_channels"].names)
@@ -62,6 +55,9 @@ def _why() -> Column:
             "receivers",
             "messages",
             "published",
+        ),
+        f.when(f.col("takers") == 0, "; none took them").otherwise(
+            f.format_string("; at most %d took one of them", "takers")
         ),
         f.when(f.col("earlier") > 0, f.format_string("; the channel had %d before", "earlier")).otherwise(""),
     )

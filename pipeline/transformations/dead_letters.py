@@ -41,6 +41,7 @@ def letters(raw: DataFrame) -> DataFrame:
             text("body").alias("body"),
             (text("p") == "1").alias("is_persistent"),
             text("r").alias("redrive_of"),
+            f.col("d").getItem("g").alias("code_given"),
         )
         .select(*_LETTERS.names)
     )

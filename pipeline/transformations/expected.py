@@ -15,6 +15,9 @@ from pyspark.sql import functions as f
 FOR_EVER: Final = 2**62
 """A log id that no message will have."""
 
+_DOUBLINGS: Final = 3
+"""How often the chain of redrives is shortened to half, to find a channel: messages that were sent again up to 8 times."""
+
 _REPLY: Final = r"^/ret/([A-Za-z0-9_\-]{1,64})/(?:[1-9][0-9]{6}|\*)$"
 
 
@@ -43,7 +46,9 @@ def with_channel(rows: DataFrame, silver: Mapping[str, DataFrame]) -> DataFrame:
     # Each join finds one row at most, and only what is asked for is grouped: messages are many.
     published = silver["fact_published"].where(f.col("channel") != "").select("log_id", "channel")
     addressed = silver["fact_addressed"].select("log_id", "channel").dropDuplicates(["log_id"])
-    again = silver["fact_redriven"].select("log_id", f.col("message_id").try_cast("bigint").alias("before"))
+    again = origins(silver["fact_redriven"], _DOUBLINGS).select(
+        f.col("id").cast("bigint").alias("log_id"), f.col("origin").try_cast("bigint").alias("before")
+    )
     witnesses = {
         "_published": published,
         "_addressed": addressed,
@@ -55,9 +60,19 @@ def with_channel(rows: DataFrame, silver: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _of_earlier(again: DataFrame, published: DataFrame, addressed: DataFrame) -> DataFrame:
-    """Return (log_id, channel) of messages that were sent again, by the id that each had before."""
+    """Return (log_id, channel) of messages that were sent again, by the id under which each was published."""
     known = published.unionByName(addressed).withColumnRenamed("log_id", "before")
     return again.join(known, "before").select("log_id", "channel").dropDuplicates(["log_id"])
+
+
+def origins(redriven: DataFrame, doublings: int) -> DataFrame:
+    """Return (id, origin), texts: for each id that a redrive gave, the id under which the message was published. Each doubling
+    follows twice as many redrives, and reads `redriven` twice as often."""
+    steps = redriven.select(f.col("log_id").cast("string").alias("id"), f.col("message_id").alias("origin"))
+    for _ in range(doublings):
+        before = steps.select(f.col("id").alias("origin"), f.col("origin").alias("earlier"))
+        steps = steps.join(before, "origin", "left").select("id", f.coalesce("earlier", "origin").alias("origin"))
+    return steps.select("id", "origin")
 
 
 def held_by(published: DataFrame, intervals: DataFrame) -> DataFrame:

@@ -17,6 +17,8 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.causes import CHANNEL, MESSAGE, RECEIVER, of_ids
+from crewel.pipeline.transformations.common import in_common
+from crewel.pipeline.transformations.expected import patterns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Limits:
 LIMITS: Final = Limits()
 _COUNTS: Final = (
     "settled",
+    "transient",
     "failed",
     "excused",
     "rejected",
@@ -54,17 +57,14 @@ def receivers(
     silver: Mapping[str, DataFrame], caused: DataFrame, since: datetime, until: datetime, limits: Limits = LIMITS
 ) -> DataFrame:
     """Return the table `receivers` for the time from `since` to `until`. `silver` has the tables `fact_ended`,
-    `fact_held`, `fact_released`, `fact_sessions`, `intervals`, `event_failed`, `event_redelivered`, `event_opened` and
+    `fact_held`, `fact_released`, `fact_sessions`, `intervals`, `event_failed`, `event_redelivered`, `event_traffic` and
     `event_closed`; `caused` are the rows of `causes`."""
     start, end = f.lit(since), f.lit(until)
     answers = _answers(silver, _failures(silver, caused), start, end)
-    own = (
-        caused.where((f.col("cause") == RECEIVER) & f.col("last_at").between(start, end))
-        .groupBy(f.col("receiver").alias("session"))
-        .agg(
-            f.count("*").alias("rejected"),
-            f.count_if(f.col("takers") >= f.col("rejecters")).alias("others_took"),
-        )
+    by_receiver = caused.where((f.col("cause") == RECEIVER) & f.col("last_at").between(start, end))
+    own = by_receiver.groupBy(f.col("receiver").alias("session")).agg(
+        f.count("*").alias("rejected"),
+        f.count_if(f.col("takers") >= f.col("rejecters")).alias("others_took"),
     )
     holds = held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"])
     held = _clipped(holds, start, end)
@@ -81,12 +81,16 @@ def receivers(
         .join(away.withColumnRenamed("ms", "polling_ms"), "session", "full")
         .join(redelivered, "session", "full")
         .join(own, "session", "full")
+        .join(_transient(silver, start, end), "session", "left")
+        .join(in_common(by_receiver).withColumnRenamed("receiver", "session"), "session", "left")
         .join(still.select("session", f.lit(True).alias("is_held")).distinct(), "session", "left")
         .fillna(False, ["is_held"])
         .fillna(0, [*_COUNTS])
+        .withColumn("common", f.coalesce("common", f.array().cast("array<string>")))
         .where(f.greatest(*_COUNTS) > 0)
         .withColumn(
-            "failure_rate", f.try_divide(f.col("failed") - f.col("excused"), f.col("settled") + f.col("failed"))
+            "failure_rate",
+            f.try_divide(f.col("failed") - f.col("excused"), f.col("settled") + f.col("transient") + f.col("failed")),
         )
         .withColumn(
             "redelivery_rate", f.try_divide("redelivered", f.col("settled") + f.col("failed") + f.col("redelivered"))
@@ -129,7 +133,9 @@ def receiver_times(silver: Mapping[str, DataFrame], caused: DataFrame) -> DataFr
 def _failures(silver: Mapping[str, DataFrame], caused: DataFrame) -> DataFrame:
     """Return the events `failed` (session, happened, is_excused): whether the message or the channel is the cause."""
     excused = of_ids(caused).where(f.col("cause").isin(MESSAGE, CHANNEL))
-    excused = excused.withColumnRenamed("receiver", "session").withColumn("is_excused", f.lit(True)).drop("cause")
+    excused = (
+        excused.withColumnRenamed("receiver", "session").withColumn("is_excused", f.lit(True)).drop("cause", "codes")
+    )
     return (
         silver["event_failed"]
         .join(excused, ["message_id", "session"], "left")
@@ -177,6 +183,25 @@ def _answers(silver: Mapping[str, DataFrame], failures: DataFrame, start: Column
     )
 
 
+def _transient(silver: Mapping[str, DataFrame], start: Column, end: Column) -> DataFrame:
+    """Return (session, transient): how many transient messages were published on the channels of its subscriptions. No fact
+    tells which session got them; with `events.level` `all`, events count them by channel."""
+    traffic = (
+        silver["event_traffic"]
+        .where(f.col("until").between(start, end))
+        .groupBy("channel")
+        .agg(f.sum("published").alias("published"))
+        .select("channel", "published", f.explode(patterns_of(f.col("channel"))).alias("pattern"))
+    )
+    wanted = silver["intervals"].select("session", "pattern").distinct()
+    return (
+        traffic.join(wanted, "pattern")
+        .dropDuplicates(["session", "channel"])
+        .groupBy("session")
+        .agg(f.sum("published").alias("transient"))
+    )
+
+
 def held_times(held: DataFrame, released: DataFrame, sessions: DataFrame) -> DataFrame:
     """Return (session, begin, end) of each time that a session was on hold; the end is null while it is."""
     closed = sessions.where(f.col("what") == "closed")
@@ -194,29 +219,10 @@ def held_times(held: DataFrame, released: DataFrame, sessions: DataFrame) -> Dat
 
 
 def _away_times(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Return (session, begin, end): from the last sign of life to the expiry of the session. Nothing else tells that a
-    receiver was away."""
-    signs = (
-        silver["event_opened"]
-        .select("session", f.col("happened").alias("at"))
-        .unionByName(silver["event_failed"].select("session", f.col("happened").alias("at")))
-        .unionByName(
-            silver["fact_ended"].where(f.col("reason") == "settled").select(f.col("receiver").alias("session"), "at")
-        )
-        .select("*", f.lit(False).alias("is_end"))
-    )
-    ends = (
-        silver["event_closed"]
-        .where(f.col("reason") == "expired")
-        .select("session", f.col("happened").alias("at"), f.lit(True).alias("is_end"))
-    )
-    before = Window.partitionBy("session").orderBy("at", "is_end").rowsBetween(Window.unboundedPreceding, -1)
-    return (
-        signs.unionByName(ends)
-        .withColumn("begin", f.max(f.when(~f.col("is_end"), f.col("at"))).over(before))
-        .where(f.col("is_end") & f.col("begin").isNotNull())
-        .select("session", "begin", f.col("at").alias("end"))
-    )
+    """Return (session, begin, end): from the last request of its client to the expiry of the session."""
+    expired = silver["event_closed"].where((f.col("reason") == "expired") & (f.col("silent_ms") > 0))
+    begin = f.timestamp_millis(f.unix_millis("happened") - f.col("silent_ms"))
+    return expired.select("session", begin.alias("begin"), f.col("happened").alias("end"))
 
 
 def _clipped(times: DataFrame, start: Column, end: Column) -> DataFrame:
@@ -264,7 +270,12 @@ def _why(limits: Limits, window_ms: float) -> Column:
         | ((rate >= limits.failure_rate) & (rate > limits.times * f.coalesce(usual_rate, f.lit(0.0))))
     )
     others_took = f.when(f.col("others_took") > 0, f.format_string(", %d of them taken by others", "others_took"))
-    rejects = f.concat(f.format_string("rejected %d messages", "rejected"), f.coalesce(others_took, f.lit("")))
+    alike = f.when(f.size("common") > 0, f.concat(f.lit("; all with "), f.array_join("common", ", ")))
+    rejects = f.concat(
+        f.format_string("rejected %d messages", "rejected"),
+        f.coalesce(others_took, f.lit("")),
+        f.coalesce(alike, f.lit("")),
+    )
     redelivers = (f.col("redelivered") >= limits.redeliveries) & (f.col("redelivery_rate") >= limits.redelivery_rate)
     lags = (lag >= limits.lag_ms) & (lag > limits.times * usual_lag)
     reasons = (

@@ -152,8 +152,9 @@ FACTS: Final = (
         _there("ended") + " AND NOT exists(d.ended, e -> e.session IS NULL OR e.reason IS NULL OR e.ids IS NULL"
         " OR exists(e.ids, i -> i IS NULL))",
         "transform(flatten(transform(d.ended, e -> transform(e.ids, i ->"
-        " named_struct('log_id', i, 'receiver', e.session, 'reason', e.reason, 'code', e.code)))), (r, n) ->"
-        " named_struct('log_id', r.log_id, 'receiver', r.receiver, 'reason', r.reason, 'code', r.code, 'number', n))",
+        " named_struct('log_id', i, 'receiver', e.session, 'reason', e.reason, 'code', e.code, 'code_given', e.given)))),"
+        " (r, n) -> named_struct('log_id', r.log_id, 'receiver', r.receiver, 'reason', r.reason, 'code', r.code,"
+        " 'number', n, 'code_given', r.code_given))",
     ),
     _fact(
         "redriven",
@@ -214,9 +215,9 @@ FACT_TYPES: Final = frozenset(name for fact in FACTS for name in fact.types)
 
 GROUP_DDL: Final = (
     "v bigint, node string, token string, n bigint, `from` bigint, until bigint, lost bigint, events array<struct<"
-    "type: string, at: bigint, session: string, channel: string, id: string, code: string, outcome: string, reliable: boolean,"
-    " transport: string, reason: string, who: string, policy: string, count: bigint, sum: bigint, buckets: array<bigint>,"
-    " published: bigint, delivered: bigint, opened: bigint, closed: bigint>>"
+    "type: string, at: bigint, session: string, channel: string, id: string, code: string, given: string, outcome: string,"
+    " reliable: boolean, transport: string, reason: string, who: string, policy: string, count: bigint, sum: bigint,"
+    " buckets: array<bigint>, published: bigint, delivered: bigint, opened: bigint, closed: bigint, silent: bigint>>"
 )
 """The fields of a group of events, and of all events in it."""
 
@@ -234,8 +235,8 @@ def _event(name: str, times: Mapping[str, str], *fields: str, **others: str) -> 
 
 EVENTS: Final = (
     _event("opened", _HAPPENED, "session", "reliable", "transport"),
-    _event("closed", _HAPPENED, "session", "reliable", "reason", code="coalesce(e.code, '')"),
-    _event("failed", _HAPPENED, "session", "channel", "code", "outcome", message_id="e.id"),
+    _event("closed", _HAPPENED, "session", "reliable", "reason", code="coalesce(e.code, '')", silent_ms="e.silent"),
+    _event("failed", _HAPPENED, "session", "channel", "code", "outcome", message_id="e.id", code_given="e.given"),
     _event("held", _HAPPENED, "session", "who", code="coalesce(e.code, '')", message_id="coalesce(e.id, '')"),
     _event("released", _HAPPENED, "session"),
     _event("overflow", _TIMES, "session", "policy", "count"),

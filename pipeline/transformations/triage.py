@@ -1,4 +1,4 @@
-"""What died and why: dead letters by code, channel, receiver and the template of their reason.
+"""What died and why: dead letters by code, channel, receiver and the template of their reason, and as incidents.
 
 Reasons that differ in numbers, ids, times and quoted texts only are of one template: "order 17 of 'Joe' failed" and "order 18
 of 'Ann' failed" are both "order <n> of '<text>' failed".
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
@@ -19,6 +19,9 @@ from crewel.pipeline.transformations.expected import with_channel
 GONE: Final = "(the dead letter was redriven, discarded or dropped)"
 """The template of deaths whose letter is there no more: the facts tell the code only."""
 
+_PAUSE_MS: Final = 600_000
+"""After so long without a dead letter another incident begins."""
+_MOST_CHANNELS: Final = 10
 _MOST_READ: Final = 500  # characters of a reason; some have a stack trace, whose end is different each time
 _SIGNS: Final = (
     (r"(?<![\p{L}\d])'[^']*'(?![\p{L}\d])", "'<text>'"),  # not the apostrophe of "can't"
@@ -56,30 +59,64 @@ def deaths(dead: DataFrame) -> DataFrame:
     )
 
 
-def triage(dead: DataFrame, caused: DataFrame) -> DataFrame:
-    """Return the table `triage`, from the rows of `died` and of `causes`."""
-    newest = f.max_by(f.struct("letter", "reason", "body"), f.struct("at", "letter"))
+def judged(dead: DataFrame, caused: DataFrame) -> DataFrame:
+    """Return the rows of `died` with their `cause` and the `codes` of the rejections, from the rows of `causes`."""
+    return dead.join(of_ids(caused), ["message_id", "receiver"], "left")
+
+
+def triage(judged: DataFrame) -> DataFrame:
+    """Return the table `triage`, from the rows of `judged`."""
     return (
-        dead.join(of_ids(caused), ["message_id", "receiver"], "left")
-        .groupBy("code", "channel", "receiver", "cause", "template")
+        judged.groupBy("code", "channel", "receiver", "cause", "template")
         .agg(
-            f.count("*").alias("letters"),
-            f.min("at").alias("first_at"),
-            f.max("at").alias("last_at"),
-            newest.alias("sample"),
-            f.avg("attempts").alias("attempts_mean"),
+            *_summed(),
             f.max("attempts").alias("attempts_max"),
-            f.percentile_approx("to_death_ms", 0.5, 1000).alias("to_death_median_ms"),
             f.max("to_death_ms").alias("to_death_max_ms"),
         )
-        .select(
-            "*",
-            f.col("sample.letter").alias("sample_letter"),
-            f.col("sample.reason").alias("sample_reason"),
-            f.col("sample.body").alias("sample_body"),
-        )
+        .select("*", *_of_sample())
         .select(TABLES["triage"].names)
     )
+
+
+def incidents(judged: DataFrame) -> DataFrame:
+    """Return the table `incidents`, from the rows of `judged`: one outage is one row, however many channels it was on."""
+    one = ["receiver", "code", "template", "cause"]
+    in_order = Window.partitionBy(*one).orderBy("at", "message_id")
+    pause = f.unix_millis("at") - f.unix_millis(f.lag("at").over(in_order))
+    numbered = judged.withColumn("begins", f.coalesce(pause > _PAUSE_MS, f.lit(False)).cast("int"))
+    return (
+        numbered.withColumn("incident", f.sum("begins").over(in_order))
+        .groupBy(*one, "incident")
+        .agg(
+            *_summed(),
+            f.count_if(f.col("letter") != "").alias("kept"),
+            f.slice(f.array_sort(f.collect_set(f.nullif("channel", f.lit("")))), 1, _MOST_CHANNELS).alias("channels"),
+        )
+        .select("*", *_of_sample())
+        .select(TABLES["incidents"].names)
+    )
+
+
+def _summed() -> list[Column]:
+    codes = f.array_sort(f.array_distinct(f.flatten(f.collect_list("codes"))))
+    return [
+        f.count("*").alias("letters"),
+        f.min("at").alias("first_at"),
+        f.max("at").alias("last_at"),
+        f.max_by(f.struct("letter", "reason", "body"), f.struct("at", "letter")).alias("sample"),
+        f.avg("attempts").alias("attempts_mean"),
+        f.percentile_approx("to_death_ms", 0.5, 1000).alias("to_death_median_ms"),
+        codes.alias("codes"),
+    ]
+
+
+def _of_sample() -> list[Column]:
+    return [
+        f.col("sample.letter").alias("sample_letter"),
+        f.col("sample.reason").alias("sample_reason"),
+        f.col("sample.body").alias("sample_body"),
+        f.array_remove("codes", f.col("code")).alias("other_codes"),
+    ]
 
 
 def _from_letters(letters: DataFrame) -> DataFrame:

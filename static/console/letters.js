@@ -110,7 +110,7 @@ function row(letter, chosen, choose) {
         box,
         h("span", {}, h("a", {href: `#/dead-letters/${letter.id}`}, letter.id), letter.returns ? h("span", {class: "mark bad"}, ` came back ${letter.returns}×`) : null,
             h("br"), h("span", {class: "hint"}, time(Number(letter.id.split("-")[0])))),
-        parts(letter.errorCode, "."),
+        h("span", {}, parts(letter.errorCode, "."), letter.errorCodeGiven ? h("span", {class: "hint"}, ` given as ${letter.errorCodeGiven}`) : null),
         parts(letter.channel, "/"),
         parts(name(letter), "/"),
         letter.reason,
@@ -182,6 +182,7 @@ async function end(id, me) {
 function reasons(letter) {
     return [
         ["Code", parts(letter.errorCode, ".")],
+        ["Code as given", letter.errorCodeGiven],
         ["Reason", letter.reason],
         ["Receiver", h("a", {href: `#/receivers/${name(letter)}`}, name(letter))],
         ["Channel", topicLink(letter.channel)],
@@ -217,6 +218,7 @@ export function deadLetter({words: [id], me, again}) {
             h("section", {class: "card"}, facts([
                 ["Made", ago(Number(id.split("-")[0]))],
                 ["Code", letter.errorCode],
+                ["Code as given", letter.errorCodeGiven],
                 ["Reason", letter.reason],
                 ["Attempts", count(letter.attempts)],
                 ["Came back", letter.returns && h("span", {}, `${things(letter.returns, "time")}, at last as the redrive of `, h("a", {href: `#/dead-letters/${letter.redriveOf}`}, letter.redriveOf))],

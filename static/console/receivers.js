@@ -249,6 +249,7 @@ function about(session) {
         ["Cause", holdback && dotted([holdback.code, holdback.reason].filter(Boolean).join(": "))],
         ["Held message", holdback?.id && [h("a", {href: `#/message/${encodeURIComponent(holdback.id)}`}, holdback.id), isHeldMessageThere(session) ? "" : ", no longer in the queue"]],
         ["Last failure", session.lastFailure && dotted(`${session.lastFailure.code}: ${session.lastFailure.reason}`)],
+        ["Open at the client", session.qos.maxOpen ? `${count(session.inFlight)}, of at most ${count(session.qos.maxOpen)}` : count(session.inFlight)],
         ["Waiting", `${things(session.waiting, "message")}, ${bytes(session.waitingBytes)}, of at most ${count(session.maxEntries)}`],
         ["Oldest", session.oldest ? `has waited for ${span(Date.now() - session.oldest)}, since ${time(session.oldest)}` : ""],
         [session.transport === null ? "Sent before" : "At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],

@@ -67,6 +67,7 @@ SESSION: dict[str, Any] = {
         "update": True,
         "settle": "message",
         "ackWait": -1,
+        "maxOpen": 0,
         "pingInterval": 0,
         "burst": {"maxEntries": None, "maxBytes": 524_288},
         "ptp": True,

@@ -23,6 +23,7 @@ HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
 def session(name: str = "client/joe/1", *, is_reliable: bool = True) -> Session:
     made = Session.__new__(Session)
     made.name, made.is_reliable, made.peer, made.durable = name, is_reliable, Request(), None
+    made.last_seen = 0.0
     return made
 
 
@@ -53,7 +54,7 @@ def tell_everything(events: Events) -> None:
     events.judged(
         joe,
         Dispatcher(Rules()),
-        Judgement(dead_letters=[FailedDelivery(entry("/a", 7), "user.update.error", "why", 1)]),
+        Judgement(dead_letters=[FailedDelivery(entry("/a", 7), "user.update.internalError", "why", 1, "resource.x")]),
     )
     events.held(joe, HOLDBACK)
     events.released(joe)

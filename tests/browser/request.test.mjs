@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import {test} from "node:test";
 import {AnswerTimeoutError, createResponse, ErrorAnswer, replyChannel, RequestError, RequestExtension, Serials}
     from "../../extensions/request.js";
+import {BinaryExtension} from "../../static/vendor/cometd/BinaryExtension.js";
 
 const HANDSHAKE = "/meta/handshake";
 const ID = "a".repeat(32);
@@ -288,6 +289,20 @@ test("createResponse takes data, or the request's own", () => {
     assert.notEqual(response.data, request.data);
     assert.deepEqual(response.ext, {publish: {clientProperties: {unit: "W"}}});
     assert.throws(() => createResponse({channel: "/power", data: 1}), TypeError);
+});
+
+test("createResponse without data returns bytes as they came", () => {
+    const data = {data: "0ri", last: true, meta: {contentType: "image/png"}};
+    const request = asked({binary: {}, update: {clientProperties: {unit: "W"}}});
+    request.data = structuredClone(data);
+    const response = createResponse(request);
+    assert.deepEqual(response.data, data);
+    assert.deepEqual(response.ext, {binary: {}, publish: {clientProperties: {unit: "W"}}});
+    const extension = new BinaryExtension();
+    const decoded = createResponse(extension.incoming(request));
+    assert.notEqual(decoded.data.data, request.data.data);
+    assert.deepEqual(new Uint8Array(decoded.data.data), new Uint8Array(request.data.data));
+    assert.deepEqual(extension.outgoing(decoded).data, data);
 });
 
 /** Lets a page answer this message; what its listener returned, and what was published. */

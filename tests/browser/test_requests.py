@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -41,6 +42,21 @@ ASK = """
 MANY = """
 () => Promise.all([...Array(50).keys()].map((n) => requests.request("/power", n)))
     .then((answers) => answers.map((answer) => answer.data))
+"""
+
+RETURN = """
+(isDecoding) => new Promise(async (resolve) => {
+    const {BinaryExtension} = await import("/static/vendor/cometd/cometd.js");
+    if (isDecoding) {
+        cometd.registerExtension("binary", new BinaryExtension());
+    }
+    window.types = [];
+    cometd.subscribe("/bytes", (message) => {
+        types.push(typeof message.data.data);
+        const {channel, data, ext} = requesting.createResponse(message);
+        cometd.publish(channel, data, {ext});
+    }, resolve);
+})
 """
 
 
@@ -106,3 +122,21 @@ def test_a_page_asks_a_script_and_a_script_asks_a_page(pages: list[Page], server
         done.set()
         running.join()
     assert answers == [25]
+
+
+@pytest.mark.parametrize("is_decoding", [False, True], ids=["as it came", "decoded"])
+def test_a_page_returns_bytes_with_their_content_type(pages: list[Page], server: Server, is_decoding: bool) -> None:
+    async def ask(data: bytes) -> tuple[bytes | None, str | None]:
+        async with Client(server.url, update=True) as client:
+            answer = await client.request("/bytes", data, content_type="image/png", timeout=10)
+            return answer.content, answer.content_type
+
+    _, page = pages
+    assert page.evaluate(RETURN, is_decoding)["successful"]
+    with ThreadPoolExecutor(1) as pool:  # this thread has the event loop of the browser
+        for data in (b"\0\xff" * 5, b"a", b""):
+            asking = pool.submit(asyncio.run, ask(data))
+            while not asking.done():
+                page.wait_for_timeout(10)
+            assert asking.result() == (data, "image/png")
+    assert page.evaluate("types") == ["object" if is_decoding else "string"] * 3

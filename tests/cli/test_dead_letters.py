@@ -42,6 +42,22 @@ def test_list_prints_a_table_for_people(post: Post, joe: Receiver) -> None:
     assert ids[1] in post.run("dead-letters", "show", ids[1], "--no-json").out
 
 
+def test_a_code_that_was_converted_is_shown_as_it_was_given(post: Post, joe: Receiver) -> None:
+    joe.publish("/a/b", 1, ext={"publish": {"persistent": True}})
+    joe.reject(joe.take(), "resource.exhausted\x1b[2J", "")
+    (letter,) = until(post.desk.letters)
+    code = "user.update.internalError", "resource.exhausted\x1b[2J"
+    assert (letter["errorCode"], letter["errorCodeGiven"]) == code
+    (listed,) = post.lines("dead-letters", "list")
+    assert (listed["errorCode"], listed["errorCodeGiven"]) == code
+    assert post.lines("dead-letters", "show", letter["id"]) == [post.desk.get(f"/dead-letters/{letter['id']}")]
+    assert post.desk.letters("contains=RESOURCE.ex") == [letter]
+    status, said = post.on_terminal("dead-letters", "list")
+    assert status == 0
+    assert "user.update.internalError (given: resource.exhausted" in said
+    assert "\x1b[2J" not in said
+
+
 def test_a_reason_cannot_steer_the_terminal(post: Post, joe: Receiver) -> None:
     joe.publish("/a/b", "\x1b[31mred\x1b]0;title\x07", ext={"publish": {"persistent": True}})
     joe.reject(joe.take(), text="\x1b[2Jgone")

@@ -191,3 +191,16 @@ def test_a_client_need_not_hear_itself(post: Post, sub: Sub) -> None:
     heard = sub("/typed/a", "--no-local", "--count=1")
     pub(post, "/typed/a", "1")
     assert data(heard, 1) == [1]
+
+
+def test_one_at_a_time_all_are_printed_in_their_order(post: Post, sub: Sub) -> None:
+    one = sub("/typed/a", "--max-open=1", "--count=3")
+    pub(post, "/typed/a", "1", "--persistent", "--count=3")
+    assert data(one, 3) == [1, 1, 1]
+    assert one.end() == (0, "")
+
+
+def test_a_limit_of_open_messages_needs_acknowledgements(post: Post) -> None:
+    ended = post.run("sub", "/typed/a", "--max-open=1", "--no-ack")
+    assert (ended.status, ended.out) == (2, "")
+    assert "--max-open needs --ack" in ended.err

@@ -155,6 +155,19 @@ async def test_a_message_that_was_fetched_and_not_handled_has_all_its_tries(desk
             await desk.has_dead_letter()
 
 
+async def test_one_at_a_time_a_retried_message_comes_before_the_next(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client, desk.worker(client, secret, max_open=1) as worker:
+        await desk.publish(client, 1, 2)
+        order = []
+        for _ in range(3):
+            async with await take(worker) as message:
+                assert worker.fetched == 0
+                order.append((message.data, message.attempt))
+                if len(order) == 1:
+                    message.retry()
+        assert order == [(1, 1), (1, 2), (2, 1)]
+
+
 async def test_a_retried_message_comes_behind_those_that_were_fetched(desk: Desk, secret: Path) -> None:
     async with Client(desk.url) as client:
         async with desk.worker(client, secret, ack_wait=60) as worker:
@@ -345,6 +358,7 @@ async def test_the_younger_of_two_workers_with_one_secret_has_the_session(desk: 
     [
         ({"name": "worker"}, "name must be a subject and a number, such as worker/1, not 'worker'"),
         ({"name": "worker/1", "prefetch": 0}, "prefetch is a whole number from 1, not 0"),
+        ({"name": "worker/1", "max_open": 0}, "max_open is a whole number from 1, not 0"),
         ({"name": "worker/1", "attempts": True}, "attempts is a whole number from 1, not True"),
         ({"name": "worker/1", "ack_wait": "x"}, "ack_wait is a number of seconds, or -1 for no limit, not 'x'"),
         (

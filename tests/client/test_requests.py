@@ -10,6 +10,7 @@ from crewel.bayeux.message import Fields
 from crewel.client import ErrorAnswer, Message, PublishRefused, Response, TransportError, create_response
 from crewel.client.connection import Answers
 from crewel.client.errors import ClientError
+from crewel.client.publish import publication
 from crewel.client.requests import Responder, Serials, _name
 from crewel.client.router import Router
 from tests.client.support import LIMIT_S
@@ -126,6 +127,13 @@ class TestCreateResponse:
         response.data["x"].append(2)
         assert asked.data == {"x": [1]}
         assert create_response(request()).ext is None
+
+    def test_bytes_come_back_with_their_content_type(self) -> None:
+        sent = publication("/power", b"\0\xff", content_type="image/png", properties={"unit": "W"})
+        update = {"clientProperties": sent["ext"]["publish"]["clientProperties"]}
+        response = create_response(request(sent["data"], binary=sent["ext"]["binary"], update=update))
+        answer = publication(*response)
+        assert (answer["data"], answer["ext"]) == (sent["data"], sent["ext"])
 
     def test_what_is_no_request_has_none(self) -> None:
         with pytest.raises(ValueError, match="/power is not a request"):

@@ -121,6 +121,35 @@ async def test_what_is_asked_is_not_changed(server: Server, transport: str, chan
         assert ext == {"mine": {"x": 1}}
 
 
+@pytest.mark.parametrize(
+    ("data", "content_type"),
+    [
+        (b"\0\xff" * 5, None),
+        (b"", "image/png"),
+        (b"a", "text/plain"),
+        ({"a": 1}, "application/vnd.shop+json"),
+        ("", None),
+    ],
+    ids=str,
+)
+async def test_a_response_without_data_of_its_own_is_the_request_as_it_was(
+    server: Server, transport: str, channel: str, data: Any, content_type: str | None
+) -> None:
+    async with two(server, transport, update=True) as (joe, ann):
+        requests = await ann.subscribe(channel)
+        asking = asyncio.create_task(joe.request(channel, data, content_type=content_type, timeout=30))
+        request = await requests.receive(LIMIT_S)
+        await ann.publish(*create_response(request))
+        answer = await asking
+        assert (answer.data, answer.content, answer.content_type) == (
+            request.data,
+            request.content,
+            request.content_type,
+        )
+        assert answer.content_type == content_type or (content_type is None and data == b"\0\xff" * 5)
+        assert (answer.content if isinstance(data, bytes) else answer.data) == data
+
+
 async def test_a_client_that_knows_nothing_of_us_answers_by_a_publish(
     server: Server, transport: str, channel: str
 ) -> None:

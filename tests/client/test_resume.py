@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from crewel.client import ClientError, Message, ResumeCallbacks, ResumeFile
+from crewel.client import Client, ClientError, Message, ResumeCallbacks, ResumeFile
 from crewel.client.config import Config
 from crewel.client.publish import publication
 from crewel.client.resume import default_file
-from crewel.client.times import in_milliseconds, in_seconds, milliseconds
+from crewel.client.times import milliseconds
 
 URL = "https://crewel.example:8443/cometd"
 
@@ -95,20 +95,11 @@ def test_a_wrong_time_is_named(given: object) -> None:
         milliseconds("delay", given)
 
 
-def test_names_of_version_0_1_are_accepted_with_a_warning() -> None:
-    with pytest.warns(DeprecationWarning, match="ack_wait_ms is deprecated: use ack_wait, in seconds"):
-        assert in_seconds({"ack_wait_ms": 1500, "name": "joe"}) == {"ack_wait": 1.5, "name": "joe"}
-    with pytest.warns(DeprecationWarning, match="life_time_ms"):
-        assert in_milliseconds({"life_time_ms": -1, "persistent": None}) == {"life_time_ms": -1, "persistent": None}
-    with pytest.warns(DeprecationWarning, match="life_time_ms"):
-        assert publication("/a", 1, life_time_ms=1500)["ext"] == {"publish": {"lifeTime": 1500}}
-    with pytest.raises(TypeError, match="ack_wait and ack_wait_ms mean the same"):
-        in_seconds({"ack_wait": 1, "ack_wait_ms": 1})
-    message = Message("/a", 1, {"ext": {"update": {"lifeTime": 5000, "remainingLife": 4000}}})
-    with pytest.warns(DeprecationWarning, match="life_time_ms is deprecated"):
-        assert message.life_time_ms == 5000
-    with pytest.warns(DeprecationWarning, match="remaining_life_ms is deprecated"):
-        assert message.remaining_life_ms == 4000
+def test_a_time_in_milliseconds_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match=r"Client\(\) has no argument 'ack_wait_ms': did you mean 'ack_wait'"):
+        Client("http://127.0.0.1:1/cometd", ack_wait_ms=1500)
+    with pytest.raises(TypeError, match=r"publish\(\) has no argument 'life_time_ms': did you mean 'life_time'"):
+        publication("/a", 1, life_time_ms=1500)
 
 
 def test_what_is_not_binary_has_no_bytes() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from crewel.delivery.dispatcher import Judgement, Rules
+from crewel.delivery.dispatcher import Judgement, Rejection, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.fan_out_buffer import FanOutRecord
@@ -82,8 +82,8 @@ class ReceivingServer(Server):
 
     def _restore(self, receiver: Receiver, told: dict[str, Any] | None) -> None:
         if told is not None and "sink" in told:
-            receiver.dispatcher.rejection = (told["code"], told["reason"])
-            receiver.dead_letter_all(*receiver.dispatcher.rejection)
+            receiver.dispatcher.rejection = Rejection(told["code"], told["reason"])
+            receiver.dead_letter_all(*receiver.dispatcher.rejection[:2])
         elif told is not None:
             receiver.dispatcher.holdback = Holdback.from_json(told)
         receiver.look()
@@ -127,7 +127,7 @@ class ReceivingServer(Server):
     def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
         durable = receiver.durable
         if receiver.dispatcher.rejection is not None:
-            receiver.dead_letter(entry, *receiver.dispatcher.rejection, 0)
+            receiver.dead_letter(entry, *receiver.dispatcher.rejection[:2], 0)
         elif not is_bounded or len(durable) + len(receiver.volatile) <= BOUND:
             return True
         elif receiver.policy is OverflowPolicy.DROP_OLDEST and receiver.drop_oldest():
@@ -156,7 +156,7 @@ class ReceivingServer(Server):
                 receiver = self.receivers[durable]
                 receiver.outside_log.add(answer)
                 if receiver.dispatcher.rejection is not None:
-                    receiver.dead_letter_stored(answer, *receiver.dispatcher.rejection)
+                    receiver.dead_letter_stored(answer, *receiver.dispatcher.rejection[:2])
                 else:
                     receiver.recall()
                     durable.evict(answer)
@@ -179,7 +179,7 @@ class ReceivingServer(Server):
         for entry in judgement.settled:
             receiver.end(entry, EndReason.SETTLED)
         for each in judgement.dead_letters:
-            receiver.dead_letter(*each)
+            receiver.dead_letter(*each[:4])
         if judgement.put_back:
             receiver.put_back(judgement.put_back)
         self.serving.mark_dirty(durable)
@@ -190,7 +190,7 @@ class ReceivingServer(Server):
             return
         held, rejecting = dispatcher.holdback is not None, dispatcher.rejection is not None
         if rejecting:
-            receiver.dead_letter_all(*dispatcher.rejection)  # type: ignore[misc]
+            receiver.dead_letter_all(*dispatcher.rejection[:2])  # type: ignore[index]
         if held or rejecting:
             self._hold(receiver)
         receiver.look()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
-from crewel.delivery.outcomes import NOT_OPEN, OnUserError, read_statuses
+from crewel.delivery.outcomes import INTERNAL_ERROR, NOT_OPEN, OnUserError, read_statuses
 from crewel.delivery.records import LogId
 from crewel.delivery.states import DispatcherEvent, DispatcherState, Holdback
 from crewel.qos.connect import Settle
@@ -391,11 +391,17 @@ class TestDeath:
 class TestSink:
     REJECTING = replace(MESSAGE, on_user_error=OnUserError.DEAD)
 
+    def test_a_code_that_does_not_count_stays_with_the_letter_and_with_the_sink(self) -> None:
+        made = dispatcher("1", "2", rules=self.REJECTING)
+        judgement = judge(made, ("1", "resource.exhausted"))
+        assert [(each.code, each.given) for each in judgement.dead_letters] == [(INTERNAL_ERROR, "resource.exhausted")]
+        assert made.rejection == (INTERNAL_ERROR, "why", "resource.exhausted")
+
     def test_with_on_user_error_dead_a_user_error_makes_a_sink(self) -> None:
         made = dispatcher("1", "2", rules=self.REJECTING)
         judgement = judge(made, ("1", "user.no"))
         assert dead_letters(judgement) == [("1", "user.no", "why", 1)]
-        assert (made.rejection, made.state, judgement.death) == (("user.no", "why"), DEAD, None)
+        assert (made.rejection, made.state, judgement.death) == (("user.no", "why", ""), DEAD, None)
 
     @pytest.mark.parametrize("code", [HELD, "user.update.deadMessage", GONE])
     def test_what_has_a_line_of_its_own_does_not(self, code: str) -> None:

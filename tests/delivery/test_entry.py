@@ -105,6 +105,7 @@ class TestShed:
         entry = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "joe", b""))
         kept = entry.drop_body()
         assert (kept.position, kept.wire, kept.origin) == (17, b"", entry.origin)
+        assert kept.channel == "/a", "what is acknowledged after a long silence is counted on its channel"
 
     def test_an_evicted_entry_keeps_how_it_waits(self) -> None:
         kept = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', priority=9, expires=20, to="client/joe").drop_body()

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.outcomes import INTERNAL_ERROR, OUTCOMES, OnUserError, Outcome, outcome_of, reported_code
+from crewel.delivery.outcomes import (
+    INTERNAL_ERROR,
+    OUTCOMES,
+    OnUserError,
+    Outcome,
+    code_given,
+    outcome_of,
+    read_statuses,
+    reported_code,
+)
 from crewel.errors.codes import is_below
 from tests.texts import texts
 
@@ -82,7 +91,15 @@ class TestPrefixes:
 
 class TestReportedCodes:
     @pytest.mark.parametrize(
-        "code", ["user.x", "user.update.holdback", "communication.noConnection", "user.A9.b", "user." + "x" * 123]
+        "code",
+        [
+            "user.x",
+            "user.update.holdback",
+            "communication.noConnection",
+            "user.A9.b",
+            "user.security.authentication.nfc_imei",
+            "user." + "x" * 123,
+        ],
     )
     def test_reportable_code_keeps_its_text(self, code: str) -> None:
         assert reported_code(code) == code
@@ -116,6 +133,34 @@ class TestReportedCodes:
     )
     def test_all_else_becomes_an_internal_error_of_the_receiver(self, given_code: object) -> None:
         assert reported_code(given_code) == INTERNAL_ERROR
+
+    @pytest.mark.parametrize(
+        ("given_code", "kept"),
+        [
+            ("user.x", ""),
+            (None, ""),
+            ("resource.exhausted", "resource.exhausted"),
+            ("", ""),
+            (" user.x", " user.x"),
+            (42, "42"),
+            (True, "true"),
+            ({"a": [1]}, '{"a":[1]}'),
+            ("user." + "x" * 123, ""),
+            ("resource." + "x" * 119, "resource." + "x" * 119),
+            ("resource." + "x" * 120, "resource." + "x" * 118 + "…"),
+        ],
+    )
+    def test_what_is_converted_keeps_what_was_given(self, given_code: object, kept: str) -> None:
+        assert code_given(given_code) == kept
+
+    @given(texts() | codes)
+    def test_a_code_either_counts_or_is_kept_within_the_bound(self, text: str) -> None:
+        assert (code_given(text) == "") is (reported_code(text) == text or text == "")
+        assert len(code_given(text)) <= 128
+
+    def test_a_status_says_what_was_given(self) -> None:
+        statuses, _ = read_statuses([{"id": "1", "errorCode": "resource.x"}, {"id": "2", "errorCode": "user.x"}])
+        assert [(each.code, each.original) for each in statuses] == [(INTERNAL_ERROR, "resource.x"), ("user.x", "")]
 
     @given(texts() | codes)
     def test_what_counts_is_always_a_code_that_counts(self, text: str) -> None:

@@ -115,14 +115,8 @@ REPORTED = {
     "user.query.type.invalid": LETTER,
     "user.admin.invalid": LETTER,
 }
-# Not of letters, digits and at least two words: these become internal errors of the receiver.
-MALFORMED = {
-    "user",
-    "communication",
-    "user.security.authentication.nfc_deviceType",
-    "user.security.authentication.nfc_notRegistered",
-    "user.security.authentication.nfc_imei",
-}
+# Not of two words or more: these become internal errors of the receiver.
+MALFORMED = {"user", "communication"}
 
 
 def test_the_list_has_every_code_once() -> None:

@@ -341,6 +341,7 @@ class Frames:
             "update": True,
             "settle": rng.choice(("batch", "message")),
             "ackWait": rng.choice((-1, 10, 1000)),
+            "maxOpen": rng.choice((0, 0, 1, 3)),
             "ptp": True,
             "timeout": 2000,
             "maxSessions": 3,

@@ -124,6 +124,9 @@ async def test_what_two_nodes_answered_survives_fail_overs(
         assert not unexpected, unexpected
         for each in nodes.all:
             assert figure(await metrics(each.server), "crewel_lost_messages_total") == 0, nodes.logs()
+            assert "the store has lost" not in each.server.stderr, (
+                each.server.stderr
+            )  # what another node took over is there
     tell(
         f"seed {seed}: two nodes, the primary killed, then a fail-over by an operator, 2 of 2 replicas awaited;"
         f" {load.ledger.answered_count} publishes answered, {load.ledger.refusals.total()} refused,"

@@ -82,7 +82,8 @@ async def delayed(_: Nodes, node: Node) -> None:
 
 
 async def stopped(nodes: Nodes, node: Node) -> None:
-    """SIGSTOP, and SIGCONT. A blind balancer leaves clients with the process that hangs, which nothing can serve: they wait."""
+    """SIGSTOP, and SIGCONT. A blind balancer leaves clients with the process that hangs, whose kernel still acknowledges what
+    they send: they wait until it continues."""
     await nodes.stop(node, STOPPED_S)
 
 
@@ -101,6 +102,12 @@ class Row:
     balancer: str
     shots: int
     of_full: int
+
+    @property
+    def longest_s(self) -> float:
+        """How long a client may be without an answered connect, in 99 of 100 cases."""
+        is_left_alone = self.fault is stopped and self.balancer == "blind"
+        return (LEASE_S + 2 + (STOPPED_S if is_left_alone else 0.0)) * patience()
 
     def __str__(self) -> str:
         return f"{self.fault.__name__}-{self.balancer}"
@@ -129,6 +136,7 @@ async def test_no_reliable_session_ends_with_a_node(
     rng = random.Random(str(row))
     shots = int(os.environ.get("SHOTS", row.of_full)) if IS_FULL else row.shots
     gaps: list[float] = []
+    too_long: list[str] = []
     async with Nodes(start_server, 3, rng, common=DEFAULTS) as nodes:
         await nodes.begin(store, BALANCERS[row.balancer])
         hit: list[Node] = []
@@ -136,16 +144,22 @@ async def test_no_reliable_session_ends_with_a_node(
         herd.log = nodes.logs
         try:
             await herd.begin(nodes.port, COUNT)
-            for _ in range(shots):
+            for shot in range(shots):
                 await herd.served(monotonic(), GOES_ON_S)
                 await asyncio.sleep(rng.uniform(0, 1))
                 hit[:] = [nodes.any()]
                 herd.watch_gaps()
                 await row.fault(nodes, hit[0])
                 await herd.served(monotonic(), GOES_ON_S)
+                hit_name = hit[0].name
                 hit.clear()
                 await nodes.know_each_other()
                 gaps += [each.longest_gap for each in herd.members]
+                too_long += [
+                    f"shot {shot}, {hit_name}: {each.name} {each.longest_gap:.1f} s, {[what for _, what in each.refusals[-4:]]}"
+                    for each in herd.members
+                    if each.longest_gap > row.longest_s
+                ]
             await herd.settle(GOES_ON_S)
         finally:
             await herd.stop()
@@ -154,5 +168,4 @@ async def test_no_reliable_session_ends_with_a_node(
         f" anonymous clients, {len(herd.answered)} publishes answered, {herd.handshakes} handshakes after the first;"
         f" without an answered connect {spread(gaps)}"
     )
-    if row.fault is not stopped or row.balancer != "blind":
-        assert quantiles(gaps, n=100, method="inclusive")[98] <= (LEASE_S + 2) * patience(), spread(gaps)
+    assert quantiles(gaps, n=100, method="inclusive")[98] <= row.longest_s, "\n".join([spread(gaps), *too_long])

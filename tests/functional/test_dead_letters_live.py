@@ -104,6 +104,22 @@ def test_operators_see_a_letter_with_all_that_it_says_whether_or_not_they_asked_
     assert made(server, "user.update") == 1
 
 
+def test_a_code_that_no_receiver_may_report_stays_with_the_letter_as_it_was_given(serve: Serve) -> None:
+    server = serve(*QUICK)
+    operator = Operator(server).listen()
+    receiver = Receiver(server).listen("joe/1", "/a")
+    publisher = Client(server).start()
+    given = ["resource.exhausted", "resource." + "x" * 300]
+    for number, qos in enumerate((PERSISTENT, {})):
+        publisher.publish("/a", number, **qos)
+        receiver.refuse(1, given[number], "")
+    told = [each["ext"]["update"]["clientProperties"] for each in operator.letters(2)]
+    kept = ["resource.exhausted", "resource." + "x" * 118 + "…"]
+    assert [(each["__errorCode"], each["__errorCodeGiven"]) for each in told] == [
+        ("user.update.internalError", text) for text in kept
+    ]
+
+
 def test_nobody_else_hears_them(serve: Serve) -> None:
     server = serve(*QUICK)
     operator = Operator(server).listen()

@@ -11,6 +11,7 @@ from redis import Redis
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, Message
 from tests.functional.people import Person
+from tests.functional.post import SETS, Office
 from tests.functional.wire import figures, until
 from tests.server_process import Server
 from tests.store_process import shared_store
@@ -125,3 +126,17 @@ def test_what_ends_for_good_says_why(start_server: StartServer) -> None:
     joe.send(joe.message("/service/update", data=[status]))
     (closed,) = until(lambda: events(server, "closed"))
     assert (closed["reason"], closed["code"]) == ("dead", "user.security.authentication")
+
+
+def test_an_acknowledgement_after_a_long_silence_is_settled_on_its_channel(start_server: StartServer) -> None:
+    office = Office(start_server(*SETS, "events.flush_ms=50"))
+    joe = Person(office.server).be(office.name(1), persistent=True)
+    joe.subscribe("/a")
+    Client(office.server).start().publish("/a", 1, **PERSISTENT)
+    (message,) = until(joe.take)
+    assert message["data"] == 1
+    until(lambda: office.state(1) == "POLLING")
+    assert joe.take() == []
+    (settled,) = until(lambda: events(office.server, "settled"))
+    assert (settled["channel"], settled["count"]) == ("/a", 1)
+    assert settled["sum"] >= 300

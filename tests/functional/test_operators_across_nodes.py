@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.admin.desk import Desk
-from tests.cli.command import crewel
+from tests.cli.command import Running, crewel
 from tests.conftest import StartServer
 from tests.functional.cluster import LONG, NODE, OPERATED, TOKEN
 from tests.functional.people import Person
@@ -239,3 +239,26 @@ def overview_of(desk: Desk, held: int) -> Any:
     """The overview, if it counts so many receivers on hold: a node keeps its count for some seconds."""
     told = desk.get("/overview")
     return told if told["sessions"]["held"] == held else None
+
+
+def test_a_redrive_whose_node_dies_says_where_it_goes_on(nodes: list[Server], tmp_path: Path) -> None:
+    """The command line asks one node; the job is in the store, and another node continues it."""
+    first, second = nodes
+    joe, many = Person(second).be("joe/1"), 60
+    joe.subscribe("/many")
+    publish(first, *range(many), channel="/many")
+    desk = Desk(second, TOKEN)
+    until(lambda: desk.get("/sessions/joe/1")["waiting"] == many)
+    assert desk.post("/sessions/joe/1/drain")["letters"] == many
+    until(lambda: desk.get("/dead-letters/count")["count"] == many)
+    options = ("--all", "--rate", "20", f"--url={first.url}", f"--token={TOKEN}")
+    redrive = Running("dead-letters", "redrive", *options, directory=tmp_path)
+    until(lambda: desk.get("/dead-letters/count")["count"] < many - 2)
+    first.kill()
+    status, said = redrive.end()
+    (job,) = desk.get("/jobs")["jobs"]
+    assert status == 1
+    assert f"continues with the job: crewel jobs follow {job['id']}, with --url at another node" in said
+    followed = crewel("jobs", "follow", job["id"], f"--url={second.url}", f"--token={TOKEN}", directory=tmp_path)
+    (done,) = map(json.loads, followed.out.splitlines())
+    assert (done["state"], done["done"], done["undone"]) == ("done", many, 0)

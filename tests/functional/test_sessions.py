@@ -486,7 +486,7 @@ def test_without_a_store_sessions_have_names_in_memory_and_none_that_last(serve:
 def test_no_value_of_any_field_breaks_the_server(server: Server, joe: str) -> None:
     """Each field with each kind of value, in a session of its own: granted or refused, and never a failure."""
     flags = ("update", "ptp", "persistent", "clearSessions")
-    numbers = ("ackWait", "pingInterval", "timeout", "maxSessions")
+    numbers = ("ackWait", "maxOpen", "pingInterval", "timeout", "maxSessions")
     fields = ("name", "token", "resume", "settle", "burst", "dispatcher", "queue", *flags, *numbers)
     odd: list[Any] = [
         None,

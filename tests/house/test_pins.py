@@ -21,6 +21,18 @@ def test_images_are_named_by_digest() -> None:
     assert [image for image in images if not PINNED.fullmatch(image)] == []
 
 
+def test_files_for_deploying_name_no_image_of_others_by_tag() -> None:
+    files = [path for path in (ROOT / "deploy").rglob("*") if path.suffix in (".yml", ".yaml")]
+    images = [
+        image
+        for path in files
+        for image in re.findall(r"^\s*(?:- )?image: *(\S+)", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert images
+    others = [image for image in images if image.rpartition("/")[2].partition(":")[0] != "crewel"]
+    assert [image for image in others if not PINNED.fullmatch(image)] == []
+
+
 def test_the_resolver_of_the_locks_is_locked() -> None:
     recipe = (ROOT / "Makefile").read_text("utf-8").partition("\nlock: ")[2].partition("\n\n")[0]
     (install,) = (line for line in recipe.splitlines() if "pip install" in line)

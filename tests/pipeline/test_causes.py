@@ -1,66 +1,26 @@
 """Whose fault rejections are, from small frames: the message's, the receiver's or the publisher's."""
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from crewel.pipeline.transformations.causes import causes, origins, shape
+from crewel.pipeline.transformations.causes import causes, shape
 from crewel.pipeline.transformations.channels import failing_channels
+from crewel.pipeline.transformations.expected import origins
 from crewel.pipeline.transformations.poison import poison
-from tests.pipeline.frames import frame, of_rows, silver, told
-
-USUAL = '{"data":{"n":7}}'
-CODE = "user.update.error"
+from tests.pipeline.frames import frame, of_rows, told
+from tests.pipeline.rejections import USUAL, Scene
 
 pytestmark = pytest.mark.timeout(400)
 """All scenes are computed at the first test, by some twenty small jobs of Spark."""
 
 NAMES = [f"client/r{number}/1" for number in range(20)]
+THREE = [f"client/three{number}/1" for number in range(3)]
+SICK_OF_THREE = THREE[:2]
 PAIR_OF_FAILING = ["client/bad/1", "client/bad/2"]
-
-
-class Scene:
-    """Facts, dead letters and events of messages, each on a channel and for some receivers."""
-
-    def __init__(self) -> None:
-        self.published: list[dict[str, Any]] = []
-        self.ended: list[dict[str, Any]] = []
-        self.letters: list[dict[str, Any]] = []
-        self.redriven: list[dict[str, Any]] = []
-        self.failed: list[dict[str, Any]] = []
-
-    def publish(
-        self, number: int, channel: str, took: Iterable[str] = (), rejected: Iterable[str] = (), **letter: Any
-    ) -> None:
-        """A message that these receivers took, and those rejected."""
-        self.published.append({"log_id": number, "channel": channel})
-        self.took(number, *took)
-        for name in rejected:
-            self.rejected(number, name, channel=channel, **letter)
-
-    def took(self, number: int, *names: str) -> None:
-        self.ended += [{"log_id": number, "receiver": name, "reason": "settled"} for name in names]
-
-    def rejected(self, number: int, name: str, **letter: Any) -> None:
-        letter = {"code": CODE, "reason": "bad", "body": USUAL, "ms": number, **letter}
-        self.ended.append(
-            {"log_id": number, "receiver": name, "reason": "dead", "code": letter["code"], "ms": letter["ms"]}
-        )
-        self.letters.append({"message_id": str(number), "receiver": name, **letter})
-
-    def silver(self, spark: SparkSession) -> dict[str, DataFrame]:
-        return silver(
-            spark,
-            letters=self.letters,
-            fact_ended=self.ended,
-            fact_published=self.published,
-            fact_redriven=self.redriven,
-            event_failed=self.failed,
-        )
 
 
 def _one_of_twenty_fails_and_one_message_is_bad(scene: Scene) -> None:
@@ -75,7 +35,10 @@ def _one_of_twenty_fails_and_one_message_is_bad(scene: Scene) -> None:
 def _a_publisher_sends_texts_from_now_on(scene: Scene) -> None:
     for number in range(2900, 3050):
         refusing, taking = (NAMES[:4], NAMES[4:6]) if number >= 3000 else ([], NAMES[:6])
-        scene.publish(number, "/orders", taking, refusing, body='{"data":{"n":"7"}}', sender="client/shop/1")
+        if number == 2950:  # what a single one rejects shows the shape that all others took
+            refusing, taking = [NAMES[6]], NAMES[:6]
+        body = '{"data":{"n":"7"}}' if number >= 3000 else USUAL
+        scene.publish(number, "/orders", taking, refusing, body=body, sender="client/shop/1")
 
 
 def _two_fail_alike(scene: Scene) -> None:
@@ -98,6 +61,12 @@ def _one_takes_another_channel_meanwhile(scene: Scene) -> None:
     for number in range(20):
         scene.publish(6000 + 2 * number, "/well", ["client/eve/1"])
         scene.publish(6001 + 2 * number, "/other", rejected=["client/eve/1"])
+
+
+def _two_of_three_fail(scene: Scene) -> None:
+    for number in range(6500, 6620):
+        refusing = SICK_OF_THREE if number >= 6560 else []
+        scene.publish(number, "/three", [name for name in THREE if name not in refusing], refusing)
 
 
 def _dead_letters_are_redriven(scene: Scene) -> None:
@@ -147,13 +116,14 @@ def found(spark: SparkSession) -> Found:
         _two_fail_alike,
         _two_get_channels_alone,
         _one_takes_another_channel_meanwhile,
+        _two_of_three_fail,
         _dead_letters_are_redriven,
         _failures_are_tried_again,
         _nothing_is_rejected,
     ):
         each(scene)
     scene.publish(9900, "/first", rejected=["client/first/1"])
-    made = scene.silver(spark)
+    made = scene.tables(spark)
     caused = causes(made, lambda each: each.localCheckpoint())
     return Found(
         Counter((row["receiver"], row["cause"]) for row in caused.select("receiver", "cause").collect()),
@@ -165,16 +135,17 @@ def found(spark: SparkSession) -> Found:
 def test_the_failing_receiver_of_twenty_is_the_cause_and_so_is_the_bad_message(found: Found) -> None:
     assert found.of(*NAMES) == {
         **{(name, "message"): 1 for name in NAMES},
-        (NAMES[5], "message"): 2,
+        **{(name, "receiver"): 1 for name in NAMES[5:7]},
         (NAMES[0], "receiver"): sum(number % 7 == 0 for number in range(1, 150)),
         **{(name, "channel"): 50 for name in NAMES[:4]},
     }
-    bad, passing = found.poison["100"], found.poison["120"]
+    bad = found.poison["100"]
     assert (bad["channel"], bad["receivers"], bad["takers"], bad["sample_reason"]) == ("/a", 20, 0, "cannot parse")
     assert bad["why"] == "20 receivers rejected it, none took it"
-    assert passing["why"] == f"{NAMES[5]} rejected it, and took 297 other messages; 19 other receivers took it"
-    assert passing["dead_letters"] == ["120-0"]
-    assert found.poison.keys() == {"100", "120", "5050", "7100", "8001"}
+    lone = found.poison["5050"]
+    assert lone["why"] == "client/joe/1 rejected it, and took 40 other messages"
+    assert lone["dead_letters"] == ["5050-0"]
+    assert found.poison.keys() == {"100", "5050", "7100", "8001"}
 
 
 def test_a_publisher_that_changed_is_the_cause_of_what_most_receivers_reject(found: Found) -> None:
@@ -182,9 +153,11 @@ def test_a_publisher_that_changed_is_the_cause_of_what_most_receivers_reject(fou
     assert (row["shape"], row["publishers"], row["names"]) == ("OBJECT<n: STRING>", ["client/shop/1"], NAMES[:4])
     assert (row["messages"], row["published"], row["earlier"], row["receivers"]) == (50, 50, 100, 4)
     assert row["why"] == (
-        "4 receivers reject 50 of 50 messages since the first of this shape; the channel had 100 before"
+        "4 receivers reject 50 of 50 messages since the first of this shape; at most 2 took one of them; the channel had"
+        " 100 before"
     )
-    assert found.channels.keys() == {"/orders", "/other"}
+    assert row["earlier_shape"] == "OBJECT<n: NUMBER>"
+    assert found.channels.keys() == {"/orders"}, "without an earlier shape that differs, no publisher has changed"
 
 
 def test_two_failing_receivers_make_no_message_poison(found: Found) -> None:
@@ -198,8 +171,12 @@ def test_alone_on_a_channel_who_rejects_many_is_the_cause_and_of_one_the_message
     }
 
 
-def test_who_takes_other_channels_meanwhile_is_well(found: Found) -> None:
-    assert found.of("client/eve/1") == {("client/eve/1", "channel"): 20}
+def test_who_takes_other_channels_and_rejects_all_of_its_own_is_the_cause(found: Found) -> None:
+    assert found.of("client/eve/1") == {("client/eve/1", "receiver"): 20}
+
+
+def test_two_of_three_that_fail_are_the_cause_and_the_publisher_has_not_changed(found: Found) -> None:
+    assert found.of(*THREE) == {(name, "receiver"): 60 for name in SICK_OF_THREE}
 
 
 def test_what_was_taken_after_a_redrive_is_no_finding_and_what_died_again_is_one(found: Found) -> None:
@@ -223,7 +200,7 @@ def test_holdbacks_and_ends_of_sessions_reject_nothing(found: Found) -> None:
 
 def test_chains_of_redrives_lead_to_the_first_message(spark: SparkSession) -> None:
     rows = [{"log_id": each + 1, "message_id": str(each), "place": f"{each}-0"} for each in range(1, 20)]
-    chains = origins(frame(spark, "fact_redriven", rows))
+    chains = origins(frame(spark, "fact_redriven", rows), 5)
     assert {*told(chains, "origin")} == {("1",)}
     assert chains.count() == 19
 

@@ -73,8 +73,19 @@ def test_the_channel_of_a_message_is_found(spark: SparkSession) -> None:
             {"log_id": 4, "message_id": "3"},
             {"log_id": 5, "message_id": "1"},
             {"log_id": 6, "message_id": "no number"},
+            *({"log_id": each, "message_id": str(each - 1)} for each in (9, 10, 11)),  # again and again
+            {"log_id": 8, "message_id": "3"},
         ],
     )
-    rows = of_rows(spark, [(each,) for each in range(1, 8)], "log_id BIGINT")
-    found = told(with_channel(rows, tables), "log_id", "channel")
-    assert found == [(1, "/a"), (2, "/b"), (3, "/b"), (4, "/b"), (5, "/a"), (6, None), (7, None)]
+    rows = of_rows(spark, [(each,) for each in range(1, 12)], "log_id BIGINT")
+    found = sorted(told(with_channel(rows, tables), "log_id", "channel"))
+    assert found == [
+        (1, "/a"),
+        (2, "/b"),
+        (3, "/b"),
+        (4, "/b"),
+        (5, "/a"),
+        (6, None),
+        (7, None),
+        *((each, "/b") for each in range(8, 12)),
+    ]

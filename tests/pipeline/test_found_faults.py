@@ -31,7 +31,7 @@ POISON = 400
 HOLDS = 151
 """Of the one at which a receiver holds itself back."""
 PASSING = {1000: "good/1", 1500: "good/3"}
-"""Of those that a healthy receiver rejects, and all others take: the message is the cause, and not the receiver."""
+"""Of those that a healthy receiver rejects, and all others take: the message is not the cause."""
 
 
 def is_of_the_sick(number: int) -> bool:
@@ -175,11 +175,8 @@ def reported(spark: SparkSession, scene: Scene, audited: audit.Result, directory
 
 def test_the_report_names_the_poison_messages(scene: Scene, reported: Reported) -> None:
     result, told, page = reported
-    assert result.poison == 1 + len(PASSING)
-    row, *others = told["poison"]
-    assert {each["message_id"]: each["names"] for each in others} == {
-        scene.played.ids[number]: [f"client/{name}"] for number, name in PASSING.items()
-    }
+    assert result.poison == 1
+    (row,) = told["poison"]
     assert told["failing_channels"] == []
     receivers = sorted(f"client/{name}" for name in (*GOOD, SICK))
     assert (row["message_id"], row["names"]) == (scene.played.ids[POISON], receivers)
@@ -194,7 +191,7 @@ def test_the_report_names_the_sick_and_the_held_receiver_and_no_other(scene: Sce
     why = {row["session"]: row["why"] for row in told["receivers"]}
     rejected = sum(map(is_of_the_sick, scene.played.ids))
     assert [text.partition(" ")[0] for text in why[f"client/{SICK}"]] == ["fails", "rejected"]
-    assert why[f"client/{SICK}"][1] == f"rejected {rejected} messages, {rejected} of them taken by others"
+    assert why[f"client/{SICK}"][1].startswith(f"rejected {rejected} messages, {rejected} of them taken by others")
     assert why[f"client/{HELD}"][0].endswith("and still is")
     assert f"client/{SICK}" in page
 

@@ -34,14 +34,18 @@ def _failed(session: str, number: int, at_s: int) -> list[dict[str, Any]]:
 
 
 def _caused(spark: SparkSession) -> DataFrame:
-    columns = "ids ARRAY<STRING>, receiver STRING, cause STRING, last_at TIMESTAMP, takers BIGINT, rejecters BIGINT"
+    columns = (
+        "ids ARRAY<STRING>, receiver STRING, cause STRING, last_at TIMESTAMP, takers BIGINT, rejecters BIGINT,"
+        " codes ARRAY<STRING>, channel STRING, sender STRING, shape STRING, body STRING"
+    )
     found = [
         (["7"], "excused", "message", time(150 * S), 0, 2),
         (["8"], "excused", "channel", time(150 * S), 0, 2),
         *(([str(each)], "alone", "receiver", time(150 * S), each % 2, 1) for each in range(4)),
         (["9"], "alone", "receiver", time(50 * S), 0, 1),
     ]
-    return of_rows(spark, found, columns)
+    rest = (["user.x"], "/a", "client/shop/1", "OBJECT<n: NUMBER>")
+    return of_rows(spark, [(*row, *rest, f'{{"data":{{"n":{row[0][0]},"country":"CH"}}}}') for row in found], columns)
 
 
 def _rows(spark: SparkSession, **tables: Any) -> dict[str, Row]:
@@ -82,7 +86,9 @@ def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSess
     assert rows["slow"]["why"] == ["takes 5000 ms, usually 10 ms"]
     assert (rows["excused"]["failed"], rows["excused"]["excused"], rows["excused"]["why"]) == (4, 4, [])
     assert (rows["alone"]["rejected"], rows["alone"]["others_took"]) == (4, 2)
-    assert rows["alone"]["why"] == ["rejected 4 messages, 2 of them taken by others"]
+    assert rows["alone"]["why"] == [
+        "rejected 4 messages, 2 of them taken by others; all with country CH, bytes 31, channel /a"
+    ]
 
 
 def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(spark: SparkSession) -> None:
@@ -94,8 +100,13 @@ def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(spark: SparkS
             {"ms": 120 * S, "session": "short"},
         ],
         fact_released=[{"ms": 130 * S, "session": "was"}, {"ms": 121 * S, "session": "short"}],
-        event_opened=[{"session": "away", "happened": time(90 * S)}],
-        event_closed=[{"session": "away", "happened": time(160 * S), "reason": "expired"}],
+        event_opened=[{"session": each, "happened": time(90 * S)} for each in ("away", "there")],
+        event_closed=[
+            {"session": "away", "happened": time(160 * S), "reason": "expired", "silent_ms": 70 * S},
+            # It got transient messages only, and no fact tells of them: its last request was just before.
+            {"session": "there", "happened": time(160 * S), "reason": "expired", "silent_ms": 1 * S},
+            {"session": "unknown", "happened": time(160 * S), "reason": "expired"},
+        ],
         event_redelivered=[{"session": "again", "count": 6, "until": time(150 * S)}],
         fact_ended=_settled("again", 6, 150),
     )
@@ -103,7 +114,24 @@ def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(spark: SparkS
     assert not rows["short"]["is_sick"]
     assert rows["was"]["why"] == ["on hold for 20 % of the time"]
     assert (rows["away"]["polling_ms"], rows["away"]["why"]) == (60 * S, ["absent for 60 % of the time"])
+    assert (rows["there"]["polling_ms"], rows["there"]["is_sick"]) == (S, False)
+    assert "unknown" not in rows
     assert (rows["again"]["redelivery_rate"], rows["again"]["why"]) == (0.5, ["50 % of its messages are redelivered"])
+
+
+def test_a_rate_counts_the_transient_messages_that_a_receiver_got(spark: SparkSession) -> None:
+    traffic = [
+        {"channel": f"/ticks/{each}", "published": 396, "until": time(150 * S), "index": each} for each in (0, 1)
+    ]
+    patterns = ("/ticks/*", "/ticks/0")
+    rows = _rows(
+        spark,
+        intervals=[{"session": "mostly", "pattern": each} for each in patterns],
+        event_traffic=traffic,
+        event_failed=_failed("mostly", 8, 150),
+    )
+    row = rows["mostly"]
+    assert (row["transient"], row["failed"], row["failure_rate"], row["why"]) == (792, 8, 0.01, [])
 
 
 def test_a_holdback_ends_with_its_release_or_its_session(spark: SparkSession) -> None:
@@ -131,8 +159,7 @@ def test_the_times_of_receivers_are_those_on_hold_absent_and_failing_by_their_ow
     made = silver(
         spark,
         fact_held=[{"ms": 10 * S, "session": "held"}],
-        event_opened=[{"session": "away", "happened": time(0)}],
-        event_closed=[{"session": "away", "happened": time(60 * S), "reason": "expired"}],
+        event_closed=[{"session": "away", "happened": time(60 * S), "reason": "expired", "silent_ms": 60 * S}],
         event_failed=[
             *_failed("joe", 2, 61),
             *_failed("joe", 1, 125),

@@ -137,10 +137,16 @@ FACTS_AND_ROWS = [
             "ended": [
                 {"session": JOE, "reason": "settled", "ids": [1, 2]},
                 {"session": JOE, "reason": "dead", "code": "user.update.error", "ids": [3]},
+                {"session": JOE, "reason": "dead", "code": "user.x", "given": "resource.exhausted", "ids": [4]},
             ]
         },
         "fact_ended",
-        [(1, JOE, "settled", None, 0), (2, JOE, "settled", None, 1), (3, JOE, "dead", "user.update.error", 2)],
+        [
+            (1, JOE, "settled", None, 0, None),
+            (2, JOE, "settled", None, 1, None),
+            (3, JOE, "dead", "user.update.error", 2, None),
+            (4, JOE, "dead", "user.x", 3, "resource.exhausted"),
+        ],
     ),
     (
         "redriven",
@@ -190,14 +196,24 @@ def test_the_rows_of_an_entry_share_its_bytes(spark: SparkSession) -> None:
 def test_each_event_makes_a_row(spark: SparkSession) -> None:
     group = {"v": 1, "node": "heron", "token": "t", "n": 17, "from": 0, "until": 1000, "lost": 2}
     events = [
-        {"type": "failed", "at": 5, "session": JOE, "channel": "/a", "id": "1", "code": "c", "outcome": "letter"},
+        {
+            "type": "failed",
+            "at": 5,
+            "session": JOE,
+            "channel": "/a",
+            "id": "1",
+            "code": "c",
+            "outcome": "letter",
+            "given": "resource.x",
+        },
         {"type": "settled", "channel": "/a", "count": 2, "sum": 5, "buckets": [1, 1]},
         {"type": "visitors", "opened": 1, "closed": 2},
         {"type": "released", "at": 6, "session": JOE},
     ]
     made = silver.events(raw(spark, ("events", None, {**group, "events": events})))
     assert told(made["event_groups"], "n", "lost", "events") == [(17, 2, 4)]
-    assert told(made["event_failed"], "index", "session", "message_id", "outcome") == [(0, JOE, "1", "letter")]
+    failed = told(made["event_failed"], "index", "session", "message_id", "outcome", "code_given")
+    assert failed == [(0, JOE, "1", "letter", "resource.x")]
     assert told(made["event_settled"], "index", "channel", "count", "sum_ms", "buckets") == [(1, "/a", 2, 5, [1, 1])]
     assert told(made["event_visitors"], "opened", "closed") == [(1, 2)]
     assert told(made["event_released"], "index", "session") == [(3, JOE)]
@@ -282,14 +298,14 @@ def test_gaps_are_told(spark: SparkSession) -> None:
 def test_letters_are_typed(spark: SparkSession) -> None:
     letter = {
         "id": "7", "received": "1790000000000000000", "receiver": JOE, "code": "user.update.error", "reason": "no",
-        "attempts": "3", "channel": "/a", "body": "{}", "sender": "", "qos": "", "p": "1",
+        "attempts": "3", "channel": "/a", "body": "{}", "sender": "", "qos": "", "p": "1", "g": "resource.x",
     }  # fmt: skip
     made = dead_letters.letters(
         raw(spark, ("dead", None, letter), ("dead", None, {"attempts": "many"}), ("facts", "x", {}))
     )
-    assert told(made, "message_id", "received_ns", "attempts", "is_persistent", "returns") == [
-        ("", 0, 0, False, 0),
-        ("7", 1790000000000000000, 3, True, 0),
+    assert told(made, "message_id", "received_ns", "attempts", "is_persistent", "returns", "code_given") == [
+        ("", 0, 0, False, 0, None),
+        ("7", 1790000000000000000, 3, True, 0, "resource.x"),
     ]
 
 
@@ -298,7 +314,7 @@ def test_minutes_count_messages(spark: SparkSession) -> None:
     found = minutes.minutes({name: made[name] for name in ("fact_published", "fact_ended", "fact_subscribed")})
     assert found is not None
     assert told(found, "what", "count") == [
-        ("ended:dead", 1),
+        ("ended:dead", 2),
         ("ended:settled", 2),
         ("published", 2),
         ("subscribed", 1),

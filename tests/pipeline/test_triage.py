@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from crewel.pipeline.transformations.triage import GONE, deaths, died, template, triage
+from crewel.pipeline.transformations.triage import GONE, deaths, died, incidents, judged, template, triage
 from tests.pipeline.frames import of_rows, silver, time, told
 
 TEMPLATES = [
@@ -25,8 +25,13 @@ TEMPLATES = [
 
 
 def _triage(spark: SparkSession, **rows: Any) -> DataFrame:
-    causes = of_rows(spark, [(["8000"], "client/joe", "message")], "ids ARRAY<STRING>, receiver STRING, cause STRING")
-    return triage(died(silver(spark, **rows)), causes)
+    return triage(_judged(spark, **rows))
+
+
+def _judged(spark: SparkSession, **rows: Any) -> DataFrame:
+    found = [(["8000"], "client/joe", "message", ["user.x", "user.y"])]
+    causes = of_rows(spark, found, "ids ARRAY<STRING>, receiver STRING, cause STRING, codes ARRAY<STRING>")
+    return judged(died(silver(spark, **rows)), causes)
 
 
 def test_reasons_become_templates(spark: SparkSession) -> None:
@@ -77,6 +82,20 @@ def test_deaths_whose_letter_has_gone_come_from_the_facts(spark: SparkSession, r
     assert told(found, "channel", "cause", "template", "letters", "to_death_max_ms") == [
         ("/a", None, "bad", 1, 0.0),
         ("/b", "message", GONE, 1, 1.0),
+    ]
+
+
+def test_an_outage_on_several_channels_is_one_incident_and_one_after_a_pause_is_another(spark: SparkSession) -> None:
+    shape = {"code": "user.x", "receiver": "client/joe", "reason": "no database 7"}
+    letters = [
+        {**shape, "ms": at * 60_000 + 1, "channel": f"/{at % 3}", "message_id": str(8000 * (at == 30) + at)}
+        for at in (0, 5, 9, 30)
+    ]
+    letters[-1]["message_id"] = "8000"
+    found = incidents(_judged(spark, letters=letters))
+    assert told(found, "letters", "kept", "channels", "cause", "other_codes") == [
+        (1, 1, ["/0"], "message", ["user.y"]),
+        (3, 3, ["/0", "/2"], None, []),
     ]
 
 

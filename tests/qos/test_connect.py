@@ -25,7 +25,7 @@ def test_what_is_not_given_has_the_default() -> None:
     assert qos == ConnectQos()
     assert (qos.name, qos.token, qos.resume, qos.dispatcher) == (None, None, None, None)
     assert (qos.update, qos.ptp, qos.persistent, qos.clear_sessions) == (False, True, False, False)
-    assert (qos.settle, qos.ack_wait_ms, qos.ping_interval_ms) == (Settle.BATCH, None, 0)
+    assert (qos.settle, qos.ack_wait_ms, qos.max_open, qos.ping_interval_ms) == (Settle.BATCH, None, 0, 0)
     assert (qos.timeout_ms, qos.max_sessions) == (86_400_000, 10)
     assert (qos.burst, qos.queue) == (Burst(), QueueQos())
 
@@ -67,6 +67,7 @@ def test_the_whole_of_it() -> None:
         update=True,
         settle="message",
         ackWait=5000,
+        maxOpen=3,
         pingInterval=60000,
         burst={"maxEntries": 100, "maxBytes": 524288},
         ptp=False,
@@ -85,6 +86,7 @@ def test_the_whole_of_it() -> None:
         update=True,
         settle=Settle.MESSAGE,
         ack_wait_ms=5000,
+        max_open=3,
         ping_interval_ms=60000,
         burst=Burst(100, 524288),
         ptp=False,
@@ -120,6 +122,9 @@ def test_a_dispatcher_that_is_given_is_told_from_none(fields: dict[str, Any]) ->
         ("settle", "now", "settle"),
         ("ackWait", 0, "ackWait"),
         ("ackWait", -2, "ackWait"),
+        ("maxOpen", -1, "maxOpen"),
+        ("maxOpen", True, "maxOpen"),
+        ("maxOpen", "1", "maxOpen"),
         ("pingInterval", -1, "pingInterval"),
         ("burst", 5, "burst"),
         ("burst", {"maxEntries": 0}, "burst.maxEntries"),

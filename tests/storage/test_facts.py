@@ -1,5 +1,7 @@
 """The schema of the facts, and reading them."""
 
+import orjson
+
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
 from crewel.storage import dead_letters, facts, histories, losses, shared_queues
 from crewel.storage.store import Store
@@ -16,7 +18,7 @@ async def do_everything(owner: Owner) -> None:
     await owner.unsubscribe("/b")
     await owner.commit(log_id, change(opened=[log_id]), ended=[Disposition(JOE, EndReason.SETTLED, (LogId(1),))])
     about = '"who":"ann","since":5,"code":"user.x","id":"7","reason":"why"'
-    for dispatch in (f'{{"active":false,{about}}}', f'{{"sink":true,{about}}}', ""):
+    for dispatch in (f'{{"active":false,{about}}}', f'{{"sink":true,"given":"x",{about}}}', ""):
         await owner.hold(dispatch.encode() or None)
     await do_all_with_letters(owner)
     await owner.close()
@@ -24,7 +26,7 @@ async def do_everything(owner: Owner) -> None:
     loss = losses.Loss("heron", losses.Met(log_id, "1-0", 5), log_id, [(log_id, log_id)])
     await owner.do(losses.note(owner.keys, owner.token, "second", loss, FACTS_MAX))
     ended = [Disposition(JOE, EndReason.DEAD, (log_id,))]
-    await owner.end(ended, [PendingDeadLetter(JOE, log_id, "user.x", "why")])
+    await owner.end(ended, [PendingDeadLetter(JOE, log_id, "user.x", "why", given="resource.x")])
 
 
 async def do_all_with_queues(owner: Owner) -> None:
@@ -131,6 +133,18 @@ def test_the_letters_of_others_tell_no_codes() -> None:
     ]
     (text,) = facts.ends([Disposition(JOE, EndReason.DEAD, (LogId(5),))], letters)[JOE]
     assert b"user.joe" in text
+
+
+def test_a_code_that_did_not_count_is_told_as_it_was_given() -> None:
+    letters = [
+        PendingDeadLetter(JOE, LogId(5), "user.update.internalError", "", given="resource.exhausted"),
+        PendingDeadLetter(JOE, LogId(6), "user.update.internalError", ""),
+    ]
+    texts = facts.ends([Disposition(JOE, EndReason.DEAD, (LogId(5), LogId(6)))], letters)[JOE]
+    assert [(told.get("given"), told["ids"]) for told in map(orjson.loads, texts)] == [
+        (None, [6]),
+        ("resource.exhausted", [5]),
+    ]
 
 
 def test_every_reason_is_documented() -> None:

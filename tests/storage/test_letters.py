@@ -1,5 +1,7 @@
 """Dead letters as commit.lua and end.lua store them: their fields, their indexes, their bound."""
 
+from dataclasses import replace
+
 import pytest
 
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter
@@ -192,3 +194,23 @@ async def test_an_index_of_many_letters_takes_few_bytes_for_each(store: Store, c
     size = await store.reader.memory_usage(store.keys.dead_letters_by("code", "user.x"), samples=0)
     assert size is not None
     assert size / count < 40
+
+
+async def test_the_code_as_given_stays_with_a_stored_message_and_with_another(store: Store) -> None:
+    owner = await owner_of_both(store)
+    (log_id,) = await owner.publish("/a")
+    await owner.commit(log_id, change(opened=[log_id]), low=0)
+    made = [replace(each, given="resource.x") for each in (PendingDeadLetter(JOE, log_id, "user.x", ""), letter())]
+    stored, live, plain = await owner.dead_letter(*made, letter())
+    found = await dead_letters.get(store, [stored, live, plain])
+    assert [each.given for each in found] == ["resource.x", "resource.x", ""]
+
+
+async def test_the_code_as_given_stays_with_what_a_session_leaves(store: Store) -> None:
+    owner = await owner_of_both(store)
+    (log_id,) = await owner.publish("/a")
+    await owner.commit(log_id, change(opened=[log_id]), low=0)
+    await owner.close()
+    made = PendingDeadLetter(JOE, log_id, "user.x", "", given="resource.x")
+    ended = await owner.end([Disposition(JOE, EndReason.DEAD, (log_id,))], [made])
+    assert [each.given for each in await dead_letters.get(store, ended.letters)] == ["resource.x"]

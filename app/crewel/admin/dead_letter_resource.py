@@ -73,7 +73,9 @@ _FILTERS: Final = (
     text_field("channel", "Only those of this channel or pattern.", pattern),
     text_field("since", f"Only those from this time on: {EXPECTED}.", since),
     text_field("until", "Only those up to this id.", _dead_id),
-    text_field("contains", "Only those with this text in data, options, reason, sender or message id."),
+    text_field(
+        "contains", "Only those with this text in data, options, reason, sender, message id or the code as given."
+    ),
     text_field("like", "Only those whose data has this shape: `like` of a group."),
     text_field("after", "Continue after this id: `next` of the previous page.", _dead_id),
 )
@@ -315,7 +317,8 @@ _LETTER: Final = (
     "`id` (the dead id), `message` (the id of the message), `channel`, `receiver`, `errorCode`, `reason`, `attempts`,"
     " `data`, `ext`, `sender`, `rcvTimestamp`, `persistent`, `qos`. An addressed message has `to`, its destination. If"
     " the message was redriven before, there are `redriveOf` and `returns`. `partial` is true if an older version"
-    " stored it without its destination."
+    " stored it without its destination. `errorCodeGiven` is the code as the receiver gave it, if it may not report"
+    " such a code and `errorCode` is what it counts as; at most 128 characters, a longer one ends in `…`."
 )
 
 DEAD_LETTER_ROUTES: Final = (

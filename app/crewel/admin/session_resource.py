@@ -95,6 +95,7 @@ def _qos(admin: Administration, session: Session) -> dict[str, Any]:
         "update": rules.tells,
         "settle": rules.settle.value,
         "ackWait": _ms(rules.ack_wait),
+        "maxOpen": asked.max_open,
         "pingInterval": asked.ping_interval_ms,
         "burst": {
             "maxEntries": session.burst.max_entries,

@@ -122,7 +122,9 @@ class Events:
         self._happened("closed", session.name, {"reason": reason, "code": code})
         if not self._is_wanted(session, 1):
             return
-        self._note("closed", session=session.name, reliable=session.is_reliable, reason=reason, code=code)
+        silent = max(round((self._runtime.loop.time() - session.last_seen) * 1000), 0) if session.last_seen else 0
+        fields = {"reliable": session.is_reliable, "reason": reason, "code": code, "silent": silent}
+        self._note("closed", session=session.name, **fields)
 
     def _is_wanted(self, session: Session, place: int) -> bool:
         if session.is_reliable:
@@ -138,7 +140,7 @@ class Events:
         if judgement.settled:
             self.settled(session, judgement.settled)
         for each in judgement.dead_letters:
-            self._failed(session, each.entry, each.code, "letter")
+            self._failed(session, each.entry, each.code, "letter", each.given)
         if judgement.put_back:
             code, _ = dispatcher.last_failure or ("", "")
             outcome = "held" if dispatcher.holdback is not None else "waits"
@@ -146,9 +148,10 @@ class Events:
                 self._failed(session, entry, code, outcome)
             self.redelivered(session, len(judgement.put_back))
 
-    def _failed(self, session: Session, entry: Entry, code: str, outcome: str) -> None:
+    def _failed(self, session: Session, entry: Entry, code: str, outcome: str, given: str = "") -> None:
         message_id = entry.origin.id if entry.origin is not None else ""
         fields = {"channel": entry.channel, "id": message_id, "code": code, "outcome": outcome}
+        fields |= {"given": given} if given else {}
         self._happened("failed", session.name, fields)
         for follow in self.on_settled:
             follow(session, [entry], code)
@@ -222,7 +225,7 @@ class Events:
     def _took(self, entry: Entry, time_us: int, count: int = 1) -> None:
         assert self._settled is not None
         if not entry.position or not entry.channel:
-            return  # not stored; or without its body in memory, and so without its channel
+            return  # not stored, or of a topic without a name
         buckets = self._settled.get(entry.channel)
         if buckets is None:
             if len(self._settled) >= self._runtime.settings.events.max_group:

@@ -292,6 +292,7 @@ class Logins:
             "resume": resume,
             "update": has_update,
             **({"unclaimed": True} if has_update else {}),
+            **({"maxOpen": session.limit.most} if session.limit is not None else {}),
             "durable": session.durable is not None,
             "replyId": session.reply_id,
             "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,
@@ -319,6 +320,8 @@ def _check(session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
     """Raise what refuses a login that asks for what its session cannot have."""
     if qos.persistent and not session.is_reliable:
         raise IllegalArgument("persistent", "needs ext.ack: without it, no message stays pending for a session")
+    if qos.max_open and not session.is_reliable:
+        raise IllegalArgument("maxOpen", "needs ext.ack: without it, no message is open at a client")
     if qos.persistent and not is_stored:
         raise StoreUnavailable("this server has no store")
     if qos.queue.policy is OverflowPolicy.DEAD_MESSAGE and not is_stored:

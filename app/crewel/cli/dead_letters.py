@@ -18,6 +18,7 @@ from crewel.cli.output import progress
 from crewel.errors import CrewelError
 
 _SHOWN = ("id", "channel", "receiver", "errorCode", "reason", "attempts", "data")
+_OPTIONAL = ("errorCodeGiven",)
 _PAGE = 500
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9@.-]+", re.ASCII)
@@ -154,7 +155,7 @@ async def _list(
     if count is None and not output.wants_json(as_json) and not asked["everything"]:
         count = LISTED
     letters = (
-        {name: letter[name] for name in _SHOWN}
+        {name: letter[name] for name in _SHOWN} | {name: letter[name] for name in _OPTIONAL if name in letter}
         async for letter in admin.pages("/dead-letters", "letters", query, count, _PAGE)
     )
     headings = ("id", "channel", "receiver", "code", "reason", "data")
@@ -166,7 +167,10 @@ def _row(letter: Mapping[str, Any]) -> tuple[Any, ...]:
     data = output.readable(letter["data"])
     shortened = data if len(data) <= 60 else f"{data[:59]}…"
     _, _, receiver = letter["receiver"].partition("/client/")
-    return letter["id"], letter["channel"], receiver, letter["errorCode"], letter["reason"], shortened
+    code = letter["errorCode"]
+    if "errorCodeGiven" in letter:
+        code = f"{code} (given: {letter['errorCodeGiven']})"
+    return letter["id"], letter["channel"], receiver, code, letter["reason"], shortened
 
 
 @command(app)

@@ -10,6 +10,7 @@ from crewel.cli import output
 from crewel.cli.admin_client import Admin, Reason, command, given
 from crewel.cli.bayeux_client import AsJson
 from crewel.cli.output import progress
+from crewel.errors import CrewelError
 
 _OPEN: Final = ("running", "paused")
 _DOING: Final = {
@@ -107,4 +108,7 @@ async def followed(admin: Admin, job: dict[str, Any]) -> dict[str, Any]:
     except asyncio.CancelledError:
         print(f"the server continues with the job: crewel jobs follow {job['id']}, or stop", file=sys.stderr)
         raise
+    except CrewelError as error:
+        where = f"crewel jobs follow {job['id']}, with --url at another node"
+        raise CrewelError(f"{error}; another node, or the next server, continues with the job: {where}") from None
     return job

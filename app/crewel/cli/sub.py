@@ -37,6 +37,10 @@ SettleBy = Annotated[
     Literal["message", "batch"],
     typer.Option(help="Whether each printed message is acknowledged alone, or with its batch."),
 ]
+MaxOpen = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many messages the server sends ahead of their acknowledgement; 1: one at a time."),
+]
 Oneway = Annotated[
     bool, typer.Option("--oneway", help="Deliver each message once, without acknowledgement. Same as --no-ack.")
 ]
@@ -63,6 +67,7 @@ def sub(
     retries: Retries = None,
     delay_ms: DelayMs = None,
     settle: SettleBy = "message",
+    max_open: MaxOpen = None,
     oneway: Oneway = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
@@ -80,11 +85,14 @@ def sub(
         settling |= {
             "update": True,
             "settle": settle,
+            "max_open": max_open,
             "retries": retries,
             "delay": None if delay_ms is None else delay_ms / 1000,
         }
     if update_exception is not None and not settling["ack"]:
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
+    if max_open is not None and not settling["ack"]:
+        raise typer.BadParameter("--max-open needs --ack, and is not --oneway")
     client = bayeux_client.client(url, transport, token, name=name, leave=leave, resume_file=resume_file, **settling)
     take = _taker(_printer(as_json), update_exception, update_message)
     reader = Reader(client, wanted, options, take, count)

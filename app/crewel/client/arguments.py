@@ -54,7 +54,7 @@ def check_whole(name: str, value: object) -> None:
     check_kind(name, value, "a whole number", int)
 
 
-def check_count(name: str, value: int) -> None:
+def check_count(name: str, value: object) -> None:
     """Raises ValueError, which names the argument, for anything but a whole number from 1."""
     if type(value) is not int or value < 1:
         raise ValueError(f"{name} is a whole number from 1, not {value!r}")

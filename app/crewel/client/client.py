@@ -16,7 +16,7 @@ from typing import Any, Final, Self, Unpack
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_function, check_kind, check_names
 from crewel.client.config import INHERITED, Config, Options
-from crewel.client.consumer import PREFETCH, RETRIES, Consumer, check_worker
+from crewel.client.consumer import PREFETCH, RETRIES, WORKER_OPTIONS, Consumer, check_worker
 from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, failure_of, publish_refused
 from crewel.client.extension import Extension, check_extension, checked
 from crewel.client.message import KEY_PROPERTY, UNSUBSCRIBE, Message, Reply, channel_name, ext_part, is_successful
@@ -29,7 +29,6 @@ from crewel.client.router import Router, Unclaimed
 from crewel.client.session import Session
 from crewel.client.states import OnState, State
 from crewel.client.subscription import Overflow, Release, SubscribeOptions, Subscription, subscribe_ext
-from crewel.client.times import in_seconds
 
 log = logging.getLogger("crewel.client")
 
@@ -40,7 +39,6 @@ QUEUE_BOUND = 1000
 
 
 _OWN: Final = ("extensions", "on_state", "outbox")
-_OF_A_WORKER: Final = ("resume_file", "resume_store", "prefetch", "attempts", "backoff", "ack_wait", "on_state")
 
 
 class Client:
@@ -73,10 +71,9 @@ class Client:
             check_function("on_state", on_state)
         if outbox is not None:
             check_kind("outbox", outbox, 'an Outbox, such as Outbox("orders.outbox")', Outbox)
-        given = in_seconds(options)
-        config = Config(url, **given)
+        config = Config(url, **options)
         self._config, self._extensions = config, checked(extensions)
-        self._inherited = {name: value for name, value in given.items() if name in INHERITED}
+        self._inherited: dict[str, Any] = {name: value for name, value in options.items() if name in INHERITED}
         self._consumers: list[Consumer] = []
         self.outbox = outbox
         """The outbox that keeps publishes while there is no session; None without one."""
@@ -354,6 +351,7 @@ class Client:
         attempts: int = 1,
         backoff: BackoffRule = RETRIES,
         ack_wait: float | None = None,
+        max_open: int | None = None,
         on_state: OnState | None = None,
         **options: Unpack[SubscribeOptions],
     ) -> Consumer:
@@ -366,16 +364,17 @@ class Client:
 
         The worker has a separate session with this `name`, which stays at the server while the worker is away. The secret of
         the session is kept in `resume_file`, by `resume_store`, or in the user's state directory, so that the next process
-        continues at once, even after `kill -9`. At most `prefetch` messages are fetched ahead. If the processing of a message
-        raises an exception, the message is tried `attempts` times in all, with the pauses of `backoff`, and then rejected. If a
-        message is neither acknowledged nor rejected within `ack_wait` seconds, the server counts this as a failure.
-        `SubscribeOptions` lists further options: `filter`, `group`, `history`.
+        continues at once, even after `kill -9`. At most `prefetch` messages are fetched ahead, and the server has at most
+        `max_open` messages at the worker that are neither acknowledged nor rejected; 1: one message at a time. If the
+        processing of a message raises an exception, the message is tried `attempts` times in all, with the pauses of
+        `backoff`, and then rejected. If a message is neither acknowledged nor rejected within `ack_wait` seconds, the server
+        counts this as a failure. `SubscribeOptions` lists further options: `filter`, `group`, `history`.
 
         Raises ValueError or TypeError for an invalid argument. The iteration raises the errors of entering a client and of
         `subscribe`.
         """
         check_worker(name, prefetch, attempts, backoff)
-        check_names("consume", options, (*SubscribeOptions.__annotations__, *_OF_A_WORKER))
+        check_names("consume", options, (*SubscribeOptions.__annotations__, *WORKER_OPTIONS))
         if resume_file is None and resume_store is None:
             resume_file = default_file(self._config.url, name)
         own: Options = {
@@ -384,6 +383,7 @@ class Client:
             "leave": True,
             "update": True,
             "ack_wait": ack_wait,
+            "max_open": max_open,
             "resume_file": resume_file,
             "resume_store": resume_store,
             "session": {"burst": {"maxEntries": prefetch}},

@@ -14,6 +14,7 @@ from yarl import URL
 
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import (
+    check_count,
     check_fields,
     check_function,
     check_kind,
@@ -52,6 +53,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
     "resume_file": check_path,
     "resume_store": lambda name, value: check_methods(name, value, _STORE, "load", "save"),
     "session": check_fields,
+    "max_open": check_count,
     "network_delay": check_time,
     "open_timeout": check_time,
     "name_timeout": check_time,
@@ -74,6 +76,7 @@ class Options(TypedDict, total=False):
     update: bool
     settle: str
     ack_wait: float | None
+    max_open: int | None
     retries: int | None
     delay: float | None
     delay_factor: float | None
@@ -100,12 +103,6 @@ class Options(TypedDict, total=False):
     backoff: BackoffRule | None
     ssl: SSLContext | None
     max_bytes: int
-    # Of version 0.1, in milliseconds; `crewel.client.times` has the names that they have now.
-    ack_wait_ms: int | None
-    delay_ms: int | None
-    max_delay_ms: int | None
-    ping_interval_ms: int | None
-    unclaimed_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +121,8 @@ class Config:
     """How a message is acknowledged: by its own status (`message`), or by the acknowledgement of its batch (`batch`)."""
     ack_wait: float | None = None
     """How long a message may stay open, in seconds; -1: without limit."""
+    max_open: int | None = None
+    """How many messages may be open at this client; 1: one at a time. None: any number."""
     retries: int | None = None
     """How often in a row the server retries after a `communication.*` failure; -1: without limit. None: as `RETRIES`."""
     delay: float | None = None
@@ -199,6 +198,8 @@ class Config:
             raise ValueError("resume_file and resume_store exclude each other: give one of them")
         if self.update and not self.ack:
             raise ValueError("update needs ack")
+        if self.max_open is not None and not self.ack:
+            raise ValueError("max_open needs ack")
         if self.network_delay <= 0:
             raise ValueError(f"network_delay is a positive number of seconds, not {self.network_delay!r}")
         object.__setattr__(self, "url", _http(self.url))
@@ -238,6 +239,7 @@ class Config:
                     "update": self.update or None,
                     "settle": self.settle if self.update else None,
                     "ack_wait": self.ack_wait,
+                    "max_open": self.max_open,
                     "ping_interval": self.ping_interval,
                 }
             )

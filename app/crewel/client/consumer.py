@@ -35,6 +35,17 @@ PREFETCH: Final = 100
 """How many messages a worker fetches ahead, unless it says otherwise."""
 RETRIES: Final = BackoffRule(initial=1.0, factor=2.0, maximum=60.0)
 """How long after a failure a message is retried, where the worker asks for more than one attempt."""
+WORKER_OPTIONS: Final = (
+    "resume_file",
+    "resume_store",
+    "prefetch",
+    "attempts",
+    "backoff",
+    "ack_wait",
+    "max_open",
+    "on_state",
+)
+"""What `consume` takes beside a channel, the name, and the options of a subscribe."""
 DEAD_MESSAGE: Final = "user.update.deadMessage"
 HOLDBACK: Final = "user.update.holdback"
 

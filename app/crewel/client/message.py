@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -138,20 +137,6 @@ class Message:
         """How much of that was left when it was sent, in seconds; None: without limit."""
         given = self._value("remainingLife", int, None)
         return None if given is None else given / 1000
-
-    @property
-    def life_time_ms(self) -> int:
-        """Deprecated: `life_time`, in milliseconds; -1: without limit."""
-        warnings.warn("life_time_ms is deprecated: use life_time, in seconds", DeprecationWarning, stacklevel=2)
-        return self._value("lifeTime", int, -1)
-
-    @property
-    def remaining_life_ms(self) -> int | None:
-        """Deprecated: `remaining_life`, in milliseconds; None: without limit."""
-        warnings.warn(
-            "remaining_life_ms is deprecated: use remaining_life, in seconds", DeprecationWarning, stacklevel=2
-        )
-        return self._value("remainingLife", int, None)
 
     @property
     def received_ns(self) -> int | None:

@@ -84,9 +84,6 @@ class PublishOptions(TypedDict, total=False):
     administrative: bool | None
     content_type: str | None
     """What the data is, such as `image/png`: receivers find it as `content_type`. Data that is bytes always has one."""
-    # Of version 0.1, in milliseconds.
-    life_time_ms: int | None
-    destroy_delay_ms: int | None
 
 
 def publication(

@@ -200,16 +200,19 @@ class Response(NamedTuple):
 
 
 def create_response(message: Message, data: Any = _SAME) -> Response:
-    """The answer to a request, on its reply channel: with this data; or, as xMsg has it, with the request's own, and with its
-    client properties. Raises ValueError if the message is no request."""
+    """The answer to a request, on its reply channel: with this data; or, as xMsg has it, with the request's own, bytes and
+    content type included, and with its client properties. Raises ValueError if the message is no request."""
     channel = reply_channel(message.fields)
     if channel is None:
         raise ValueError(f"the message on {message.channel} is not a request, and takes no answer")
     if data is not _SAME:
         return Response(channel, data)
-    properties = copy.deepcopy(message.client_properties)
-    ext = {"publish": {"clientProperties": properties}} if properties else None
-    return Response(channel, copy.deepcopy(message.data), ext)
+    ext: Fields = {}
+    if "binary" in message.ext:  # it says that the data is bytes, which are sent as they came
+        ext["binary"] = message.ext["binary"]
+    if message.client_properties:
+        ext["publish"] = {"clientProperties": message.client_properties}
+    return Response(channel, copy.deepcopy(message.data), copy.deepcopy(ext) or None)
 
 
 class Responder:

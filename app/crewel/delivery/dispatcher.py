@@ -62,6 +62,17 @@ class FailedDelivery(NamedTuple):
     code: str
     reason: str
     attempts: int
+    given: str = ""
+    """The code as the receiver gave it, if another one counts."""
+
+
+class Rejection(NamedTuple):
+    """Why all that comes for a session becomes dead letters."""
+
+    code: str
+    reason: str
+    given: str = ""
+    """The code as the receiver gave it, if another one counts."""
 
 
 @dataclass(slots=True)
@@ -102,15 +113,16 @@ class Dispatcher:
         self.rules = rules
         self.state = DispatcherState.POLLING
         self.holdback: Holdback | None = None
-        self.rejection: tuple[str, str] | None = None
-        """Code and reason, if all that comes becomes dead letters."""
+        self.rejection: Rejection | None = None
+        """Set if all that comes becomes dead letters."""
         self.waits_until = 0.0
         """When the delay after a failure has ended; 0 if there is none."""
         self.failures = 0
         """Failures in a row."""
         self.last_failure: tuple[str, str] | None = None
-        self.reported: list[tuple[Outcome, str, str]] = []
-        """Failures (outcome, code, reason) that concern more than their message, and that `conclude` has yet to look at."""
+        self.reported: list[tuple[Outcome, str, str, str]] = []
+        """Failures (outcome, code, reason, code as given if another one counts) that concern more than their message, and that
+        `conclude` has yet to look at."""
         self.in_flight: dict[str, tuple[Entry, float]] = {}
         self.unclaimed: set[str] = set()
         """Ids of messages in flight that no listener of the client takes. Acknowledging their batch does not end them. When
@@ -224,10 +236,10 @@ class Dispatcher:
         reported, self.reported = self.reported, []
         death: tuple[str, str] | None = None
         has_failed = False
-        for outcome, code, reason in reported:
+        for outcome, code, reason, given in reported:
             is_fatal = outcome is Outcome.SESSION_DEAD
             if outcome is Outcome.REJECT_ALL:
-                self.rejection = (code, reason)
+                self.rejection = Rejection(code, reason, given)
                 self.move(DispatcherEvent.DIED)
             elif outcome is Outcome.RETRY and not has_failed:  # several reports of one request report the same trouble
                 has_failed = True
@@ -255,15 +267,15 @@ class Dispatcher:
         if outcome is Outcome.RETRY:
             self._put_back(status.id, judgement)
         else:
-            self._dead_letter(status.id, code, reason, judgement)
+            self._dead_letter(status.id, code, reason, judgement, status.original)
         if outcome is not Outcome.DEAD_LETTER:
-            self.reported.append((outcome, code, reason))
+            self.reported.append((outcome, code, reason, status.original))
 
-    def _dead_letter(self, message_id: str, code: str, reason: str, judgement: Judgement) -> None:
+    def _dead_letter(self, message_id: str, code: str, reason: str, judgement: Judgement, given: str = "") -> None:
         attempts = self.tries.get(message_id, 0) + 1
         entry = self._close(message_id)
         assert entry is not None
-        judgement.dead_letters.append(FailedDelivery(entry, code, reason, attempts))
+        judgement.dead_letters.append(FailedDelivery(entry, code, reason, attempts, given))
 
     def _put_back(self, message_id: str, judgement: Judgement) -> None:
         entry, _ = self.in_flight.pop(message_id)
@@ -319,7 +331,7 @@ class Dispatcher:
                 self._dead_letter(message_id, NO_STATUS, reason, judgement)
             else:
                 self._put_back(message_id, judgement)
-                self.reported.append((Outcome.RETRY, NO_STATUS, reason))
+                self.reported.append((Outcome.RETRY, NO_STATUS, reason, ""))
         return judgement
 
 

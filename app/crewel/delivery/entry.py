@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from sys import intern
 from typing import Final
 
 from crewel.bayeux.codec import encode, reread
@@ -173,7 +174,8 @@ class Entry:
         if not self.position:
             return self
         kept = Entry.placeholder(self.position)
-        kept.origin = self.origin
+        # Its acknowledgement is counted on its channel, whose name all of a channel share here.
+        kept.channel, kept.origin = intern(self.channel), self.origin
         kept.priority, kept.expires, kept.to = self.priority, self.expires, self.to
         return kept
 

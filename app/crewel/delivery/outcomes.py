@@ -12,7 +12,8 @@ from __future__ import annotations
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from crewel.errors.codes import is_below, is_reportable
+from crewel.bayeux.codec import encode
+from crewel.errors.codes import MAX_CODE, is_below, is_reportable
 
 INTERNAL_ERROR: Final = "user.update.internalError"
 """What everything becomes that a receiver may not report."""
@@ -92,6 +93,15 @@ def reported_code(given: object) -> str:
     return given if isinstance(given, str) and is_reportable(given) else INTERNAL_ERROR
 
 
+def code_given(given: object) -> str:
+    """What dead letters keep of a code that does not count as it was given, at most as long as a code: a longer one ends in
+    `…`; what is no string is kept as JSON. Empty if the code counts as it is, or was null."""
+    if given is None or (isinstance(given, str) and is_reportable(given)):
+        return ""
+    text = given if isinstance(given, str) else encode(given).decode()
+    return text if len(text) <= MAX_CODE else f"{text[: MAX_CODE - 1]}…"
+
+
 def outcome_of(code: str, on_user_error: OnUserError = OnUserError.CONTINUE) -> Outcome:
     """What a code means that `reported_code` has answered."""
     for row in OUTCOMES:
@@ -129,6 +139,8 @@ class Status(NamedTuple):
     reason: str
     given: dict[str, Any]
     """As it was sent, for the reply that says that it did not count."""
+    original: str = ""
+    """Of a failure: the code as given, if another one counts."""
 
 
 def read_statuses(given: object) -> tuple[list[Status], list[dict[str, Any]]]:
@@ -156,7 +168,8 @@ def _read(given: object) -> Status | str:
     if "errorCode" in given:
         reason = given.get("message")
         words = reason[:MAX_REASON] if isinstance(reason, str) else ""
-        return Status(message_id, Verdict.FAILED, reported_code(given["errorCode"]), words, given)
+        code = given["errorCode"]
+        return Status(message_id, Verdict.FAILED, reported_code(code), words, given, code_given(code))
     if isinstance(state, str) and state in _STATES:
         return Status(message_id, _STATES[state], "", "", given)
     return "state must be OK, WORKING or UNCLAIMED, unless there is an errorCode"

@@ -177,6 +177,8 @@ class PendingDeadLetter:
     reason: str
     attempts: int = 0
     message: Transient | None = None
+    given: str = ""
+    """The code as the receiver gave it, if another one counts."""
 
 
 class Disposition(NamedTuple):

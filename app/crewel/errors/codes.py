@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
-_REPORTABLE: Final = re.compile(r"(?:user|communication)(?:\.[A-Za-z0-9]+)+")
-_MAX_REPORTABLE: Final = 128
+_REPORTABLE: Final = re.compile(r"(?:user|communication)(?:\.[A-Za-z0-9_]+)+")
+MAX_CODE: Final = 128
+"""Most characters of a code that a receiver may report."""
 
 
 class Explained(StrEnum):
@@ -61,8 +62,9 @@ SECURITY: Final = "user.security"
 
 
 def is_reportable(code: str) -> bool:
-    """Whether a receiver may report the code: `user.…` or `communication.…`, of letters and digits, at most 128 characters."""
-    return len(code) <= _MAX_REPORTABLE and _REPORTABLE.fullmatch(code) is not None
+    """Whether a receiver may report the code: `user.…` or `communication.…`, of letters, digits and `_`, at most 128
+    characters."""
+    return len(code) <= MAX_CODE and _REPORTABLE.fullmatch(code) is not None
 
 
 def is_below(code: str, prefix: str) -> bool:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
+from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.session import Session
 from crewel.broker.session_queue.exchange import Peer
@@ -43,6 +44,7 @@ class HeirSearch:
         sessions: Mapping[str, Session],
         outbound: Outbound,
         times: SessionTimes,
+        access: StoreAccess,
         lease: StoreLease,
         registry: NodeRegistry,
         links: Links,
@@ -53,6 +55,7 @@ class HeirSearch:
         self._sessions = sessions
         self._outbound = outbound
         self._times = times
+        self._access = access
         self._lease = lease
         self._registry = registry
         self._links = links
@@ -68,13 +71,15 @@ class HeirSearch:
                 await self._without_lease()
 
     async def _without_lease(self) -> None:
-        """Search until there is a lease again. No session ends meanwhile: its client could not come."""
+        """Search until this node serves again: it has a lease, and has read what the store has. No session ends meanwhile: its
+        client could not come."""
+        lost = self._registry.own
         self._times.excuse(inf)
         try:
-            while not self._lease.lasts:
+            while not self._serves:
                 known = self._registry.heir
                 is_reached = known is not None and self._links.open_to(known.token) is not None
-                if not is_reached and (heir := await self._ask_all()) is not None:
+                if not is_reached and (heir := await self._ask_all(lost)) is not None:
                     log.warning("the sessions of this node are at another node now: forwarding their requests")
                     self._registry.heir = heir
                     self._registry.changed()
@@ -85,15 +90,20 @@ class HeirSearch:
             self._registry.heir = None
             self._times.end_excuse(asyncio.get_running_loop().time())
 
-    async def _ask_all(self) -> Node | None:
-        asked = [self._ask(each.token) for each in self._registry.others() if self._links.open_to(each.token)]
+    @property
+    def _serves(self) -> bool:
+        """Whether it has its sessions. On a slow line, to begin again under another token takes many seconds."""
+        return self._lease.lasts and not self._access.is_reloading
+
+    async def _ask_all(self, lost: str) -> Node | None:
+        asked = [self._ask(each.token, lost) for each in self._registry.others() if self._links.open_to(each.token)]
         return next((each for each in await asyncio.gather(*asked) if each is not None), None)
 
-    async def _ask(self, token: str) -> Node | None:
-        """The heir, as the node with this token knows it, if this node can reach it."""
+    async def _ask(self, token: str, lost: str) -> Node | None:
+        """The heir of the token that this node had, as the node with this token knows it, if this node can reach it."""
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
-                answer = await self._calls.ask(token, HEIR, OfNode(self._registry.own))
+                answer = await self._calls.ask(token, HEIR, OfNode(lost))
                 if answer.token and await self._links.reach(answer.token, answer.link):
                     return Node(answer.token, "", "", answer.link, None, inf, 0, 0, "")
         return None
@@ -110,7 +120,7 @@ class HeirSearch:
         """Let the connects that are held here wait at the heir. Those that other nodes have forwarded are left to these: they
         close the link when they see that this node has an heir."""
         async for session in in_turns(self._sessions.values()):
-            if self._registry.heir is not heir or self._lease.lasts:
+            if self._registry.heir is not heir or self._serves:
                 return
             if session.held is not None and not isinstance(session.held.peer, Guest):
                 for peer, elements in self._outbound.give_back(session):

@@ -105,6 +105,7 @@ class Membership:
             broker.sessions,
             broker.outbound,
             broker.times,
+            broker.access,
             broker.durability.lease,
             self.registry,
             self.links,

@@ -153,7 +153,7 @@ class Router:
         needs no store here: that node knows what it has."""
         client_id = elements[0].get("clientId") if elements and type(elements[0]) is dict else None
         node = self._registry.owner(tag_in(client_id)) if type(client_id) is str else None
-        if node is not None and node.token == self._registry.own:
+        if node is not None and node.token in self._lease.own:
             node = self._registry.heir
         return Place.LATER if node is None or self.links.open_to(node.token) is None else node
 
@@ -275,7 +275,7 @@ class Router:
             reply["advice"] = advice.retry(settings.again_ms, settings.bayeux.timeout_ms)
             answers.append(encode_reply(reply, self._runtime.metrics))
         peer.send(answers)
-        if not self._lease.lasts:
+        if not self._lease.lasts or self._access.is_reloading:
             peer.end_well()  # the next connection may reach a node that can say more
 
 

@@ -93,6 +93,8 @@ class ConnectQos:
     update: bool = False
     settle: Settle = Settle.BATCH
     ack_wait_ms: int | None = None
+    max_open: int = 0
+    """0: any number."""
     ping_interval_ms: int = 0
     burst: Burst = Burst()
     ptp: bool = True
@@ -182,6 +184,14 @@ CONNECT: Final = Options(
         "ack_wait_ms",
         whole(1, or_else=-1),
         "With `settle` `message`: how long a message may stay open, ms; -1: no limit",
+    ),
+    Option(
+        "maxOpen",
+        "max_open",
+        whole(0),
+        "Maximum number of messages that are open at the client: sent, and without a status or, with `settle` `batch`, an"
+        " acknowledgement; needs `ext.ack`. 1: one message at a time. 0: no limit",
+        "how-to/acknowledging.md#one-message-at-a-time",
     ),
     Option(
         "pingInterval",

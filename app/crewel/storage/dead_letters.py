@@ -37,7 +37,7 @@ _FEW: Final = 50  # indexes that are walked together
 _VALUES: Final = 1000  # of an index, in one round trip
 _IDS: Final = 5000  # that are counted in one round trip
 
-WORDS: Final = 9
+WORDS: Final = 10
 """Arguments of a step that describe one dead letter."""
 BODY: Final = 5
 """Which of them is the body."""
@@ -79,6 +79,8 @@ class StoredDeadLetter:
     """The destination of the message (`client/joe`, `client/joe/1`); empty if it went to all subscribers."""
     is_partial: bool = False
     """Whether it was stored by an older version, and does not say whether the message was addressed to a receiver."""
+    given: str = ""
+    """The code as the receiver gave it, if another one counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class DeadLetterFilter:
     until: str = ""
     """Dead id of the newest one that is wanted."""
     contains: str = ""
-    """Text in body, options, reason, sender or message id, in any case (ASCII)."""
+    """Text in body, options, reason, sender, message id or the code as given, in any case (ASCII)."""
 
     like: str = ""
     """The likeness of its data, as groups of dead letters name it."""
@@ -111,7 +113,8 @@ class DeadLetterFilter:
 
     def has(self, letter: StoredDeadLetter) -> bool:
         """Whether code, receiver, channel and text are wanted."""
-        needle, words = self.contains.encode().lower(), f"{letter.reason}\0{letter.sender}\0{letter.id}".encode()
+        texts = letter.reason, letter.sender, letter.id, letter.given
+        needle, words = self.contains.encode().lower(), "\0".join(texts).encode()
         if needle and not any(needle in text.lower() for text in (letter.body, letter.qos, words)):
             return False
         if self.like and likeness_of(shape_of(letter.body)) != self.like:
@@ -160,6 +163,7 @@ def dead_letter_of(
         text(b"r"),
         text(b"t") or _destination(qos, receiver),
         not (b"p" in fields or b"w" in fields),
+        text(b"g"),
     )
 
 
@@ -180,10 +184,10 @@ def described(letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[by
         words = arguments.setdefault(each.session, [])
         message = each.message
         if message is None:
-            words += (each.id, each.code, each.reason, each.attempts, *_STORED)
+            words += (each.id, each.code, each.reason, each.attempts, *_STORED, each.given)
         else:
             words += (message.id, each.code, each.reason, each.attempts)
-            words += (message.channel, message.body, message.sender, message.qos, message.received)
+            words += (message.channel, message.body, message.sender, message.qos, message.received, each.given)
     return arguments
 
 

@@ -142,6 +142,9 @@ FACTS: Final[tuple[FactType, ...]] = (
                 _TEXT, "How the messages ended: " + ", ".join(f"`{reason}`" for reason in EndReason) + "."
             ),
             "ended[].code": Field(_TEXT, "Dotted error code, for dead letters only."),
+            "ended[].given": Field(
+                _TEXT, "The error code as the receiver gave it, if another one counts; left out otherwise."
+            ),
             "ended[].ids": Field(_IDS, "Log ids of the messages."),
         },
     ),
@@ -157,6 +160,7 @@ FACTS: Final[tuple[FactType, ...]] = (
             "reason": Field(_TEXT, "A readable reason."),
             "active": Field("boolean", "`false` if messages wait in the queue."),
             "sink": Field("boolean", "`true` if messages become dead letters instead."),
+            "given": Field(_TEXT, "The code as the receiver gave it, if another one counts; left out otherwise."),
         },
     ),
     FactType(
@@ -221,7 +225,7 @@ FACTS: Final[tuple[FactType, ...]] = (
 
 def ends(ended: Iterable[Disposition], letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[bytes]]:
     """Return for each session the objects of the fact `ended`, as JSON. The dead letters have the codes of dead messages."""
-    codes = {(letter.session, letter.id): letter.code for letter in letters}
+    codes = {(letter.session, letter.id): (letter.code, letter.given) for letter in letters}
     objects: dict[SessionName, list[bytes]] = {}
     for each in ended:
         texts = objects.setdefault(each.session, [])
@@ -232,12 +236,14 @@ def ends(ended: Iterable[Disposition], letters: Sequence[PendingDeadLetter]) -> 
     return objects
 
 
-def _deaths(ended: Disposition, codes: Mapping[tuple[SessionName, LogId], str]) -> Iterable[bytes]:
-    def code(log_id: LogId) -> str:
-        return codes.get((ended.session, log_id), "")
+def _deaths(ended: Disposition, codes: Mapping[tuple[SessionName, LogId], tuple[str, str]]) -> Iterable[bytes]:
+    def code(log_id: LogId) -> tuple[str, str]:
+        return codes.get((ended.session, log_id), ("", ""))
 
-    for text, ids in groupby(sorted(ended.ids, key=code), code):
-        yield orjson.dumps({"session": ended.session, "reason": ended.reason, "code": text, "ids": list(ids)})
+    for (text, given), ids in groupby(sorted(ended.ids, key=code), code):
+        more = {"given": given} if given else {}
+        fact = {"session": ended.session, "reason": ended.reason, "code": text, **more, "ids": list(ids)}
+        yield orjson.dumps(fact)
 
 
 async def size(store: Store) -> int:

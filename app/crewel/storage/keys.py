@@ -386,7 +386,7 @@ KEYS: tuple[Key, ...] = (
         " `channel`; `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes that"
         " it counts in `dead:bytes`; and only if needed: `p` 1 if the message was stored, else `w` 1 (its qos has the"
         " destination, except in older versions); `r` dead id of its previous dead letter, `n` how often it became a"
-        " dead letter again, `x` and `t` as in the log",
+        " dead letter again, `x` and `t` as in the log, `g` the code as the receiver gave it, if `code` is another",
         "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
         _LETTERS,
         "operators, the pipeline",

@@ -96,6 +96,7 @@ EVENTS: Final = (
             "reason": "`disconnected` by the client or the server; `expired`: its client sent no connect in time; `dead`: its"
             " receiver failed permanently.",
             "code": "Dotted code of a receiver that failed permanently; empty otherwise.",
+            "silent": "Milliseconds since the last request of its client; 0 if there was none.",
         },
     ),
     EventType(
@@ -108,6 +109,7 @@ EVENTS: Final = (
             "channel": _CHANNEL,
             "id": "Id of the message.",
             "code": "Dotted code that the server applied.",
+            "given": "The code as the receiver gave it, if another one was applied; left out otherwise.",
             "outcome": "`letter`: it became a dead letter; `waits`: it will be delivered again; `held`: the session is"
             " on hold.",
         },

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,9 @@ from crewel.settings import Settings
 from crewel.settings.storage import Cluster, Storage
 from crewel.storage.store import Store
 from crewel.supervision import Supervisor
-from tests.store_process import own_prefix, shared_store
+from tests.lines import Line
+from tests.ports import free_ports
+from tests.store_process import StoreProcess, own_prefix, shared_store
 
 pytestmark = pytest.mark.store
 TOKEN = "0123456789abcdef"
@@ -55,3 +59,38 @@ async def test_a_lease_is_renewed_while_the_queue_of_writes_waits_for_the_store(
     goes_on.set_result(None)
     await lease.end()
     assert not await access.store.reader.exists(key)
+
+
+async def test_a_lease_lasts_while_a_slow_store_has_always_something_under_way(tmp_path: Path) -> None:
+    """A renewal waits for what is under way before it is sent. The lease counts from when it was asked for: twice as much
+    passes until the answer, and if the next one is asked for only then, the lease ends before its answer comes."""
+    (port,) = free_ports(1)
+    process = StoreProcess(tmp_path, port=str(port))
+    async with Line(port, random.Random(1)) as line:
+        storage = Storage(url=f"redis://127.0.0.1:{line.port}", prefix=own_prefix())
+        settings = Settings(storage=storage, cluster=Cluster(lease_ms=1500))
+        access = StoreAccess(settings, asyncio.get_running_loop())
+        store = Store(settings)
+        await store.open()
+        access.open(store)
+        access.token = TOKEN
+        lease = StoreLease(access, settings, Supervisor())
+        await lease.claim()
+        line.degrade(0.3, 0)
+        exchanges = 0
+
+        def ask_again(_: list[object]) -> None:
+            nonlocal exchanges
+            exchanges += 1
+            if exchanges < 10:
+                store.submit([store._mark], ask_again)
+
+        store.submit([store._mark], ask_again)
+        async with asyncio.timeout(LIMIT_S):
+            while exchanges < 10:
+                assert lease.lasts, exchanges
+                await asyncio.sleep(0.01)
+        line.heal()
+        await lease.end()
+        await store.close()
+    process.close()

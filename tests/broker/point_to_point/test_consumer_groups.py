@@ -1,7 +1,7 @@
 """Groups of consumers: each message goes to one member."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -328,3 +328,45 @@ class TestLife:
             (WORK, "another", 1, ["client/ann/1"]),
             (WORK, "workers", 1, ["client/joe/1"]),
         ]
+
+
+class TestOpenLimit:
+    """A member has no more leases than messages may be open at its client."""
+
+    ONE: ClassVar[dict[str, Any]] = {"settle": "message", "maxOpen": 1, "dispatcher": {"retries": -1, "delay": 0}}
+
+    def test_another_member_gets_what_one_at_its_limit_may_not_have(self, world: StoredWorld) -> None:
+        slow, quick = (member(world, f"joe/{number}", **self.ONE) for number in (1, 2))
+        publish(world, *range(6))
+        (kept,) = come(slow)
+        got = []
+        while messages := come(quick):
+            (message,) = messages
+            got.append(message["data"])
+            quick.tell(ok(message))
+        assert sorted([kept["data"], *got]) == list(range(6))
+        assert come(slow) == []
+
+    def test_messages_that_are_not_of_the_group_count(self, world: StoredWorld) -> None:
+        slow = member(world, "joe/1", **self.ONE)
+        slow.subscribe("/own")
+        store(world, "/own", "own")
+        (own,) = come(slow)
+        publish(world, 1)
+        assert (come(slow), waiting(world)) == ([], 1)
+        slow.tell(ok(own))
+        assert data(come(slow)) == [1]
+
+    def test_messages_wait_while_all_members_are_at_their_limit(self, world: StoredWorld) -> None:
+        one = member(world, "joe/1", **self.ONE)
+        publish(world, 1, 2, 3)
+        for number in (1, 2, 3):
+            (message,) = come(one)
+            assert (message["data"], waiting(world)) == (number, 3 - number)
+            one.tell(ok(message))
+        assert come(one) == []
+
+    def test_without_statuses_the_acknowledgement_leases_the_next(self, world: StoredWorld) -> None:
+        one = member(world, "joe/1", update=False, maxOpen=2)
+        publish(world, 1, 2, 3, 4, 5)
+        assert [data(come(one)) for _ in range(3)] == [[1, 2], [3, 4], [5]]

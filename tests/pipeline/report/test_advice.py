@@ -11,7 +11,7 @@ from crewel.pipeline.jobs.redrive import chosen, searchable
 from crewel.pipeline.report.advice import meaning, of_audit, of_channels, of_died, of_poison, of_sick
 from crewel.pipeline.schemas import FINDINGS
 from tests.pipeline.frames import frame
-from tests.pipeline.report.told import BEGIN, died, failing_channel, finding, poison, receiver
+from tests.pipeline.report.told import BEGIN, failing_channel, finding, incident, poison, receiver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,20 +42,20 @@ def test_a_code_means_what_it_or_the_one_above_it_means(code: str, words: str) -
     ],
 )
 def test_what_to_do_about_what_died_depends_on_the_code(code: str, words: str) -> None:
-    (advice,) = of_died([died(code=code)])
+    (advice,) = of_died([incident(code=code)])
     assert words in advice.words
 
 
 @pytest.mark.parametrize("cause", ["message", "channel"])
 def test_what_no_receiver_will_take_is_not_to_be_redriven(cause: str) -> None:
-    assert list(of_died([died(cause=cause)])) == []
+    assert list(of_died([incident(cause=cause)])) == []
 
 
 @pytest.mark.parametrize(
     "channel", ["/orders/new", "/o'brien's", '/a "quoted" $HOME `x`', "/back\\slash'", "/wow!", ""]
 )
 def test_the_command_chooses_what_the_row_tells_of(spark: SparkSession, channel: str) -> None:
-    (advice,) = of_died([died(channel=channel)])
+    (advice,) = of_died([incident(channels=[channel] if channel else [])])
     words = shlex.split(advice.command)
     assert words[:4] == ["crewel", "pipeline", "redrive", "--dry-run"]
     assert "!" not in advice.command or "'" in advice.command
@@ -95,7 +95,7 @@ def test_each_finding_of_the_audit_has_words_once() -> None:
 def test_poison_is_not_sent_again_but_discarded() -> None:
     (advice,) = of_poison([poison()])
     assert advice.command == "crewel dead-letters discard 7-0 8-0"
-    assert "2 receivers rejected it, 3 took it" in advice.words
+    assert "4 receivers rejected it, 3 took it" in advice.words
     (advice,) = of_poison([poison(dead_letters=[])])
     assert advice.command == ""
 
@@ -105,8 +105,8 @@ def test_the_dead_letters_of_a_changed_publisher_are_chosen_by_channel_and_time(
     assert (
         "`client/shop/1` changed: the data is `OBJECT<n: STRING>`, and was `OBJECT<n: NUMBER>` before" in advice.words
     )
-    redrive, discard = advice.command.splitlines()
-    assert discard == "crewel dead-letters discard --channel /orders/new --since 2026-11-19T22:30:00Z"
+    redrive = advice.command
+    assert "discard" not in redrive, "receivers may have rejected others of the channel for their own reasons"
     ms = round(BEGIN.timestamp() * 1000)
     rows = [{"channel": "/orders/new", "ms": ms + each} for each in (-1, 0, 1)]
     words = shlex.split(redrive)

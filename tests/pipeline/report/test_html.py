@@ -14,6 +14,7 @@ from tests.pipeline.report.told import (
     died,
     failing_channel,
     finding,
+    incident,
     poison,
     receiver,
 )
@@ -48,21 +49,31 @@ def test_what_happened_is_said_first_in_words() -> None:
     for words in (
         "10 messages were published, and 9 deliveries acknowledged.",
         "2 dead letters from before this period are not shown: see --from .",
-        "Most frequent dead letter: user.update.error (the receiver's code failed on this message), on /orders/new"
+        "Largest incident: user.update.error (the receiver's code failed on this message), on /orders/new"
         " at client/joe/1 , 3 times. “line 7 is wrong”",
         "Channel /orders/new : 4 receivers reject 50 of 55 messages since the first of this shape.",
-        "Worst message: 17 on /orders/new : 2 receivers rejected it, 3 took it.",
+        "Worst message: 17 on /orders/new : 4 receivers rejected it, 3 took it.",
         "client/joe/1 fails 40 % of its messages.",
         "Findings of the last audit of 2026-11-20 22:30",
     ):
         assert words in text
 
 
+def test_the_tile_tells_how_many_died_and_how_many_the_store_has() -> None:
+    assert "3 dead letters 2 of them are in the store until redriven or discarded" in Reader(page(SOME)).text
+
+
+def test_other_reasons_of_the_same_messages_are_shown() -> None:
+    told = {**SOME, "incidents": [incident(other_codes=["user.db"])]}
+    assert "also user.db" in Reader(page(told)).text
+
+
 def test_one_is_not_called_several() -> None:
     told = {
         **SOME,
-        "totals": {"letters": 1, "poison": 1, "channels": 1, "sick": 1, "older": 1},
+        "totals": {"letters": 1, "kept": 1, "poison": 1, "channels": 1, "sick": 1, "older": 1},
         "triage": [died(letters=1)],
+        "incidents": [incident(letters=1)],
         "hours": [{"hour": SOME["until"], "persistent": 1, "transient": 0}],
         "settling": [{**SOME["settling"][0], "count": 1}],
         "poison": [poison(failures=1)],
@@ -82,10 +93,11 @@ def test_nothing_that_clients_wrote_is_taken_for_html() -> None:
     evil = "<script>alert('x')</script>"
     told = {
         **SOME,
-        "triage": [
-            died(
+        "incidents": [
+            incident(
                 code=evil,
-                channel=evil,
+                channels=[evil],
+                other_codes=[evil],
                 receiver=evil,
                 template=evil,
                 sample_reason=evil,
@@ -128,7 +140,7 @@ def test_nothing_that_clients_wrote_is_taken_for_html() -> None:
 
 
 def test_of_long_tables_the_first_rows_are_shown() -> None:
-    told = {**SOME, "triage": [died(receiver=f"client/r{number}/1") for number in range(40)]}
+    told = {**SOME, "incidents": [incident(receiver=f"client/r{number}/1") for number in range(40)]}
     text = Reader(page(told)).text
     assert "client/r24/1" in text
     assert "client/r25/1" not in text

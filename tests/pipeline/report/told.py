@@ -13,8 +13,8 @@ Told = dict[str, Any]
 NOTHING: Told = {
     "since": BEGIN,
     "until": END,
-    "totals": {"letters": 0, "poison": 0, "channels": 0, "sick": 0, "older": 0},
-    **{name: [] for name in ("triage", "deaths", "poison", "failing_channels", "receivers", "times")},
+    "totals": {"letters": 0, "kept": 0, "poison": 0, "channels": 0, "sick": 0, "older": 0},
+    **{name: [] for name in ("triage", "incidents", "deaths", "poison", "failing_channels", "receivers", "times")},
     **{name: [] for name in ("settling", "channels", "backlog", "hours", "capacity")},
     "audit": None,
     "audited": None,
@@ -31,12 +31,17 @@ def died(**fields: Any) -> Told:
     return {**usual, **fields}
 
 
+def incident(**fields: Any) -> Told:
+    """A row of incidents."""
+    return {**died(), "channels": ["/orders/new"], "kept": 2, "other_codes": [], **fields}
+
+
 def poison(**fields: Any) -> Told:
     """A row of poison messages."""
     usual = {
-        "message_id": "17", "channel": "/orders/new", "receivers": 2, "failures": 2, "codes": ["user.update.error"],
-        "names": ["client/ann/1", "client/joe/1"], "last_at": END, "sample_reason": None, "sample_body": None,
-        "why": "2 receivers rejected it, 3 took it", "dead_letters": ["7-0", "8-0"],
+        "message_id": "17", "channel": "/orders/new", "receivers": 4, "takers": 3, "failures": 4,
+        "codes": ["user.update.error"], "names": ["client/ann/1", "client/joe/1"], "last_at": END,
+        "sample_reason": None, "sample_body": None, "why": "4 receivers rejected it, 3 took it", "dead_letters": ["7-0", "8-0"],
     }  # fmt: skip
     return {**usual, **fields}
 
@@ -72,8 +77,9 @@ def finding(name: str, **fields: Any) -> Told:
 
 SOME: Told = {
     **NOTHING,
-    "totals": {"letters": 3, "poison": 1, "channels": 1, "sick": 1, "older": 2},
+    "totals": {"letters": 3, "kept": 2, "poison": 1, "channels": 1, "sick": 1, "older": 2},
     "triage": [died()],
+    "incidents": [incident()],
     "deaths": [{"minute": BEGIN, "code": "user.update.error", "letters": 3}],
     "poison": [poison()],
     "failing_channels": [failing_channel()],

@@ -56,6 +56,8 @@ class DeadLetter:
     """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
     is_partial: bool = False
     """Whether an older version has stored it, and it does not say whether it was addressed to a receiver."""
+    given: str = ""
+    """The code as the receiver gave it, if `code` is what it counts as; empty otherwise."""
 
     @classmethod
     def read(cls, stored: StoredDeadLetter, node: str) -> DeadLetter:
@@ -82,6 +84,7 @@ class DeadLetter:
             stored.returns,
             stored.to,
             stored.is_partial,
+            stored.given,
         )
 
     def masked(self, names: Collection[str]) -> DeadLetter:
@@ -116,6 +119,8 @@ class DeadLetter:
             fields["to"] = self.to
         if self.is_partial:
             fields["partial"] = True
+        if self.given:
+            fields["errorCodeGiven"] = self.given
         return fields | ({"redriveOf": self.redrive_of, "returns": self.returns} if self.redrive_of else {})
 
     def properties(self) -> Fields:
@@ -134,6 +139,8 @@ class DeadLetter:
             "__attempts": self.attempts,
             "__deadId": self.dead_id,
         }
+        if self.given:
+            fields["__errorCodeGiven"] = self.given
         return fields | ({"__redriveOf": self.redrive_of, "__returns": self.returns} if self.redrive_of else {})
 
     def fields(self) -> Fields:

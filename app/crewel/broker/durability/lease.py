@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.broker.ids import elapsed
 from crewel.broker.node_tags import tag_of
@@ -24,6 +24,7 @@ from crewel.storage.node_leases import ALONE, Claimed, Membership, Owner, lock_d
 if TYPE_CHECKING:
     from crewel.broker.durability.access import StoreAccess
     from crewel.settings import Settings
+    from crewel.storage.script_step import Step
     from crewel.supervision import Supervisor
 
 log = logging.getLogger(__name__)
@@ -115,23 +116,50 @@ class StoreLease:
             await asyncio.sleep(max(asked + pause - loop.time(), 0.0))
             asked = loop.time()
             if not self._access.is_superseded and self._access.store.is_up and self._access.token == self.own[-1]:
-                await self._renew(self._access.token)
+                await self._renew(self._access.token, pause)
 
-    async def _renew(self, token: str) -> None:
-        """Renew it, past the queue of writes: that waits until all answers are processed, which may need the store again."""
-        access = self._access
-        assert self._owner is not None
-        step = node_leases.renew(access.keys, token, self._owner, self._lasts_ms)
+    async def _renew(self, token: str, pause: float) -> None:
+        """Renew it, past the queue of writes: that waits until all answers are processed, which may need the store again. Do
+        so until an answer comes within the pause between two renewals.
+
+        A slow store has always something under way, which a renewal waits for before it is sent. The next one is asked for
+        while the answer is processed, so that it goes with the very next write. Else the lease, which counts from when the
+        store was asked, would end here before the answer comes, and never in the store: no node would have the sessions.
+        """
+        loop = asyncio.get_running_loop()
+        settled: asyncio.Future[None] = loop.create_future()
         asked = elapsed()
-        (answer,) = await access.store.run([step])
-        if access.token != token:
-            return  # this server has begun again meanwhile
+
+        def answered(answers: list[Any]) -> None:
+            nonlocal asked
+            if settled.done():
+                return
+            took, before = elapsed() - asked, asked
+            if self._renewed(token, before, answers[0]) and took > pause:
+                asked = elapsed()
+                self._access.store.submit([self._renewal(token)], answered)
+            else:
+                settled.set_result(None)
+
+        self._access.store.submit([self._renewal(token)], answered)
+        await settled
+
+    def _renewal(self, token: str) -> Step[None]:
+        assert self._owner is not None
+        return node_leases.renew(self._access.keys, token, self._owner, self._lasts_ms)
+
+    def _renewed(self, token: str, asked: float, answer: StoreError | None) -> bool:
+        """Take the answer to a renewal; returns whether it was renewed."""
+        if self._access.token != token:
+            return False  # this server has begun again meanwhile
         if isinstance(answer, Fenced):
-            access.suspect(answer)
+            self._access.suspect(answer)
         elif isinstance(answer, StoreError):
             log.warning("the lease on the store could not be renewed: %s", answer)
         else:
             self._ends = asked + self._lasts_ms / 1000
+            return True
+        return False
 
     async def end(self) -> None:
         """Give the store to the next server at once."""

@@ -43,7 +43,9 @@ class Requeue:
 
     # While the session lives
 
-    def try_other(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> bool:
+    def try_other(
+        self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = ""
+    ) -> bool:
         """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
         another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be
         a dead letter becomes one at once."""
@@ -55,7 +57,7 @@ class Requeue:
         failed = (*failures.of(place).by, durable.name)
         if not self._has_others(waiting.source, failed):
             return False
-        failures.note(place, Failure(failed, code, reason))
+        failures.note(place, Failure(failed, code, reason, given))
         durable.attempted(place, attempts)
         self._requeue(session, durable, [place], failed=True)
         return True
@@ -162,6 +164,8 @@ class Failure(NamedTuple):
     code: str = "user.update.error"
     """What the last one said."""
     reason: str = "every receiver that was present has failed it"
+    given: str = ""
+    """The code as it was given, if another one counts."""
 
 
 _NO_FAILURE: Final = Failure()

@@ -21,6 +21,7 @@ from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.names import Names
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.lease_room import AHEAD, lease_room
 from crewel.broker.point_to_point.requeue import Failures, Requeue
 from crewel.broker.point_to_point.shared_queue import SharedQueue
 from crewel.broker.runtime import Runtime
@@ -41,9 +42,6 @@ from crewel.times import format_span
 log = logging.getLogger(__name__)
 
 FULL: Final = "resource.overflow.queue.entries"
-_AHEAD: Final = 100
-"""Messages of a group that one member has at a time, unless its login said how many it takes at once."""
-_AT_ONCE: Final = 500
 _PAUSE_S: Final = 0.2  # before the store is asked again that was away
 _LOOK_S: Final = 1.0  # between looks at a queue that sessions of other nodes may empty
 _AT_FIRST_S: Final = 0.15
@@ -244,14 +242,7 @@ class SharedQueues:
         return session.is_live and not (session.is_absent or session.is_paused or session.rejects_all)
 
     def _room(self, session: Session, name: str) -> int:
-        bounds, durable = session.bounds, session.durable
-        if bounds is None or durable is None or not self.is_able(session):
-            return 0
-        room = bounds.max_entries - self._open_messages.count(session)
-        if is_exclusive(name):
-            leased = sum(is_exclusive(pending.source) for pending in durable.inbox.values())
-            room = min(room, (session.burst.max_entries or _AHEAD) - leased)
-        return max(0, min(room, _AT_ONCE))
+        return lease_room(session, name, self._open_messages.count(session)) if self.is_able(session) else 0
 
     def _rooms(self, name: str, sessions: Iterable[Session]) -> list[Member]:
         """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
@@ -380,7 +371,7 @@ class SharedQueues:
             return
         failure = self.failures.of(place)
         if {each.durable.name for each in self.members(name) if each.durable is not None} <= set(leased.failed):
-            self._open_messages.dead_letter_stored(session, place, failure.code, failure.reason)
+            self._open_messages.dead_letter_stored(session, place, *failure[1:])
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 
@@ -388,7 +379,7 @@ class SharedQueues:
         """Send the waiting messages to sessions that acknowledge nothing; they have ended by that."""
         try:
             while (candidates := [each for each in self.members(queue.name) if _can_receive(each)]) and queue.count:
-                entries = await self.peek(queue.name, _AHEAD)
+                entries = await self.peek(queue.name, AHEAD)
                 for entry in entries:
                     receivers = [self.next_of(candidates)] if is_exclusive(queue.name) else candidates
                     self._outbound.fan_out(entry, receivers, None)

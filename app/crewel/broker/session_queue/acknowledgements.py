@@ -121,6 +121,8 @@ class Acknowledgements:
         if places and session.durable is not None:
             self._durability.settle(session.durable, places)
             self._events.settled(session, acknowledged)
+        if session.limit is not None:
+            self._dispatchers.note_room(session)
 
     # For `update`
 

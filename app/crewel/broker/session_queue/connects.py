@@ -219,7 +219,8 @@ class Connects(ABC):
         if delay:
             session.hold_delay = 0.0
         may_wait = len(exchange.elements) == 1 and self._holds and not exchange.is_busy
-        if may_wait and (delay or not session.urgent or session.is_paused):
+        waits = not session.urgent or session.is_paused or (session.limit is not None and not session.has_leaving)
+        if may_wait and (delay or waits):
             if not peer.pushes and not self._browsers.admits(session):
                 self._times.advise_multiple_clients(session, reply, with_timeout=exchange.advise)
                 return False

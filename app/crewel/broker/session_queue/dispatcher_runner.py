@@ -23,14 +23,16 @@ from crewel.broker.session import Event, Session, State
 from crewel.broker.session_queue.expiry import Expiry
 from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.pings import Pings
 from crewel.broker.session_queue.timers import SessionTimes, cause
 from crewel.broker.session_queue.updates import OnewayUpdates
-from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rules
+from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rejection, Rules
 from crewel.delivery.entry import Entry
+from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
 from crewel.delivery.records import EndReason, SessionRecord
 from crewel.delivery.states import DispatcherState, Holdback
-from crewel.errors import IllegalArgument, NotReached
+from crewel.errors import IllegalArgument
 from crewel.qos.connect import ConnectQos, Retries
 from crewel.storage import sessions as stored_sessions
 
@@ -60,8 +62,9 @@ class DispatcherRunner:
     """Called when the queue of a session may have capacity again for messages of shared queues."""
     on_blocked: Callable[[Session], None] = field(init=False)
     """Called when a session takes no messages of shared queues for the time being."""
-    try_other: Callable[[Session, Entry, str, str, int], bool] = field(init=False)
-    """Asked whether another session gets a message that this one has failed: its code, reason, and attempts."""
+    try_other: Callable[[Session, Entry, str, str, int, str], bool] = field(init=False)
+    """Asked whether another session gets a message that this one has failed: its code, reason, attempts, and the code as given
+    if another one counts."""
     end_session: Callable[[Session, Event], None] = field(init=False)
     """Called to end a session whose client has failed for good."""
     is_offered: bool = field(default=False, init=False)
@@ -90,8 +93,11 @@ class DispatcherRunner:
             session.dispatcher.revive(self._rules(session, qos))
             if was_rejecting:
                 self._store(session)
-        elif tells or qos.dispatcher is not None:
+        elif tells or qos.dispatcher is not None or qos.max_open:
             session.dispatcher = Dispatcher(self._rules(session, qos))
+        session.limit = OpenLimit(qos.max_open, session.dispatcher) if qos.max_open else None
+        if session.limit is not None:
+            session.limit.left(session.queue)
         is_oneway = qos.update and self.is_offered and not session.is_reliable
         if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
             session.add_part(OnewayUpdates(self.updated, self.open_messages, self._expiry, self._node))
@@ -134,7 +140,7 @@ class DispatcherRunner:
             return
         dispatcher = self.of(session)
         if "sink" in stored:
-            dispatcher.rejection = (stored["code"], stored["reason"])
+            dispatcher.rejection = Rejection(stored["code"], stored["reason"], stored.get("given", ""))
             self._reject_all(session)
         else:
             dispatcher.holdback = Holdback.from_json(stored)
@@ -235,10 +241,10 @@ class DispatcherRunner:
         for entry in judgement.settled:
             open_messages.end(session, entry, EndReason.SETTLED)
         for each in judgement.dead_letters:
-            if not self.try_other(session, each.entry, each.code, each.reason, each.attempts):
-                open_messages.dead_letter(session, each.entry, each.code, each.reason, each.attempts)
+            if not self.try_other(session, *each):
+                open_messages.dead_letter(session, *each)
         failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
-        put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0)]
+        put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0, "")]
         put_back += open_messages.notices_after(session, put_back)
         for entry in put_back:
             session.take_back(entry)
@@ -271,6 +277,12 @@ class DispatcherRunner:
         session.rejects_all = True
         assert session.dispatcher.rejection is not None
         self.open_messages.dead_letter_all(session, *session.dispatcher.rejection)
+
+    def note_room(self, session: Session) -> None:
+        """The client of a session with a limit may have room for messages again."""
+        if session.queue:
+            self._outbound.make_ready(session)
+        self.on_capacity(session)
 
     # Pauses
 
@@ -333,8 +345,9 @@ class DispatcherRunner:
         if dispatcher.holdback is not None:
             state = dispatcher.holdback.as_json()
         elif dispatcher.rejection is not None:
-            code, reason = dispatcher.rejection
+            code, reason, given = dispatcher.rejection
             state = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
+            state |= {"given": given} if given else {}
         text = None if state is None else orjson.dumps(state)
         step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
         future = access.writing.ask(step, retries=True)
@@ -412,12 +425,20 @@ class DispatcherRunner:
     async def skip(self, session: Session) -> int:
         """Make a dead letter of the message that is on hold, or else of the first that waits; returns how many."""
         code, reason, held = self._cause(session)
-        return int(self.open_messages.dead_letter_one(session, held, code, reason))
+        count = int(self.open_messages.dead_letter_one(session, held, code, reason))
+        self._note_ended(session)
+        return count
 
     async def drain(self, session: Session) -> int:
         """Make dead letters of all waiting messages; returns how many."""
         code, reason, _ = self._cause(session)
-        return self.open_messages.dead_letter_all(session, code, reason)
+        count = self.open_messages.dead_letter_all(session, code, reason)
+        self._note_ended(session)
+        return count
+
+    def _note_ended(self, session: Session) -> None:
+        if session.limit is not None:
+            self.note_room(session)
 
     def _cause(self, session: Session) -> tuple[str, str, str]:
         """Why messages are taken out of the queue: code, reason, and the id of the one that is on hold."""
@@ -426,11 +447,13 @@ class DispatcherRunner:
 
     async def clear(self, session: Session) -> int:
         """Drop all waiting messages; returns how many."""
-        return self.open_messages.drop(session, self.open_messages.count(session))
+        return await self.remove(session, self.open_messages.count(session))
 
     async def remove(self, session: Session, count: int) -> int:
         """Drop the first so many of the waiting messages, the stored ones first; returns how many."""
-        return self.open_messages.drop(session, count)
+        dropped = self.open_messages.drop(session, count)
+        self._note_ended(session)
+        return dropped
 
     async def peek(self, session: Session, count: int) -> list[Entry]:
         """The first so many of the waiting messages, the stored ones first. Raises StoreError."""
@@ -440,51 +463,3 @@ class DispatcherRunner:
         if places and durable is not None:
             stored = await self._backlog.read(durable, places)
         return stored + session.transients()[: count - len(stored)]
-
-
-@dataclass(eq=False)
-class Pings:
-    """The pings that are under way."""
-
-    _runtime: Runtime
-    _outbound: Outbound
-    _unanswered: dict[Session, dict[asyncio.Future[float], float]] = field(default_factory=dict, init=False)
-
-    def __bool__(self) -> bool:
-        """Whether any connect is waited for."""
-        return bool(self._unanswered)
-
-    async def ping(self, session: Session) -> float:
-        """Have the client connect again; returns how long that took, in milliseconds. Raises NotReached if it does not in
-        time."""
-        loop = self._runtime.loop
-        answer: asyncio.Future[float] = loop.create_future()
-        self._unanswered.setdefault(session, {})[answer] = loop.time()
-        self._outbound.release(session, loop.time())
-        session.advised_on = None  # so that the next connect is looked at
-        limit = self._runtime.settings.delivery.ping_timeout_ms / 1000
-        try:
-            async with asyncio.timeout(limit):
-                return await answer
-        except TimeoutError:
-            raise NotReached(f"{session.name} did not connect again within {limit:g} s") from None
-        finally:
-            self._forget(session, answer)
-
-    def _forget(self, session: Session, answer: asyncio.Future[float]) -> None:
-        unanswered = self._unanswered.get(session, {})
-        unanswered.pop(answer, None)
-        if not unanswered:
-            self._unanswered.pop(session, None)
-
-    def connected(self, session: Session) -> None:
-        """A connect came: if it was waited for, that is the answer."""
-        for answer, started in self._unanswered.pop(session, {}).items():
-            if not answer.done():
-                answer.set_result((self._runtime.loop.time() - started) * 1000)
-
-    def ended(self, session: Session) -> None:
-        """The session has ended: no answer will come."""
-        for answer in self._unanswered.pop(session, {}):
-            if not answer.done():
-                answer.set_exception(NotReached(f"{session.name} has ended"))

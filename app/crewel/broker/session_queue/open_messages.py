@@ -102,13 +102,17 @@ class OpenMessages:
             session.durable.end_message(entry.position, reason)
             self._access.node.mark_dirty(session.durable)
 
-    def dead_letter(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
+    def dead_letter(
+        self, session: Session, entry: Entry, code: str, reason: str, attempts: int, given: str = ""
+    ) -> None:
         """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
-        that the store does not have."""
+        that the store does not have. `given` is the code as the receiver gave it, if another one counts."""
         session.take_out(entry)
-        self.dead_letter_new(session, entry, code, reason, attempts)
+        self.dead_letter_new(session, entry, code, reason, given, attempts)
 
-    def dead_letter_new(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> None:
+    def dead_letter_new(
+        self, session: Session, entry: Entry, code: str, reason: str, given: str = "", attempts: int = 0
+    ) -> None:
         """Make a dead letter of a message that was not queued for the session. One of the server about itself is dropped."""
         durable = session.durable
         has_none = entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM)
@@ -120,7 +124,7 @@ class OpenMessages:
             message = None if entry.position else self._as_transient(entry)
             pending = durable.pending.get(entry.position) or durable.inbox.get(entry.position)
             attempts += 0 if pending is None else pending.attempts
-            durable.dead_letter(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message))
+            durable.dead_letter(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message, given))
         if durable is not None:
             self._access.node.mark_dirty(durable)
 
@@ -137,7 +141,7 @@ class OpenMessages:
         origin = entry.origin or Origin(*self._ids.stamp())
         return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)
 
-    def dead_letter_stored(self, session: Session, place: LogId, code: str, reason: str) -> bool:
+    def dead_letter_stored(self, session: Session, place: LogId, code: str, reason: str, given: str = "") -> bool:
         """The stored message at this place becomes a dead letter; False if it is not open."""
         durable = session.durable
         if durable is None:
@@ -147,7 +151,7 @@ class OpenMessages:
             return False
         attempts = self.attempts(session, place)
         self.forget_stored(session, place)
-        durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts))
+        durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, given=given))
         self._access.node.mark_dirty(durable)
         return True
 
@@ -225,15 +229,15 @@ class OpenMessages:
         pending = None if session.durable is None else session.durable.find(place)
         return self._attempts(session, str(place)) + (0 if pending is None else pending.attempts)
 
-    def dead_letter_transients(self, session: Session, code: str, reason: str) -> None:
+    def dead_letter_transients(self, session: Session, code: str, reason: str, given: str = "") -> None:
         """All that is not stored becomes dead letters: it cannot be delivered any more."""
         for entry in session.transients():
-            self._dead_letter_open(session, entry, code, reason)
+            self._dead_letter_open(session, entry, code, reason, given)
         session.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
 
-    def _dead_letter_open(self, session: Session, entry: Entry, code: str, reason: str) -> None:
+    def _dead_letter_open(self, session: Session, entry: Entry, code: str, reason: str, given: str = "") -> None:
         attempts = 0 if entry.origin is None else self._attempts(session, entry.origin.id)
-        self.dead_letter(session, entry, code, reason, attempts)
+        self.dead_letter(session, entry, code, reason, attempts, given)
 
     @staticmethod
     def _attempts(session: Session, message_id: str) -> int:
@@ -273,18 +277,18 @@ class OpenMessages:
             return True
         return False
 
-    def dead_letter_all(self, session: Session, code: str, reason: str) -> int:
+    def dead_letter_all(self, session: Session, code: str, reason: str, given: str = "") -> int:
         """Make dead letters of all waiting messages; returns how many."""
         self._expiry.remove_expired(session)
         count = self.count(session)
         self.renew(session)
-        self.dead_letter_transients(session, code, reason)
+        self.dead_letter_transients(session, code, reason, given)
         if session.durable is not None:
             durable = session.durable
             durable.evicted = [rank for rank in durable.evicted if place_of(rank) in durable.notices]
             self._take_out_stored(session, self.stored(session))
             for place in self.stored(session):
-                self.dead_letter_stored(session, place, code, reason)
+                self.dead_letter_stored(session, place, code, reason, given)
         return count
 
     def drop(self, session: Session, count: int) -> int:

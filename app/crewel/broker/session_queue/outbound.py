@@ -219,6 +219,8 @@ class Outbound(Connects):
             queue.append(entry)
         if entry.expires:
             self.expiry.watch(session, entry)
+        if session.limit is not None:
+            session.limit.queued(entry)
         if entry.lazy and self._settings.max_lazy_ms > 0:
             self._wait_lazily(session)
             return
@@ -334,7 +336,11 @@ class Outbound(Connects):
                 try:
                     if session.socket is not None and not session.connect_only:  # `_wake`, without a call
                         self.push(session)
-                    elif session.held is not None and session.held.not_before <= now:
+                    elif (
+                        session.held is not None
+                        and session.held.not_before <= now
+                        and (session.limit is None or session.has_leaving)
+                    ):
                         self.release(session, now)
                 except Exception:
                     log.exception("a flush failed")
@@ -344,8 +350,13 @@ class Outbound(Connects):
     def _wake(self, session: Session, now: float) -> None:
         if session.socket is not None and not session.connect_only:
             self.push(session)
-        elif session.held is not None and session.held.not_before <= now:
+        elif session.held is not None and session.held.not_before <= now and self._may_send(session):
             self.release(session, now)
+
+    @staticmethod
+    def _may_send(session: Session) -> bool:
+        """Whether something that waits for the session may leave now."""
+        return not session.is_paused and (session.limit is None or session.has_leaving)
 
     def push(self, session: Session) -> None:
         """Send what is queued over the session's socket, as long as the socket takes it."""
@@ -361,7 +372,10 @@ class Outbound(Connects):
             return []
         if session.expiry:
             self.expiry.remove_expired(session)
-        entries = session.take(self._settings.max_response_bytes)
+        if session.limit is None or not session.is_live:
+            entries = session.take(self._settings.max_response_bytes)
+        else:
+            entries = session.take_within(session.limit, self._settings.max_response_bytes)
         if not entries:
             return []
         taken = entries
@@ -393,7 +407,7 @@ class Outbound(Connects):
             return due
         if held.not_before <= now:
             held.not_before = 0.0  # `now` may be a moment ahead of the clock: what comes next must not wait for that
-        if held.deadline <= now or (session.urgent and not held.not_before and not session.is_paused):
+        if held.deadline <= now or (session.urgent and not held.not_before and self._may_send(session)):
             self.release(session, now)
             return due
         return min(due, held.deadline, held.not_before or inf)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crewel.delivery.dispatcher import Dispatcher
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
+    from crewel.delivery.open_limit import OpenLimit
 
 _ANY_BURST = Burst()
 
@@ -40,6 +41,7 @@ class SessionQueue:
         "is_ready",
         "is_reliable",
         "lazy_at",
+        "limit",
         "queue",
         "queue_bytes",
         "queue_counted",
@@ -80,6 +82,8 @@ class SessionQueue:
     """What it is to receive of the log; None unless the store has the session."""
     dispatcher: Dispatcher
     """What decides about its failures; NO_DISPATCHER while nothing needs one."""
+    limit: OpenLimit | None
+    """How many messages may be open at its client; None: any number."""
     bounds: Bounds | None
     """The bounds of its queue, if the store has it."""
     queue_limit: int
@@ -109,6 +113,7 @@ class SessionQueue:
         self.retained = 0
         self.durable = None
         self.dispatcher = NO_DISPATCHER
+        self.limit = None
         self.bounds = None
         self.queue_limit = 0
         self.queue_max_bytes = max_bytes
@@ -177,6 +182,29 @@ class SessionQueue:
         self.lazy_at = inf
         return queue
 
+    def take_within(self, limit: OpenLimit, max_bytes: int) -> list[Entry]:
+        """The same, of the entries that the limit lets leave."""
+        queue, leaving = self.queue, limit.leaving(self.queue, self.batches)
+        if not leaving:
+            limit.has_passing = False
+            return []
+        size = self.count_bytes()
+        self.queue = leaving
+        taken = self.take(max_bytes)
+        limit.left(self.queue)
+        if len(leaving) < len(queue):
+            gone = set(map(id, taken))
+            self.queue = [entry for entry in queue if id(entry) not in gone]
+        self.queue_bytes, self.queue_counted = size - sum(len(entry.wire) for entry in taken), len(self.queue)
+        self.urgent = bool(self.queue)
+        return taken
+
+    @property
+    def has_leaving(self) -> bool:
+        """Whether something that waits may leave, as far as the limit goes. Asked only of a session with one."""
+        assert self.limit is not None
+        return self.limit.lets_some_leave(self.queue, self.batches)
+
     def note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue."""
         if self.dispatcher.rules.tells:
@@ -188,6 +216,8 @@ class SessionQueue:
         """Let exactly these wait."""
         self.queue = entries
         self.urgent = bool(entries)
+        if self.limit is not None:
+            self.limit.left(entries)
 
     def forget_sent(self) -> None:
         """Another client without a dispatcher continues: all that was sent waits again."""

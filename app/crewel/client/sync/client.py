@@ -249,6 +249,7 @@ class Client:
         attempts: int = 1,
         backoff: BackoffRule = RETRIES,
         ack_wait: float | None = None,
+        max_open: int | None = None,
         on_state: OnState | None = None,
         **options: Unpack[SubscribeOptions],
     ) -> Consumer:
@@ -268,6 +269,7 @@ class Client:
             attempts=attempts,
             backoff=backoff,
             ack_wait=ack_wait,
+            max_open=max_open,
             on_state=on_state,
             **options,
         )

@@ -14,8 +14,9 @@ local function message(inbox, id)
 end
 
 -- Stores a dead letter. An empty channel says that the message was stored. One that was not has `w`: its qos says whether it
--- was addressed to a receiver, which dead letters of older versions do not. Returns the dead letter's place in `dead`.
-local function dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received)
+-- was addressed to a receiver, which dead letters of older versions do not. `given` is the code as the receiver gave it, if
+-- another one counts. Returns the dead letter's place in `dead`.
+local function dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received, given)
   local more = {'w', '1'}
   if channel == '' then
     local known = message(inbox, id)
@@ -38,7 +39,11 @@ local function dead_letter(name, inbox, id, code, reason, attempts, channel, bod
   if #qos >= shared_from then
     qos_field, qos = 'qh', share(qos)
   end
-  local size = letter_cost + #name + #code + #reason + #channel + #body + #sender + #qos
+  if given and given ~= '' then
+    more[#more + 1] = 'g'
+    more[#more + 1] = given
+  end
+  local size = letter_cost + #name + #code + #reason + #channel + #body + #sender + #qos + #(given or '')
   add_bytes(size)
   local place = call('XADD', dead, '*', 'id', id, 'received', received, 'receiver', name, 'code', code, 'reason', reason,
     'attempts', attempts, 'channel', channel, body_field, body, 'sender', sender, qos_field, qos, 'z', size, unpack(more))

@@ -1,0 +1,68 @@
+"""What the messages that one receiver rejects have in common, as far as their dead letters show it.
+
+Nothing tells the data of what was taken, so the others that are compared are the dead letters of the same receiver: all of them
+have it in common.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+_LEAST: Final = 3
+"""Messages: of fewer it is no surprise."""
+_MOST: Final = 3
+_LONGEST: Final = 40  # characters of a value
+_DIGITS: Final = r"^-?\d+(\.\d+)?$"
+
+
+def in_common(rejected: DataFrame) -> DataFrame:
+    """Return (receiver, common) of rows of `causes`: texts such as `country CH`, `channel /orders` and `amount from 900 to
+    990`, at most three. A range of numbers is named if it is narrow: its length is less than half of its greatest value."""
+    known = rejected.where(f.col("body").isNotNull()).withColumn(
+        "letters_known", f.count("*").over(Window.partitionBy("receiver"))
+    )
+    data = f.from_json(f.get_json_object("body", "$.data"), "map<string, string>")
+    about = f.map_from_arrays(
+        f.array(*(f.lit(name) for name in ("channel", "sender", "shape", "bytes"))),
+        f.array("channel", "sender", "shape", f.length("body").cast("string")),
+    )
+    fields = known.select(
+        "receiver", "letters_known", f.explode(f.map_entries(about)).alias("field"), f.lit(1).alias("rank")
+    ).unionByName(
+        known.select("receiver", "letters_known", f.explode(f.map_entries(data)).alias("field"), f.lit(0).alias("rank"))
+    )
+    number = f.when(f.col("field.value").rlike(_DIGITS), f.col("field.value").cast("double"))
+    found = (
+        fields.where(
+            (f.col("letters_known") >= _LEAST) & f.col("field.value").isNotNull() & (f.col("field.value") != "")
+        )
+        .groupBy("receiver", "letters_known", "rank", f.col("field.key").alias("name"))
+        .agg(
+            f.count("*").alias("have"),
+            f.min("field.value").alias("value"),
+            f.min("field.value").eqNullSafe(f.max("field.value")).alias("is_one"),
+            f.count(number).alias("numbers"),
+            f.min(number).alias("least"),
+            f.max(number).alias("most"),
+        )
+        .where(f.col("have") == f.col("letters_known"))
+    )
+    is_narrow = (f.col("numbers") == f.col("have")) & (f.col("most") - f.col("least") < f.abs("most") / 2)
+    words = f.when(f.col("is_one"), f.concat("name", f.lit(" "), f.substring("value", 1, _LONGEST))).when(
+        is_narrow,
+        f.concat(
+            "name",
+            f.lit(" from "),
+            f.regexp_replace(f.col("least").cast("string"), r"\.0$", ""),
+            f.lit(" to "),
+            f.regexp_replace(f.col("most").cast("string"), r"\.0$", ""),
+        ),
+    )
+    told = found.withColumn("words", words).where(f.col("words").isNotNull())
+    ordered = f.array_sort(f.collect_list(f.struct("rank", "name", "words")))
+    return told.groupBy("receiver").agg(
+        f.transform(f.slice(ordered, 1, _MOST), lambda each: each["words"]).alias("common")
+    )

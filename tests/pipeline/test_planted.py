@@ -1,0 +1,40 @@
+"""Whose fault planted dead letters are: precision and recall of the causes, over mixtures whose truth is known."""
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import SparkSession
+
+from crewel.pipeline.transformations.causes import causes, of_ids
+from crewel.pipeline.transformations.poison import poison
+from tests.pipeline.planted import MIXTURES, plant
+
+LEAST = 0.95
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_cause_of_each_planted_dead_letter_is_found(spark: SparkSession, seed: int) -> None:
+    scene, truth = plant(seed)
+    caused = causes(scene.tables(spark), lambda each: each.localCheckpoint())
+    rows = of_ids(caused).collect()
+    found = {(row["message_id"], row["receiver"]): row["cause"] for row in rows}
+    pairs = Counter((cause, found.get(key, "none")) for key, cause in truth.items())
+    by_mixture = Counter(
+        (key[1].removeprefix("client/").rstrip("0123456789/"), cause, found.get(key, "none"))
+        for key, cause in truth.items()
+    )
+    print(*sorted(by_mixture.items()), sep="\n")
+    assert {name for name, _, _ in by_mixture} == MIXTURES.keys()
+    for cause in ("message", "receiver", "channel"):
+        right = pairs[cause, cause]
+        planted = sum(number for (true, _), number in pairs.items() if true == cause)
+        named = sum(number for (_, told), number in pairs.items() if told == cause)
+        print(f"{cause}: {planted} planted, precision {right / named:.3f}, recall {right / planted:.3f}")
+        assert right >= LEAST * named, (cause, pairs)
+        assert right >= LEAST * planted, (cause, pairs)
+    # What an operator is advised to discard was rejected by most that got it.
+    assert all(row["receivers"] > row["takers"] for row in poison(caused).collect())
+    poisoned = {message for (message, _), cause in truth.items() if cause == "message"}
+    assert {row["message_id"] for row in poison(caused).collect()} <= poisoned
