@@ -172,6 +172,9 @@ def report(
         Path | None, typer.Option(metavar="FILE", parser=_file, help="Write a self-contained HTML page.")
     ] = None,
     data: Annotated[Path | None, typer.Option(metavar="FILE", parser=_file, help="Write the same as JSON.")] = None,
+    backfill: Annotated[
+        bool, typer.Option("--backfill", help="Bring the tables up to date first, in the same session of Spark.")
+    ] = False,
     since: Since = None,
     until: Until = None,
     directory: Directory = _DIRECTORY,
@@ -186,7 +189,7 @@ def report(
     Also poison messages, latencies and volumes; by default, of the last day.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
-    show(run_job("report", common, html=html, json=data, **_span(since, until)), common)
+    show(run_job("report", common, html=html, json=data, backfill=backfill, **_span(since, until)), common)
 
 
 @app.command()

@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -38,6 +39,9 @@ _PROPERTIES: Final = {
     "delta.enableExpiredLogCleanup": "true",
     "delta.deletedFileRetentionDuration": f"interval {KEEP_HOURS} hours",
 }
+_BEGUN_HOURS: Final = 24
+"""No write takes longer."""
+_BOUNDED: Final = "delta.dataSkippingStatsColumns"
 _READER: Final = 1
 """The version of the protocol whose files can be read one by one. Later ones delete rows beside the files."""
 _TRIES: Final = 10
@@ -164,7 +168,9 @@ class DeltaLog:
         """Return when rows were written last; None if they never were."""
         found = self._current()
         commits = [] if found is None else found.history()
-        at = next((each["timestamp"] for each in commits if each["operation"].startswith(("WRITE", "CREATE"))), None)
+        # A table that was made with files had them before; one that was made without has never been written.
+        writes = ("WRITE", "CREATE") if found is not None and found.file_uris() else ("WRITE",)
+        at = next((each["timestamp"] for each in commits if each["operation"].startswith(writes)), None)
         return None if at is None else datetime.fromtimestamp(at / 1000, UTC)
 
     def add(self, folder: str, batch: Batch) -> list[str]:
@@ -174,6 +180,32 @@ class DeltaLog:
         if actions:
             self._commit(table, actions, "append", [Transaction(batch.job, batch.number)])
         return [f"{self.path}/{each.path}" for each in actions]
+
+    def write(self, rows: pa.Table, folder: str, batch: Batch) -> None:
+        """Write rows into a folder of the table, a file a day, and let them count from now on, as this batch."""
+        table = self._ready()
+        system = _system(table)
+        rows = rows.append_column(BATCH, pa.array([str(batch)] * rows.num_rows, pa.string()))
+        schema = pa.schema([field for field in self._schema() if field.name not in self._table.partitions])
+        for day in pc.unique(rows["date"]).to_pylist():
+            path = f"{folder}/date={day.isoformat()}"
+            system.create_dir(path, recursive=True)
+            part = rows.filter(pc.equal(rows["date"], pa.scalar(day, pa.date32()))).select(schema.names).cast(schema)
+            with system.open_output_stream(f"{path}/part-0.snappy.parquet") as file:
+                pq.write_table(part, file)
+        self.add(folder, batch)
+
+    def rows(self, first: date, last: date, where: pc.Expression) -> pa.Table:
+        """Return the rows of some days, both inclusive, for which a condition holds."""
+        found = self._current()
+        if found is None:
+            return self._schema().empty_table()
+        days = f"date >= '{first.isoformat()}' AND date <= '{last.isoformat()}'"
+        return found.to_pyarrow_dataset(file_pruning_predicate=days).to_table(filter=where)
+
+    def create(self) -> None:
+        """Make the table if there is none, so that all programs find it, and bring its columns and properties up to date."""
+        self._ready()
 
     def replace(self, folder: str, days: Iterable[date] | None = None, notes: Mapping[str, int] | None = None) -> None:
         """Let the files of a folder count from now on, and no others, or no others of these days. `notes` are numbers that
@@ -228,15 +260,21 @@ class DeltaLog:
         return before, after
 
     def vacuum(self, keep_hours: int) -> int:
-        """Remove the files that have not counted for so long, also those of writes that were killed; return how many."""
+        """Remove the files that have not counted for so long; return how many. What a write has begun counts later: files that
+        never counted stay for a day at least, and are then of a write that was killed."""
         if self._current() is None:
             return 0
-        gone = self._retried(
-            lambda: self._fresh().vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
-        )
+        begun_hours = max(keep_hours, _BEGUN_HOURS)
+        gone = [*self._vacuumed(keep_hours, full=False), *self._vacuumed(begun_hours, full=True)]
         if "://" not in self.path:
-            self._sweep(keep_hours)
+            self._sweep(begun_hours)
         return len(gone)
+
+    def _vacuumed(self, keep_hours: int, *, full: bool) -> list[str]:
+        gone: list[str] = self._retried(
+            lambda: self._fresh().vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=full)
+        )
+        return gone
 
     # Within
 
@@ -278,19 +316,29 @@ class DeltaLog:
         if added:
             found.alter.add_columns([Field(each.name, each.type, metadata=each.metadata) for each in added])
             found.update_incremental()
+        bounded = self._bounded()
+        if found.metadata().configuration.get(_BOUNDED) != bounded[_BOUNDED]:
+            found.alter.set_table_properties(bounded)
+            found.update_incremental()
         return found
+
+    def _bounded(self) -> dict[str, str]:
+        """Return the property that says of which columns the log has bounds. Readers would take a bound that is missing for a
+        null, and leave the file out."""
+        return {_BOUNDED: ",".join(each.name for each in self._table.columns if each.type in _COUNTED)}
 
     def _creation(self) -> dict[str, Any]:
         return {
             "partition_by": list(self._table.partitions),
             "name": self._table.name,
             "description": self._table.meaning,
-            "configuration": _PROPERTIES,
+            "configuration": {**_PROPERTIES, **self._bounded()},
         }
 
     def _schema(self) -> pa.Schema:
         fields = [
-            pa.field(each.name, _arrow(each.type), metadata={"comment": each.meaning}) for each in self._table.columns
+            pa.field(each.name, _arrow(each.type), each.nullable, {"comment": each.meaning})
+            for each in self._table.columns
         ]
         if not self._table.is_derived:
             fields.append(pa.field(BATCH, pa.string(), metadata={"comment": "The batch that the row came with."}))

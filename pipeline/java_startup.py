@@ -11,6 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+LOCAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java on this machine, which mostly starts, plans and does little. Its second compiler takes half of the
+processor until the first batch. Whether it pays for itself in jobs of many million entries has not been measured."""
+
 LOGGING: Final = Path(__file__).parent / "log4j2.properties"
 
 _GREETINGS: Final = (

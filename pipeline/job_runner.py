@@ -36,6 +36,9 @@ _TALKATIVE: Final = "SQLQueryContextLogger"
 _USAGE: Final = frozenset({"BadCondition", "BadQuery"})
 """Errors of a job that are the user's words."""
 
+_WRITERS: Final = frozenset({"live", "backfill"})
+"""Jobs of which one at a time may run."""
+
 _SPARK_LEVEL = "WARN" if _IS_DEBUGGED else "OFF"
 """A failure is reported in one line anyway; Spark would say the same in a hundred."""
 
@@ -83,6 +86,8 @@ def run_job(name: str, common: Common, **options: Any) -> Any:
             Path(common.directory).mkdir(parents=True, exist_ok=True)
         if needs_store:
             _reach(address, tell, waits=name == "live" and not options["once"])
+        if name in _WRITERS or options.get("backfill"):
+            import_module("crewel.pipeline.jobs.lock").check(common.directory)
         tell("starting Spark" if common.master is None else f"starting Spark at {common.master}")
         spark = session(address, common.master, settings, _SPARK_LEVEL)
         # PySpark would talk to Java from within the signal, about a call that is under way. What is left undone no one sees.

@@ -109,7 +109,7 @@ def session(
     from pyspark.sql import SparkSession
 
     from crewel.pipeline.connection import Address
-    from crewel.pipeline.java_startup import java_options, unpacked_home, without_greetings
+    from crewel.pipeline.java_startup import LOCAL, java_options, unpacked_home, without_greetings
     from crewel.pipeline.source import register
 
     address = Address.found() if address is None else address
@@ -126,7 +126,8 @@ def session(
         os.environ.update({} if home is None else {"SPARK_HOME": str(home)})
     ours = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {})}
     if "SPARK_CONF_DIR" not in os.environ:  # that directory has a logging file of its own
-        ours["spark.driver.extraJavaOptions"] = java_options(log_level)
+        local = f" {LOCAL}" if master.startswith("local") else ""
+        ours["spark.driver.extraJavaOptions"] = f"{java_options(log_level)}{local}"
     builder = SparkSession.builder.master(master).appName("crewel-pipeline")
     # What spark-submit or spark-defaults.conf say comes before what is usual here.
     for name, value in {

@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
@@ -143,6 +145,10 @@ class Tables:
         """Return the days that a table has something of, the oldest first."""
         return self._logs[table.name].days()
 
+    def is_empty(self, table: Table) -> bool:
+        """Whether a table has no file."""
+        return not self._logs[table.name].files()
+
     def has(self, table: Table, batch: Batch) -> bool:
         """Whether a table has a batch."""
         return self._logs[table.name].has(batch)
@@ -155,7 +161,19 @@ class Tables:
         """Return when rows of a table were written last; None if they never were."""
         return self._logs[table.name].written()
 
+    def minutes(self, first: datetime, last: datetime) -> pa.Table:
+        """Return the rows of `minutes` of some time, both inclusive, into the memory of this process: few, beside all that is
+        counted there. All batches count."""
+        table = TABLES["minutes"]
+        within = (pc.field("minute") >= first) & (pc.field("minute") <= last)
+        return self._logs[table.name].rows(first.date(), last.date(), within).select(table.names)
+
     # Writing
+
+    def create(self) -> None:
+        """Make all tables that are not there yet: other programs then find each documented table, be it empty."""
+        for log in self._logs.values():
+            log.create()
 
     def write(self, table: Table, frame: DataFrame, batch: Batch) -> DataFrame:
         """Add rows as a batch, and return them as the table has them. If it has the batch already, nothing is written, and the
@@ -165,6 +183,12 @@ class Tables:
         log, folder = self._logs[table.name], f"{batch}-{token_hex(4)}"
         self._save(frame.select(*table.names).withColumn(BATCH, f.lit(str(batch))), table, folder)
         return self._load(table, log.add(folder, batch))
+
+    def write_arrow(self, table: Table, rows: pa.Table, batch: Batch) -> None:
+        """Add rows that are in the memory of this process as a batch. A batch that the table has is not written again."""
+        log = self._logs[table.name]
+        if not log.has(batch):
+            log.write(rows, f"{batch}-{token_hex(4)}", batch)
 
     def replace(
         self,

@@ -8,15 +8,18 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
+from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from crewel.pipeline.connection import Address
+from crewel.pipeline.connection import PATIENCE_S, Address
 from crewel.pipeline.delta import Batch
 from crewel.pipeline.jobs import batches, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
+from crewel.pipeline.jobs.inputs import write_letters
 from crewel.pipeline.jobs.lock import writing
 from crewel.pipeline.schemas import RAW
 from crewel.pipeline.source import NAME
+from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze
 
@@ -58,14 +61,17 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     begin = time.monotonic()
     tables = Tables(spark, options.directory)
     with writing(options.directory, "a backfill"):
+        tables.create()
         batches.complete(tables, progress)
         # Numbers grow, also when the clock is set back: otherwise it would be taken for a batch that is there.
         batch = Batch(_JOB, max(time.time_ns() // 1_000_000, (tables.newest(_JOB) or 0) + 1))
         tables.begin(batch)
         has, corrupt = _fill(spark, tables, options, batch, progress)
         tables.finish(batch)
-        if has.entries and options.gold:
-            gold.write(tables, progress)
+        if options.gold:
+            write_letters(spark, tables, options.address)
+            if has.entries:
+                gold.write(tables, progress)
     return Result(has.entries, corrupt, time.monotonic() - begin)
 
 
@@ -86,10 +92,30 @@ def _fill(
     known = tables.read(RAW, since, until)
     if not known.isEmpty():
         source = bronze.missing(source, known)
+    if _is_small(options.address):
+        raw = source.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            has = batches.looked(raw)
+            progress(f"read: {has.entries:,} entries")
+            if not has.entries:
+                return has, 0
+            if has.is_small:
+                return has, batches.write_small(tables, raw, has, batch).corrupt
+        finally:
+            raw.unpersist()
     raw = batches.write_raw(tables, source, batch)
     has = batches.found(raw)
     progress(f"read: {has.entries:,} entries")
     return has, batches.write(tables, raw, has, batch, progress).corrupt
+
+
+def _is_small(address: Address) -> bool:
+    """Whether the store has so few entries that they may be a small batch."""
+    extents = Extents(address, PATIENCE_S)
+    try:
+        return sum(each.length for each in extents.look(("facts", "events")).values()) <= batches.SMALL
+    finally:
+        extents.close()
 
 
 def _start(since: datetime | None, retained_from: date | None) -> str:

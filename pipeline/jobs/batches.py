@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
@@ -14,7 +15,7 @@ from pyspark.sql import functions as f
 from crewel.pipeline.delta import Batch
 from crewel.pipeline.schemas import GAP, RAW, TABLES, Table
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import bronze, minutes, silver
+from crewel.pipeline.transformations import bronze, minutes, silver, split, wide
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS, Fact
 
 Progress = Callable[[str], None]
@@ -31,6 +32,13 @@ MADE: Final = (
 """The tables that `write` adds to."""
 
 _ENTRIES_A_TASK: Final = 200_000
+SMALL: Final = 20_000
+"""Entries of a batch that is made in one pass, and written by this process."""
+_SMALL_BYTES: Final = 32 * 1024 * 1024
+
+
+_RELEASES: Final[Mapping[str, Mapping[str, str]]] = {"fact_released": {}, "fact_sessions": {"what": "closed"}}
+"""The tables whose rows end a holdback, and what their columns say then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,13 @@ class Found:
     """How many entries there are of each stream and type."""
 
     counts: Mapping[tuple[str, str | None], int]
+    bytes: int | None = None
+    """The length of all payloads; None if it was not asked for."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether this process can hold all of them in its memory."""
+        return self.bytes is not None and self.entries <= SMALL and self.bytes <= _SMALL_BYTES
 
     @property
     def entries(self) -> int:
@@ -50,6 +65,11 @@ class Found:
         return sum(number for t, number in counted if types is None or t in types)
 
     @property
+    def gaps(self) -> int:
+        """The rows that report a gap."""
+        return sum(number for (stream, _), number in self.counts.items() if stream.endswith(GAP))
+
+    @property
     def strange(self) -> int:
         """The facts of no known type."""
         return sum(number for (stream, t), number in self.counts.items() if stream == "facts" and t not in FACT_TYPES)
@@ -57,10 +77,23 @@ class Found:
 
 @dataclass(slots=True)
 class Written:
-    """What was written: the rows by table, and how many entries could not be understood."""
+    """What was written: the rows by table, those of `minutes`, and how many entries could not be understood."""
 
-    rows: dict[str, DataFrame] = field(default_factory=dict)
+    rows: dict[str, DataFrame | pa.Table] = field(default_factory=dict)
+    minutes: pa.Table | None = None
     corrupt: int = 0
+
+    def released(self) -> set[str]:
+        """Return the sessions that are on hold no more."""
+        sessions: set[str] = set()
+        for name, is_over in _RELEASES.items():
+            if name in self.rows:
+                rows = self.rows[name]
+                rows = rows if isinstance(rows, pa.Table) else rows.select("session", *is_over).toArrow()
+                sessions.update(
+                    row["session"] for row in rows.to_pylist() if all(row[at] == what for at, what in is_over.items())
+                )
+        return sessions
 
 
 def quiet(_: str) -> None:
@@ -71,6 +104,30 @@ def found(raw: DataFrame) -> Found:
     """Count what there is."""
     rows = raw.groupBy("key", "t").agg(f.count("*").alias("number")).collect()
     return Found({(row["key"], row["t"]): row["number"] for row in rows})
+
+
+def looked(raw: DataFrame) -> Found:
+    """Count what there is of a few hundred thousand entries, without a shuffle, and how long they are."""
+    rows = raw.select("key", "t", "bytes").toArrow()
+    counted = rows.group_by(["key", "t"]).aggregate([("bytes", "sum"), ("bytes", "count")]).to_pylist()
+    counts = {(row["key"], row["t"]): row["bytes_count"] for row in counted}
+    return Found(counts, sum(row["bytes_sum"] for row in counted))
+
+
+def write_small(tables: Tables, raw: DataFrame, has: Found, batch: Batch) -> Written:
+    """Write bronze, silver and minutes of a few entries: one job of Spark makes all rows, and this process writes them. Bronze
+    is first, as in any batch: by it the next job completes one that was killed. Repeated, it changes nothing."""
+    names = {each.table.name for each in FACTS if has.of("facts", each.types)}
+    names |= {wide.GROUPS} if has.of("events") else set()
+    names |= {TABLES["gaps"].name} if has.gaps else set()
+    made = split.split(wide.wide(raw, names).coalesce(1).toArrow())
+    written = Written(dict(made), split.minutes(made))
+    written.corrupt = made["corrupt"].num_rows if "corrupt" in made else 0
+    for table in (RAW, *MADE):
+        rows = written.minutes if table.name == "minutes" else made.get(table.name)
+        if rows is not None:
+            tables.write_arrow(table, rows, batch)
+    return written
 
 
 def write_raw(tables: Tables, raw: DataFrame, batch: Batch, entries: int | None = None) -> DataFrame:
@@ -99,7 +156,7 @@ def write(tables: Tables, raw: DataFrame, has: Found, batch: Batch, progress: Pr
     if groups := has.of("events"):
         progress(f"events: {groups:,} groups")
         strange += _write_events(tables, raw.coalesce(_tasks(groups)), batch, written)
-    if any(key.endswith(GAP) for key, _ in has.counts):
+    if has.gaps:
         _write(tables, TABLES["gaps"], silver.gaps(raw).coalesce(1), batch, written)
     if strange:
         _write(
@@ -110,9 +167,10 @@ def write(tables: Tables, raw: DataFrame, has: Found, batch: Batch, progress: Pr
             written,
         )
     progress("minutes")
-    counted = minutes.minutes(written.rows)
+    counted = minutes.minutes({name: rows for name, rows in written.rows.items() if isinstance(rows, DataFrame)})
     if counted is not None:
-        _write(tables, TABLES["minutes"], counted.coalesce(1), batch, written)
+        written.minutes = counted.toArrow()
+        tables.write_arrow(TABLES["minutes"], written.minutes, batch)
     return written
 
 

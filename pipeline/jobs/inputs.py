@@ -18,12 +18,12 @@ from crewel.pipeline.hours import HOUR_MS
 from crewel.pipeline.jobs import batches
 from crewel.pipeline.jobs.gold import Sources
 from crewel.pipeline.lazy_mapping import LazyMapping
-from crewel.pipeline.schemas import GAP, RAW
+from crewel.pipeline.schemas import GAP, RAW, TABLES
 from crewel.pipeline.source import NAME
 from crewel.pipeline.source.arrow import LARGEST
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.positions import EntryId, Extent
-from crewel.pipeline.tables import Tables
+from crewel.pipeline.tables import Tables, empty
 from crewel.pipeline.transformations import bronze, silver
 from crewel.pipeline.transformations.dead_letters import letters
 from crewel.pipeline.transformations.intervals import intervals
@@ -144,6 +144,15 @@ def _present(has: batches.Found) -> set[str]:
         *(("event_groups", *(each.table.name for each in EVENTS)) if has.of("events") else ()),
         *(("gaps",) if any(key.endswith(GAP) for key, _ in has.counts) else ()),
     }
+
+
+def write_letters(spark: SparkSession, tables: Tables, address: Address) -> None:
+    """Write the dead letters that the store holds now, with their bodies, if there are any, or were."""
+    table = TABLES["letters"]
+    if _extents(address, ("dead",))["dead"].length:
+        tables.replace(table, letters(load(spark, address, "dead")))
+    elif not tables.is_empty(table):
+        tables.replace(table, empty(spark, table))
 
 
 def load(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,18 +31,18 @@ from crewel.pipeline.connection import Address
 from crewel.pipeline.delta import KEEP_HOURS, Batch
 from crewel.pipeline.jobs import batches, compact, gold, holdback_watch
 from crewel.pipeline.jobs.batches import Progress, quiet
+from crewel.pipeline.jobs.inputs import write_letters
 from crewel.pipeline.jobs.lock import writing
 from crewel.pipeline.output import in_one_line
-from crewel.pipeline.schemas import RAW, TABLES
+from crewel.pipeline.schemas import RAW
 from crewel.pipeline.sink import Command, Sink
 from crewel.pipeline.source import NAME
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import bronze, minutes
+from crewel.pipeline.transformations import bronze
 
 VERSION: Final = 1
 """Version of the checkpoint. With another one the job continues after what bronze holds."""
 
-_MINUTES: Final = TABLES["minutes"]
 _FIGURES_S: Final = 24 * 3600
 """Seconds that the figures of a minute stay in the store."""
 
@@ -58,6 +59,10 @@ _LATE: Final = "Python worker failed to connect back"
 take longer."""
 _MOST_LATE: Final = 20
 """How often that is tried again: a Python that cannot start at all never comes."""
+_GONE: Final = ("FileNotFoundException", "FileNotFoundError", "FAILED_READ_FILE.FILE_NOT_EXIST", "NoSuchFileException")
+"""What is raised where a file of the tables was removed, as `compact --keep 0` does, while a batch needed it."""
+_MOST_GONE: Final = 5
+"""How often such a batch is tried again: by then a file that is missing is missing for good."""
 _IDLE: Final = "Waiting for"
 """How Spark describes a query that waits for its next trigger, or for data."""
 
@@ -102,7 +107,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     job = _Job(spark, options, progress)
     with writing(options.directory, "the live job"), _stopping() as is_over:
         job.prepare()
-        late = 0
+        late = gone = 0
         while True:
             try:
                 job.follow(is_over)
@@ -112,8 +117,11 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
                 elif _LATE in str(error) and late < _MOST_LATE:
                     late += 1
                     progress("a Python process of Spark did not start within its 10 s; trying again")
+                elif any(words in str(error) for words in _GONE) and gone < _MOST_GONE:
+                    gone += 1
+                    progress("a file of the tables was removed meanwhile; trying again")
                 else:
-                    raise CrewelError(f"the live job has ended: {error}") from error
+                    raise CrewelError(f"the live job has ended: {in_one_line(error)}") from error
                 if is_over(_PAUSE_S):
                     return job.result
             else:
@@ -137,6 +145,10 @@ class _Job:
 
     def prepare(self) -> None:
         """Complete what a job that was killed has left behind."""
+        try:
+            self._tables.create()
+        except (DeltaError, OSError) as error:  # whoever needs such a table finds out; messages need not wait for it
+            self._progress(f"a table could not be made: {in_one_line(error)}")
         batches.complete(self._tables, self._progress)
 
     def follow(self, is_over: Callable[[float], bool]) -> None:
@@ -207,6 +219,7 @@ class _Job:
                     keep_days=options.keep_days if is_old else 0,
                 )
                 self._vacuumed = time.monotonic() if is_old else self._vacuumed
+                write_letters(self._spark, self._tables, options.address)
                 gold.write(self._tables, self._progress)
             except (PySparkException, Py4JJavaError, DeltaError, CrewelError, OSError) as error:
                 # Nothing is lost by it: bronze and silver have all, and gold is made of them again.
@@ -234,12 +247,15 @@ class _Job:
         raw = frame.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             new = self._new(raw, batch)
-            has = batches.found(new)
+            has = batches.looked(new)
             if not has.entries:
                 return
             tables.begin(batch)
-            batches.write_raw(tables, new, batch, has.entries)
-            written = batches.write(tables, new, has, batch)
+            if has.is_small:
+                written = batches.write_small(tables, new, has, batch)
+            else:
+                batches.write_raw(tables, new, batch, has.entries)
+                written = batches.write(tables, new, has, batch)
             tables.finish(batch)
             assert self._sink is not None
             self._sink.write(number, (*self._figures(written), *self._releases(written)))
@@ -267,32 +283,27 @@ class _Job:
 
     def _figures(self, written: batches.Written) -> Iterator[Command]:
         """Yield what the store gets: how often each thing has happened by now in the minutes of a batch."""
-        if _MINUTES.name not in written.rows:
+        if written.minutes is None:
             return
-        touched = written.rows[_MINUTES.name].select("minute").distinct()
-        bounds = touched.agg(f.min("minute"), f.max("minute")).collect()[0]
-        if bounds[0] is None:
+        since = datetime.now(UTC) - timedelta(seconds=_FIGURES_S)
+        touched = {minute for minute in written.minutes["minute"].to_pylist() if minute >= since}
+        if not touched:
             return
-        now = datetime.now(UTC)
-        counts = minutes.united(
-            self._tables.read(_MINUTES, since=bounds[0].date(), until=bounds[1].date()).join(touched, "minute")
-        )
-        keys = self._options.address.keys
+        counts: Counter[tuple[datetime, str]] = Counter()
+        for row in self._tables.minutes(min(touched), max(touched)).to_pylist():
+            counts[row["minute"], row["what"]] += row["count"]
         words: dict[str, list[Any]] = {}
-        is_recent = f.col("minute") >= f.lit(now - timedelta(seconds=_FIGURES_S))
-        for row in counts.where(is_recent).select(f.unix_millis("minute").alias("ms"), "what", "count").collect():
-            words.setdefault(f"{keys.base}pipeline:minute:{row['ms']}", []).extend((row["what"], row["count"]))
+        for (minute, what), count in counts.items():
+            if minute in touched:
+                ms = round(minute.timestamp()) * 1000
+                words.setdefault(f"{self._options.address.keys.base}pipeline:minute:{ms}", []).extend((what, count))
         for key, fields in words.items():
             yield ("HSET", key, *fields)
             yield ("EXPIRE", key, _FIGURES_S)
 
     def _releases(self, written: batches.Written) -> Iterator[Command]:
         """Yield what takes the alerts away of those that are held no more."""
-        ended = {"fact_released": "true", "fact_sessions": "what = 'closed'"}
-        over = [
-            written.rows[name].where(each).select("session") for name, each in ended.items() if name in written.rows
-        ]
-        sessions = [row["session"] for rows in over for row in rows.distinct().collect()]
+        sessions = written.released()
         if sessions:
             yield ("HDEL", self._options.address.keys.alerts, *sessions)
 

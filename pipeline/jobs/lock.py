@@ -21,6 +21,14 @@ class TablesBusy(CrewelError):
     """Another job adds to the tables."""
 
 
+def check(root: Path | str) -> None:
+    """Raise TablesBusy if another job adds to the tables now: before Spark takes its time to start."""
+    if "://" in str(root) or not (Path(root) / _NAME).is_file():
+        return
+    with writing(root, "a job"):
+        pass
+
+
 @contextmanager
 def writing(root: Path | str, job: str) -> Iterator[None]:
     """Be the one who adds to the tables. Raises TablesBusy.

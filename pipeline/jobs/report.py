@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from crewel.pipeline.connection import Address
-from crewel.pipeline.jobs import gold
+from crewel.pipeline.jobs import backfill, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import Inputs, gather
 from crewel.pipeline.report.html import page
@@ -68,6 +68,8 @@ class Options:
     """From when on; None: the last 24 hours, or as far as there is anything."""
     until: datetime | None = None
     """Up to when; None: now."""
+    backfill: bool = False
+    """Whether the tables are brought up to date first, in the same session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Result:
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job. Raises CrewelError."""
-    tables = Tables(spark, options.directory)
+    tables = _opened(spark, options, progress)
     until = _utc(options.until) or datetime.now(UTC)
     progress("reading")
     inputs = gather(spark, tables, options.address)
@@ -96,6 +98,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         for name, frame in found.items():
             progress(name)
             tables.replace(TABLES[name], frame)
+        tables.replace(TABLES["letters"], inputs.silver["letters"])
         gold.write(tables, progress, inputs.sources)
     finally:
         inputs.forget()
@@ -140,6 +143,17 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         sick[:100],
         paths,
     )
+
+
+def _opened(spark: SparkSession, options: Options, progress: Progress) -> Tables:
+    """Return the tables, all of them there, and up to date if that is asked for."""
+    if options.backfill:
+        backfill.run(
+            spark, backfill.Options(address=options.address, directory=options.directory, gold=False), progress
+        )
+    tables = Tables(spark, options.directory)
+    tables.create()
+    return tables
 
 
 def _slots(deaths: DataFrame, since: datetime, until: datetime) -> DataFrame:

@@ -20,8 +20,17 @@ from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACT_VERS
 _CORRUPT: Final = TABLES["corrupt"]
 _GROUPS: Final = TABLES["event_groups"]
 _GAPS: Final = TABLES["gaps"]
-_BAD: Final = "_bad"
-_LENIENT: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
+BAD: Final = "_bad"
+"""The field of parsed JSON that holds the text if it could not be parsed."""
+_LENIENT: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD}
+
+GROUP_COLUMNS: Final[Mapping[str, str]] = {
+    "since": "timestamp_millis(d.`from`)",
+    "until": "timestamp_millis(d.until)",
+    "lost": "coalesce(d.lost, 0L)",
+    "events": "size(d.events)",
+}
+"""The columns that describe a group, beside the server's."""
 
 
 def tables(raw: DataFrame) -> Mapping[str, DataFrame]:
@@ -58,12 +67,23 @@ def corrupt(raw: DataFrame) -> DataFrame:
 
 def parsed_fact(raw: DataFrame, shape: Fact) -> DataFrame:
     """Return the facts of a table with their JSON `d`, and `why` they cannot be understood: null if they can."""
-    typed = f.from_json("payload", f"v bigint, {shape.ddl}, {_BAD} string", _LENIENT)
-    return (
-        raw.where((f.col("key") == "facts") & f.col("t").isin(*shape.types))
-        .select(*RAW.names, typed.alias("d"))
-        .select("*", _why(f.coalesce("d.v", f.lit(1)).isin(*FACT_VERSIONS), f.expr(shape.sound)).alias("why"))
-    )
+    parsed = raw.where(is_of(shape)).select(*RAW.names, typed(f"v bigint, {shape.ddl}").alias("d"))
+    return parsed.select("*", why_fact(f.col("d.v"), f.expr(shape.sound), f.col(f"d.{BAD}")).alias("why"))
+
+
+def is_of(shape: Fact) -> Column:
+    """Return whether an entry is a fact of a table."""
+    return (f.col("key") == "facts") & f.col("t").isin(*shape.types)
+
+
+def typed(ddl: str) -> Column:
+    """Return the payload of an entry as JSON of these fields."""
+    return f.from_json("payload", f"{ddl}, {BAD} string", _LENIENT)
+
+
+def why_fact(version: Column, is_sound: Column, bad: Column) -> Column:
+    """Return why a fact cannot be understood, from parts of its JSON; null if it can."""
+    return _why(f.coalesce(version, f.lit(1)).isin(*FACT_VERSIONS), is_sound, version, bad)
 
 
 def fact_rows(parsed: DataFrame, shape: Fact) -> DataFrame:
@@ -76,21 +96,31 @@ def fact_rows(parsed: DataFrame, shape: Fact) -> DataFrame:
 def parsed_groups(raw: DataFrame) -> DataFrame:
     """Return the groups of events with their JSON `d`, `is_read` if it is a group, and `why` something in it cannot be
     understood: null if all can."""
-    typed = f.from_json("payload", f"{GROUP_DDL}, {_BAD} string", _LENIENT)
-    is_known = f.col("d.v").isin(*EVENT_VERSIONS)
-    is_group = f.expr(
-        " AND ".join(f"d.`{name}` IS NOT NULL" for name in ("node", "token", "n", "from", "until", "events"))
-    )
-    unknown = f.expr(
-        f"exists(d.events, e -> NOT coalesce(e.type IN ({', '.join(repr(e.type) for e in EVENTS)}), false))"
-    )
-    odd = f.expr("exists(d.events, e -> NOT (" + " OR ".join(f"({_sound(each)})" for each in EVENTS) + "))")
-    why = f.coalesce(_why(is_known, is_group), f.when(unknown, f.lit("unknown type")).when(odd, f.lit("wrong fields")))
-    return (
-        raw.where(f.col("key") == "events")
-        .select(*RAW.names, typed.alias("d"))
-        .select("*", (_readable() & is_known & is_group).alias("is_read"), why.alias("why"))
-    )
+    parsed = raw.where(f.col("key") == "events").select(*RAW.names, typed(GROUP_DDL).alias("d"))
+    return parsed.select("*", is_read(f.expr).alias("is_read"), why_groups(f.expr).alias("why"))
+
+
+def is_read(of: Callable[[str], Column]) -> Column:
+    """Return whether an entry is a group of events. `of` makes a column of an expression over its JSON `d`."""
+    return _readable() & _is_known(of) & _is_group(of)
+
+
+def why_groups(of: Callable[[str], Column]) -> Column:
+    """Return why something in a group of events cannot be understood; null if all can. `of` is as in `is_read`."""
+    known = ", ".join(repr(each.type) for each in EVENTS)
+    unknown = of(f"exists(d.events, e -> NOT coalesce(e.type IN ({known}), false))")
+    odd = of("exists(d.events, e -> NOT (" + " OR ".join(f"({sound(each)})" for each in EVENTS) + "))")
+    why = _why(_is_known(of), _is_group(of), of("d.v"), of(f"d.{BAD}"))
+    return f.coalesce(why, f.when(unknown, f.lit("unknown type")).when(odd, f.lit("wrong fields")))
+
+
+def _is_known(of: Callable[[str], Column]) -> Column:
+    return of("d.v").isin(*EVENT_VERSIONS)
+
+
+def _is_group(of: Callable[[str], Column]) -> Column:
+    needed = ("node", "token", "n", "`from`", "until", "events")
+    return of(" AND ".join(f"d.{name} IS NOT NULL" for name in needed))
 
 
 def group_rows(parsed: Callable[[], DataFrame]) -> Mapping[str, DataFrame]:
@@ -104,10 +134,7 @@ def group_rows(parsed: Callable[[], DataFrame]) -> Mapping[str, DataFrame]:
             .select(
                 *_place(),
                 *run,
-                f.timestamp_millis("d.from").alias("since"),
-                f.timestamp_millis("d.until").alias("until"),
-                f.coalesce("d.lost", f.lit(0)).alias("lost"),
-                f.size("d.events").alias("events"),
+                *(f.expr(text).alias(name) for name, text in GROUP_COLUMNS.items()),
             )
             .select(*_GROUPS.names)
         )
@@ -119,7 +146,7 @@ def group_rows(parsed: Callable[[], DataFrame]) -> Mapping[str, DataFrame]:
         return (
             parsed()
             .select(*_place(), share, "d", f.posexplode_outer(found).alias("index", "e"))
-            .where(f.expr(_sound(event)))
+            .where(f.expr(sound(event)))
             .select(*(name.name for name in PLACE), BYTES.name, "index", *run, *columns)
             .select(*event.table.names)
         )
@@ -146,9 +173,13 @@ def gaps(raw: DataFrame) -> DataFrame:
 
 def strange(raw: DataFrame) -> DataFrame:
     """Return the facts of no type that is known."""
+    return _corrupt(raw.select("*", why_strange().alias("why")).where(f.col("why").isNotNull()))
+
+
+def why_strange() -> Column:
+    """Return why a fact of no known type cannot be understood; null for all other entries."""
     is_strange = f.col("t").isNull() | ~f.col("t").isin(*sorted(FACT_TYPES))
-    found = raw.where((f.col("key") == "facts") & is_strange)
-    return _corrupt(found.select("*", f.coalesce(_damage(), f.lit("unknown type")).alias("why")))
+    return f.when((f.col("key") == "facts") & is_strange, f.coalesce(_damage(), f.lit("unknown type")))
 
 
 def corrupt_of(parsed: DataFrame) -> DataFrame:
@@ -156,14 +187,14 @@ def corrupt_of(parsed: DataFrame) -> DataFrame:
     return _corrupt(parsed.where(f.col("why").isNotNull()))
 
 
-def _why(is_known: Column, is_sound: Column) -> Column:
+def _why(is_known: Column, is_sound: Column, version: Column, bad: Column) -> Column:
     """Return why an entry cannot be understood; null if it can."""
     is_object = f.from_json("payload", "map<string, string>").isNotNull()
     return f.coalesce(
         _damage(),
-        f.when(f.coalesce(is_known & is_sound, f.lit(False)) & f.col(f"d.{_BAD}").isNull(), f.lit(None)).otherwise(
+        f.when(f.coalesce(is_known & is_sound, f.lit(False)) & bad.isNull(), f.lit(None)).otherwise(
             f.when(~is_object, "not JSON")
-            .when(~f.coalesce(is_known, f.lit(False)) & f.col("d.v").isNotNull(), "unknown version")
+            .when(~f.coalesce(is_known, f.lit(False)) & version.isNotNull(), "unknown version")
             .otherwise("wrong fields")
         ),
     )
@@ -182,7 +213,7 @@ def _readable() -> Column:
     return _damage().isNull()
 
 
-def _sound(event: Event) -> str:
+def sound(event: Event) -> str:
     """Return whether `e` is an event of this type with all the fields that it must have."""
     needed = {column.name for column in event.table.columns if not column.nullable}
     there = (f"({text}) IS NOT NULL" for name, text in event.columns.items() if name in needed)

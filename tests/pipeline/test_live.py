@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyarrow.dataset import Dataset
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from crewel.errors import CrewelError
 from crewel.pipeline.delta import Batch
-from crewel.pipeline.jobs import backfill, compact, live
+from crewel.pipeline.finished import finished
+from crewel.pipeline.jobs import backfill, batches, compact, live, report
 from crewel.pipeline.jobs.lock import TablesBusy, writing
 from crewel.pipeline.schemas import RAW, TABLES, Table
 from crewel.pipeline.tables import Tables
@@ -47,17 +51,26 @@ class Killed(Exception):
     """Stands for kill -9: what comes after it does not happen."""
 
 
-def killed_in(name: str) -> Callable[..., DataFrame]:
-    """Return a way to write tables that ends after this one."""
-    write = Tables.write
+def kill_in(name: str, patched: pytest.MonkeyPatch) -> None:
+    """Let the job end after it has written this table, whichever way it writes."""
+    for way in ("write", "write_arrow"):
+        patched.setattr(Tables, way, _killed_after(name, getattr(Tables, way)))
 
-    def writes(self: Tables, table: Table, frame: DataFrame, batch: Batch) -> DataFrame:
-        rows = write(self, table, frame, batch)
+
+def _killed_after(name: str, write: Callable[..., Any]) -> Callable[..., Any]:
+    def writes(self: Tables, table: Table, rows: Any, batch: Batch) -> Any:
+        written = write(self, table, rows, batch)
         if table.name == name:
             raise Killed
-        return rows
+        return written
 
     return writes
+
+
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch is written the way of small ones, or that of large ones."""
+    monkeypatch.setattr(batches, "SMALL", {"small": batches.SMALL, "large": 0}[request.param])
 
 
 def files_of(root: Path, name: str) -> list[str]:
@@ -151,7 +164,7 @@ def test_an_upkeep_that_fails_does_not_end_the_job(spark: SparkSession, streams:
     told: list[str] = []
     options = live.Options(address=streams.address, directory=tmp_path, once=True)
     assert live.run(spark, options, told.append).entries == 21
-    (words,) = (each for each in told if "upkeep" in each)
+    (words,) = (each for each in told if each.startswith("the upkeep"))
     assert words.startswith("the upkeep has failed and is tried again in 600 s: ")
     assert "\n" not in words
     tables = Tables(spark, tmp_path)
@@ -235,6 +248,7 @@ def test_a_backfill_takes_what_is_not_there_yet(spark: SparkSession, streams: St
     assert tables.read(RAW).count() == 60
 
 
+@pytest.mark.usefixtures("size")
 def test_a_backfill_that_was_killed_is_completed_by_the_next_job(
     spark: SparkSession, streams: Streams, tmp_path: Path
 ) -> None:
@@ -242,7 +256,7 @@ def test_a_backfill_that_was_killed_is_completed_by_the_next_job(
     options = backfill.Options(address=streams.address, directory=tmp_path, partitions=2, gold=False)
     tables = Tables(spark, tmp_path)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Tables, "write", killed_in("fact_published"))
+        kill_in("fact_published", patched)
         with pytest.raises(Killed):
             backfill.run(spark, options)
     assert tables.read(RAW).isEmpty()
@@ -257,12 +271,13 @@ def test_a_backfill_that_was_killed_is_completed_by_the_next_job(
     assert tables.unfinished() == set()
 
 
+@pytest.mark.usefixtures("size")
 def test_a_batch_that_was_killed_anywhere_is_there_once(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
     publish(streams, 10)
     tables = Tables(spark, tmp_path)
     for step in ("raw", "fact_published", "minutes"):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Tables, "write", killed_in(step))
+            kill_in(step, patched)
             with pytest.raises((Killed, CrewelError)):
                 read_all(spark, streams, tmp_path)
         assert len(tables.unfinished()) == 1
@@ -282,18 +297,17 @@ def test_a_reader_sees_a_batch_in_all_tables_or_in_none(spark: SparkSession, str
     before = tables.pinned()
     publish(streams, 10, first=11)
     seen: list[tuple[list[int], list[int], int]] = []
-    write = Tables.write
+    write = Tables.write_arrow
 
-    def looked_at(self: Tables, table: Table, frame: DataFrame, batch: Batch) -> DataFrame:
-        rows = write(self, table, frame, batch)
+    def looked_at(self: Tables, table: Table, rows: pa.Table, batch: Batch) -> None:
+        write(self, table, rows, batch)
         now = tables.pinned()
         names = ("fact_published", "fact_ended")
         published, ended = (logs(now.read(TABLES[name])) for name in names)
         seen.append((published, ended, now.read(RAW).count()))
-        return rows
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Tables, "write", looked_at)
+        patched.setattr(Tables, "write_arrow", looked_at)
         read_all(spark, streams, tmp_path)
     assert len(seen) == 4
     assert all(each == ([*range(1, 11)], [*range(1, 11)], 20) for each in seen)
@@ -323,18 +337,101 @@ def test_files_are_merged_and_hold_the_same_for_every_program(
     stale = tmp_path / RAW.path / "live.x.1-00000000" / "date=2026-09-21" / "part-0.parquet"
     stale.parent.mkdir(parents=True)
     stale.write_bytes(b"of a write that was killed")
+    os.utime(stale, (0, 0))
+    begun = tmp_path / RAW.path / "live.x.2-00000000" / "_temporary" / "0" / "part-0.parquet"
+    begun.parent.mkdir(parents=True)
+    begun.write_bytes(b"of a write that goes on")
     held = tables.pinned().read(RAW)
     first = compact.run(spark, compact.Options(directory=tmp_path))
     assert (first.merged, first.into) == (4 * files, 4)
-    assert (first.removed, held.count()) == (0, 120)  # for those who read them
+    assert (first.removed, held.count()) == (1, 120)  # the stale one; all others are for those who read them
     assert len(files_of(tmp_path, "raw")) == 1
     assert by_others(tmp_path, names) == before
     second = compact.run(spark, compact.Options(directory=tmp_path, keep_hours=0))
-    assert (second.merged, second.removed) == (0, 2 * 4 * files + 1)  # each with its checksum
-    assert [each.name for each in (tmp_path / RAW.path).iterdir() if each.is_dir() and "live" in each.name] == []
+    assert (second.merged, second.removed) == (0, 4 * files)
+    assert begun.exists(), "what a writer has begun stays"
+    for folder in (tmp_path / RAW.path).iterdir():
+        if folder != begun.parents[2]:
+            os.utime(folder, (0, 0))
+    compact.run(spark, compact.Options(directory=tmp_path, keep_hours=0))
+    left = [each.name for each in (tmp_path / RAW.path).iterdir() if each.is_dir() and "live" in each.name]
+    assert left == ["live.x.2-00000000"]
     assert {name: tables.read(TABLES[name]).count() for name in names} == before
     assert by_others(tmp_path, names) == before
     assert logs(tables.read(TABLES["fact_ended"])) == [*range(1, 61)]
     publish(streams, 5, first=61)
     read_all(spark, streams, tmp_path)
     assert logs(tables.read(TABLES["fact_ended"])) == [*range(1, 66)]
+
+
+def test_other_programs_find_all_tables_and_leave_out_what_is_half_written(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
+    publish(streams, 10)
+    letter = {
+        "id": 7,
+        "received": 1,
+        "receiver": "client/joe/1",
+        "code": "user.update.error",
+        "reason": "no",
+        "attempts": 1,
+    }
+    streams.add("dead", {**letter, "channel": "/a", "body": '{"data":17}', "sender": "client/ann/1", "qos": "", "p": 1})
+    options = backfill.Options(address=streams.address, directory=tmp_path)
+    backfill.run(spark, options)
+    assert {*finished(tmp_path)} == {*TABLES}
+    assert finished(tmp_path, "letters")["letters"].to_table()["body"].to_pylist() == ['{"data":17}']
+    publish(streams, 5, first=11)
+    with pytest.MonkeyPatch.context() as patched:
+        kill_in("fact_published", patched)
+        with pytest.raises(Killed):
+            backfill.run(spark, options)
+
+    def rows(found: Mapping[str, Dataset]) -> list[tuple[int]]:
+        return [duckdb.from_arrow(found[name]).filter("ms > 0").count("*").fetchall()[0][0] for name in found]
+
+    names = ("raw", "fact_published", "fact_ended")
+    whole = {name: DeltaTable(tmp_path / TABLES[name].path).to_pyarrow_dataset() for name in names}
+    assert rows(whole) == [30, 15, 10], "what others see by themselves"
+    assert rows(finished(tmp_path, *names)) == [20, 10, 10]
+    in_sql = "SELECT count(*) FROM raw WHERE batch NOT IN (SELECT parse_filename(file) FROM glob('{}/unfinished/*'))"
+    with duckdb.connect() as connection:
+        connection.register("raw", whole["raw"])
+        assert connection.sql(in_sql.format(tmp_path)).fetchall() == [(20,)]
+    streams.client.delete(streams.keys.dead)
+    backfill.run(spark, options)
+    assert rows(finished(tmp_path, *names)) == [30, 15, 15]
+    assert finished(tmp_path, "letters")["letters"].count_rows() == 0
+    with pytest.raises(CrewelError, match="fact_ende: no such table"):
+        finished(tmp_path, "fact_ende")
+
+
+@pytest.mark.parametrize("times", [2, 20])
+def test_a_batch_whose_file_was_removed_is_tried_again_and_ends_with_one_sentence(
+    spark: SparkSession, streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    publish(streams, 5)
+    write, failures = Tables.write_arrow, iter(range(times))
+
+    def writes(self: Tables, table: Table, rows: pa.Table, batch: Batch) -> None:
+        if table.name == "fact_ended" and next(failures, None) is not None:
+            raise FileNotFoundError("part-0.parquet")
+        write(self, table, rows, batch)
+
+    monkeypatch.setattr(Tables, "write_arrow", writes)
+    monkeypatch.setattr(live, "_PAUSE_S", 0.0)
+    if times < 5:
+        assert read_all(spark, streams, tmp_path).entries == 10
+        assert Tables(spark, tmp_path).read(RAW).count() == 10
+    else:
+        with pytest.raises(CrewelError, match="the live job has ended: ") as raised:
+            read_all(spark, streams, tmp_path)
+        assert "\n" not in str(raised.value)
+
+
+def test_a_report_brings_the_tables_up_to_date_first(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+    publish(streams, 10)
+    report.run(spark, report.Options(address=streams.address, directory=tmp_path, backfill=True))
+    tables = Tables(spark, tmp_path)
+    assert logs(tables.read(TABLES["fact_published"])) == [*range(1, 11)]
+    assert {*finished(tmp_path)} == {*TABLES}

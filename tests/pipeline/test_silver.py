@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from crewel.pipeline.schemas import EVENTS as EVENT_TABLES
 from crewel.pipeline.schemas import FACTS as FACT_TABLES
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import dead_letters, intervals, minutes, silver
+from crewel.pipeline.transformations import dead_letters, intervals, minutes, silver, split, wide
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS
 from crewel.storage import facts as stored_facts
 from crewel.storage import streams
@@ -25,24 +26,49 @@ JOE = "client/joe/1"
 RECORDED = Path(__file__).parent / "recorded"
 
 
+@pytest.fixture(autouse=True)
+def both_ways() -> Iterator[None]:
+    """What these tests hold of silver, a pass over the entries makes too: all tables, row by row."""
+    RAWS.clear()
+    yield
+    for entries in RAWS:
+        made = split.split(wide.wide(entries, {*silver.tables(entries)}).toArrow())
+        for name, rows in silver.tables(entries).items():
+            known = sorted(map(repr, rows.select(*TABLES[name].names).toArrow().to_pylist()))
+            assert sorted(map(repr, made[name].to_pylist() if name in made else [])) == known, name
+        counted = minutes.minutes(silver.tables(entries))
+        assert counted is not None
+        once = split.minutes(made)
+        assert sorted(map(repr, [] if once is None else once.to_pylist())) == sorted(
+            map(repr, counted.toArrow().to_pylist())
+        )
+
+
+RAWS: list[DataFrame] = []
+"""What a test has made of bronze."""
+
+
 def raw(spark: SparkSession, *entries: tuple[str, str | None, Any], **more: Any) -> DataFrame:
     """Entries of bronze, (stream, type, JSON or text), at 1-0, 2-0 and so on."""
     usual = {"is_text": True, "is_whole": True}
-    return frame(
-        spark,
-        "raw",
-        [
-            {
-                **usual,
-                **more,
-                "id": f"{at}-0",
-                "key": key,
-                "t": t,
-                "payload": said if said is None or isinstance(said, str) else orjson.dumps(said).decode(),
-            }
-            for at, (key, t, said) in enumerate(entries, 1)
-        ],
+    RAWS.append(
+        frame(
+            spark,
+            "raw",
+            [
+                {
+                    **usual,
+                    **more,
+                    "id": f"{at}-0",
+                    "key": key,
+                    "t": t,
+                    "payload": said if said is None or isinstance(said, str) else orjson.dumps(said).decode(),
+                }
+                for at, (key, t, said) in enumerate(entries, 1)
+            ],
+        )
     )
+    return RAWS[-1]
 
 
 def of(rows: DataFrame) -> list[tuple[Any, ...]]:

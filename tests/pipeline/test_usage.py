@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from crewel.pipeline.jobs.lock import writing
 from tests.cli.command import Ended, crewel
 from tests.server_process import ROOT
+from tests.store_process import shared_store
 
 COMMANDS = {"live", "backfill", "report", "audit", "query", "redrive", "compact", "doctor"}
 
@@ -124,3 +126,14 @@ def test_a_process_that_reads_for_spark_imports_neither_settings_nor_the_store_o
     """Spark starts these processes often: what they import is a second of processor time each."""
     others = "name in ('pydantic', 'crewel.settings.server', 'crewel.storage.store')"
     assert imported("crewel.pipeline.source", others) == "[]\n"
+
+
+@pytest.mark.parametrize("job", ["live", "backfill"])
+def test_a_job_is_refused_before_spark_starts(tmp_path: Path, job: str) -> None:
+    with writing(tmp_path, "the live job"):
+        ended = pipeline(tmp_path, job, "--dir", str(tmp_path), CREWEL_STORAGE__URL=shared_store().url)
+    assert ended.status == 1
+    assert ended.err.splitlines()[-1] == (
+        f"crewel: {tmp_path}: the live job adds to these tables, and only one job may at a time"
+    )
+    assert "starting Spark" not in ended.err
