@@ -161,6 +161,12 @@ class Clients:
         return count
 
     async def fan_out(self, publisher: Session, channel: bytes, more: bytes, rate: int, seconds: float) -> int:
+        """Publish at this rate, wait until all has come, and for the commits; how many deliveries there were."""
+        count = await self.deliver(publisher, channel, more, rate, seconds)
+        await asyncio.sleep(0.5)  # for the commits
+        return count
+
+    async def deliver(self, publisher: Session, channel: bytes, more: bytes, rate: int, seconds: float) -> int:
         """Publish at this rate and wait until all has come; how many deliveries there were."""
         before = sum(session.received for session in self._receivers)
         count = await self.publish_at(publisher, channel, more, rate, seconds)
@@ -169,7 +175,6 @@ class Clients:
         while sum(session.received for session in self._receivers) < wanted:
             assert time.perf_counter() < deadline, "not everything came"
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.5)  # for the commits
         return count * len(self._receivers)
 
 

@@ -1,0 +1,171 @@
+"""What the whole process tree costs at moderate rates: one server, two workers, two nodes.
+
+    python bench/tree.py            medians of 7, written into bench/RESULTS.md (about 4 minutes)
+    python bench/tree.py --quick    printed only
+
+All arms run at the same time, each with a store of its own, and are asked in turn. A cost is the processor time of all
+processes of an arm but its store, which is shown apart: idle work counts, and at few deliveries a second it is a large part.
+The connections of two nodes reach one of them at random. Nothing is bound to a core.
+"""
+
+import asyncio
+import statistics
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import NamedTuple
+
+import uvloop
+from adoption import storing
+from durable import PERSISTENT
+from section import Section, parser, spread, verdict
+from waiting import Clients, Session
+from workers import cpu
+
+RECEIVERS = 100
+CHANNEL = b"/bench/t"
+RATES = (0, 5, 15)
+"""Messages a second, each to all receivers; 0: nothing happens."""
+ARMS = ("one server", "two workers", "two nodes")
+MOST = {"two workers": 1.2, "two nodes": 1.5}
+"""At most so many times one server, at the highest rate."""
+SETS = ("bayeux.max_sessions_per_browser=-1", "bayeux.max_interval_ms=3600000", "http.keepalive_ms=3600000")
+
+Costs = dict[tuple[str, str, int], list[tuple[float, float]]]
+"""By arm, kind of message and rate: for each round milliseconds a second, or microseconds a delivery; of the server's
+processes, and of the store."""
+
+
+class Arm(NamedTuple):
+    """What is measured."""
+
+    name: str
+    processes: list[int]
+    store: int
+    clients: Clients
+    publisher: Session
+
+    def cpu(self) -> tuple[float, float]:
+        """Seconds of processor time of its processes, and of its store."""
+        return cpu(self.processes), cpu([self.store])
+
+
+@asynccontextmanager
+async def _running(*sets: str) -> AsyncIterator[tuple[int, int]]:
+    """A server: its process and its port."""
+    command = [sys.executable, "-m", "crewel", "serve", "--port", "0", *(f"--set={each}" for each in (*SETS, *sets))]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        yield process.pid, int(line.rpartition(":")[2].partition("/")[0])
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+def _children(pid: int) -> dict[int, str]:
+    """The processes that this one has started, with their command lines."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(each): Path(f"/proc/{each}/cmdline").read_text() for each in found}
+
+
+@asynccontextmanager
+async def serving(name: str) -> AsyncIterator[Arm]:
+    """One arm with its clients."""
+    async with AsyncExitStack() as stack:
+        directory = stack.enter_context(TemporaryDirectory())
+        if name == "two nodes":
+            url, store = await stack.enter_async_context(storing(directory))
+            shared = (f"storage.url={url}", "cluster.enabled=true", "admin.token=the-token-of-this-measurement")
+            servers = [await stack.enter_async_context(_running(*shared, f"node.name=node{each}")) for each in (1, 2)]
+            processes = [pid for pid, _ in servers]
+        else:
+            workers = 2 if name == "two workers" else 1
+            sets = (f"storage.data_dir={directory}", f"cluster.workers={workers}")
+            servers = [await stack.enter_async_context(_running(*sets))]
+            children = _children(servers[0][0])
+            store = next(pid for pid, command in children.items() if "valkey-server" in command)
+            processes = [servers[0][0], *children.keys() - {store}]
+        clients = await stack.enter_async_context(Clients(*(port for _, port in servers)))
+        publisher = await clients.shake_hands(ack=False)
+        for _ in range(RECEIVERS):
+            await clients.receive(CHANNEL)
+        yield Arm(name, processes, store, clients, publisher)
+
+
+async def ask(arm: Arm, more: bytes, rate: int, seconds: float) -> tuple[float, float]:
+    """What one round takes."""
+    before, begun = arm.cpu(), perf_counter()
+    if rate:
+        count = await arm.clients.deliver(arm.publisher, CHANNEL, more, rate, seconds)
+        await asyncio.sleep(max(0.0, begun + seconds - perf_counter()))
+    else:
+        await asyncio.sleep(seconds)
+    unit = count / 1e6 if rate else (perf_counter() - begun) / 1e3
+    server, store = ((now - then) / unit for now, then in zip(arm.cpu(), before, strict=True))
+    return server, store
+
+
+async def measure(rounds: int, seconds: float) -> Costs:
+    """All figures."""
+    found: Costs = {}
+    async with AsyncExitStack() as stack:
+        arms = [await stack.enter_async_context(serving(name)) for name in ARMS]
+        kinds = [("idle", b"", 0)]
+        kinds += [
+            (kind, more, rate) for kind, more in (("transient", b""), ("persistent", PERSISTENT)) for rate in RATES[1:]
+        ]
+        for arm in arms:
+            await ask(arm, PERSISTENT, RATES[-1], seconds)
+        for number in range(rounds):
+            for kind, more, rate in kinds:
+                for arm in arms if number % 2 else arms[::-1]:
+                    found.setdefault((arm.name, kind, rate), []).append(await ask(arm, more, rate, seconds))
+    return found
+
+
+def report(found: Costs, rounds: int, seconds: float) -> Section:
+    """The section of bench/RESULTS.md."""
+    rows, missed = [], []
+    for (name, kind, rate), costs in found.items():
+        if name != ARMS[0]:
+            continue
+        one = [server for server, _ in costs]
+        title = f"{kind}, {rate * RECEIVERS:,}/s, µs a delivery" if rate else "idle, ms a second"
+        row = [title, spread(one)]
+        for arm in ARMS[1:]:
+            several = [server for server, _ in found[arm, kind, rate]]
+            ratio = statistics.median(more / less for less, more in zip(one, several, strict=True))
+            row += [spread(several), f"{ratio:.2f}"]
+            if rate == RATES[-1]:
+                missed.append(f"{arm}, {kind}: {ratio:.2f}, at most {MOST[arm]}: {verdict(is_met=ratio <= MOST[arm])}")
+        stores = (statistics.median(store for _, store in found[arm, kind, rate]) for arm in ARMS)
+        rows.append((*row, " / ".join(f"{each:.1f}" for each in stores)))
+    return Section(
+        "tree",
+        "The whole process tree",
+        f"{RECEIVERS} reliable receivers over long-polling; processor time of all processes of the server, parent included;"
+        f" the store's is in the last column. Medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest"
+        " and the highest).",
+        ("of what", "one server:", "two workers:", "ratio:", "two nodes, at random:", "ratio:", "their stores:"),
+        rows,
+        conclusion=f"At {RATES[-1] * RECEIVERS:,} deliveries/s: {'; '.join(missed)}.",
+    )
+
+
+def main() -> None:
+    """Measure and write."""
+    options = parser(__doc__, "three short rounds").parse_args()
+    uvloop.install()
+    rounds, seconds = (3, 1.5) if options.quick else (7, 2.0)
+    report(asyncio.run(measure(rounds, seconds)), rounds, seconds).publish(is_part=options.quick)
+
+
+if __name__ == "__main__":
+    main()
