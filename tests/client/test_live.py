@@ -1,6 +1,7 @@
 """The client against the real server, over each transport."""
 
 import asyncio
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -223,11 +224,14 @@ async def test_what_is_too_large_is_refused_with_the_limit(server: Server, trans
 async def test_a_callback_is_called_with_one_message_after_the_other(server: Server, transport: str) -> None:
     heard: list[Any] = []
     done = asyncio.Event()
+    all_came = threading.Event()  # plain functions may be called in a thread of their own
 
     def plain(message: Message) -> None:
         heard.append(message.data)
         if message.data == 1:
             raise LookupError("the second message is not to my liking")
+        if message.data == 2:
+            all_came.set()
 
     async def coroutine(message: Message) -> None:
         await asyncio.sleep(0)
@@ -240,6 +244,7 @@ async def test_a_callback_is_called_with_one_message_after_the_other(server: Ser
         for number in range(3):
             await client.publish("/a", number)
         await asyncio.wait_for(done.wait(), LIMIT_S)
+        assert await asyncio.to_thread(all_came.wait, LIMIT_S)
     assert last.is_ended
     assert heard == [0, 1, 2]
 

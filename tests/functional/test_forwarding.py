@@ -347,5 +347,5 @@ def test_a_stranger_on_the_port_of_the_nodes_learns_nothing(start_server: StartS
                 while chunk := stranger.recv(4096):
                     received += chunk
             assert b"version" in received or not received
-    assert "a link with another node was refused" in first.stderr
+    until(lambda: "a link with another node was refused" in first.stderr)
     assert Connection(first).get("/health/ready").status == 200
