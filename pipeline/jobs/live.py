@@ -147,7 +147,7 @@ class _Job:
         """Complete what a job that was killed has left behind."""
         try:
             self._tables.create()
-        except (DeltaError, OSError) as error:  # whoever needs such a table finds out; messages need not wait for it
+        except (DeltaError, OSError) as error:  # a reader of such a table gets the error; messages need not wait for it
             self._progress(f"a table could not be made: {in_one_line(error)}")
         batches.complete(self._tables, self._progress)
 

@@ -18,7 +18,7 @@ from crewel.pipeline.transformations import silver
 from crewel.pipeline.transformations.shapes import EVENTS, FACTS, GROUP_DDL, RUN, Event, Fact
 
 WHY: Final = "why_"
-"""What a column begins with that tells why an entry could not be understood; it goes on with the name of a table."""
+"""What a column begins with that tells why an entry could not be understood; the name of a table follows."""
 GROUPS: Final = TABLES["event_groups"].name
 
 _PARSED: Final = "json_"

@@ -340,7 +340,7 @@ def test_files_are_merged_and_hold_the_same_for_every_program(
     os.utime(stale, (0, 0))
     begun = tmp_path / RAW.path / "live.x.2-00000000" / "_temporary" / "0" / "part-0.parquet"
     begun.parent.mkdir(parents=True)
-    begun.write_bytes(b"of a write that goes on")
+    begun.write_bytes(b"of a write that is under way")
     held = tables.pinned().read(RAW)
     first = compact.run(spark, compact.Options(directory=tmp_path))
     assert (first.merged, first.into) == (4 * files, 4)
