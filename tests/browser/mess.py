@@ -96,13 +96,14 @@ def _fill(server: Server, speaker: Receiver) -> None:
 
 
 def _leave_group(server: Server, speaker: Receiver) -> Receiver:
-    """Three jobs wait for a group whose only member is away, and is given one of them."""
+    """Three jobs wait for a group whose only member, which is given one of them, is away."""
     worker = _someone(server, "worker/1", burst={"maxEntries": 1})
     joined = worker.send(worker.message("/meta/subscribe", subscription="/jobs/*", ext=JOBS))[-1]
     assert joined["successful"] is True, joined
+    _publish(speaker, "/jobs/resize", 1, 2, 3)
+    until(lambda: Desk(server).get("/topics/jobs/resize")["groups"][0]["waiting"] == 2)
     worker.forget_connections()
     until(lambda: Desk(server).get("/sessions/worker/1")["state"] == "POLLING")
-    _publish(speaker, "/jobs/resize", 1, 2, 3)
     return worker
 
 

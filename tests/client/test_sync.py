@@ -200,6 +200,7 @@ def test_a_program_that_closes_nothing_leaves_no_session_behind(server: Server, 
 
 def test_ctrl_c_ends_a_wait_and_the_client_still_closes(run: Run) -> None:
     with run(
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background of a shell ignores\n"
         "with Client(URL) as client:\n"
         "    quiet = client.subscribe('/quiet')\n"
         "    try:\n"
