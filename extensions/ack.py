@@ -40,14 +40,14 @@ class AckExtension(Extension):
 
     def restored(self, session: Session) -> None:
         """Let a session that acknowledges continue doing so."""
-        if session.is_reliable:
+        if session.mailbox.is_reliable:
             self._begin(session)
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Tell on the handshake that acknowledgements are on."""
-        if session is not None and session.batches is not NO_BATCHES and reply["successful"]:
+        if session is not None and session.mailbox.batches is not NO_BATCHES and reply["successful"]:
             if self._settings.allow_message_delivery_during_handshake:
-                number = session.batches.close()
+                number = session.mailbox.batches.close()
                 self._port.reserve(session, number)
                 _tell(reply, {"enabled": True, "batch": number})
             else:
@@ -96,7 +96,7 @@ class AcknowledgedSession(SessionPart):
             batches.unbatch()
         number = batches.number  # `close`, without a call
         batches.number = number + 1
-        if session.durable is not None:
+        if session.mailbox.durable is not None:
             self._port.reserve(session, number)
         return b'"ack":%d' % number
 

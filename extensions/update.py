@@ -39,7 +39,7 @@ class UpdateExtension(Extension):
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Take the statuses that a connect carries. Of a session that acknowledges, the port asks for them, before the
         acknowledgement counts."""
-        if session is not None and not (session.is_live and session.batches is not NO_BATCHES):
+        if session is not None and not (session.is_live and session.mailbox.batches is not NO_BATCHES):
             self._read(session, message)
         return True
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crewel.broker.session import Session
-from crewel.broker.session_queue.session_queue import SessionQueue
+from crewel.broker.session_queue.mailbox import Mailbox
 from crewel.delivery.entry import Entry
 from tests.house.source import ROOT, modules, shown, tree
 
-SLOTS = {*Session.__slots__, *SessionQueue.__slots__}
+SLOTS = {*Session.__slots__, *Mailbox.__slots__}
 BROKER = "app/crewel/broker"
 ROOM = (f"{BROKER}/session.py", f"{BROKER}/session_queue/")
 APART = ("app/crewel/client/", "app/crewel/delivery/", "app/crewel/storage/", "pipeline/")  # know no session

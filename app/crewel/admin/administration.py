@@ -127,10 +127,14 @@ class Administration:
     def bounds(self, session: Session) -> tuple[int, int | None, str]:
         """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens
         beyond."""
-        if session.bounds is not None:
-            return session.bounds.max_entries, session.bounds.max_bytes, session.bounds.policy.value
+        if session.mailbox.bounds is not None:
+            return (
+                session.mailbox.bounds.max_entries,
+                session.mailbox.bounds.max_bytes,
+                session.mailbox.bounds.policy.value,
+            )
         most = self.broker.settings.bayeux.max_queue_messages
-        return session.queue_limit or most, None, session.overflow_policy.value
+        return session.mailbox.queue_limit or most, None, session.mailbox.overflow_policy.value
 
     def clock_ms(self, loop_time: float) -> float:
         """Milliseconds since 1970 of a loop time."""

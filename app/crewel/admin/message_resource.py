@@ -213,7 +213,7 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
     channel = parse(told.channel) if told.channel else None
     not_for: list[dict[str, str]] = []
     async for session in in_turns(() if channel is None else admin.broker.channels.subscribers(channel)):
-        durable = session.durable
+        durable = session.mailbox.durable
         if channel is None or durable is None or not session.is_live or session.name in told.outcomes:
             continue
         if durable.covers(channel.patterns, log_id):
@@ -230,7 +230,7 @@ async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tu
     for durable in admin.broker.access.node.holders(log_id):
         await turns.rest()
         session: Session | None = durable.connected
-        if session is None or session.durable is not durable or not session.is_live:
+        if session is None or session.mailbox.durable is not durable or not session.is_live:
             continue
         waiting = durable.find(log_id)
         if waiting is not None:
@@ -252,7 +252,9 @@ def _add_filters(admin: Administration, name: str, outcomes: Iterable[ReceiverOu
 
 
 def _attempts(session: Session, log_id: LogId, waiting: PendingMessage) -> int:
-    return waiting.attempts if session.durable is None else session.durable.known_attempts(log_id, waiting)
+    return (
+        waiting.attempts if session.mailbox.durable is None else session.mailbox.durable.known_attempts(log_id, waiting)
+    )
 
 
 def _waiting(admin: Administration, session: Session, attempts: int) -> dict[str, Any]:

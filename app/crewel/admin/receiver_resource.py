@@ -169,9 +169,9 @@ def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
 
 def last_failure(session: Session) -> dict[str, str] | None:
     """The last failure that the client reported, as REST tells it."""
-    if session.dispatcher.last_failure is None:
+    if session.mailbox.dispatcher.last_failure is None:
         return None
-    code, reason = session.dispatcher.last_failure
+    code, reason = session.mailbox.dispatcher.last_failure
     return {"code": code, "reason": reason}
 
 
@@ -182,8 +182,10 @@ def receiver_cause(admin: Administration, session: Session) -> str:
         return held.cause
     if admin.dispatchers.state(session) is DispatcherState.ALIVE:
         return ""
-    failure = session.dispatcher.last_failure
-    return ": ".join(failure) if failure is not None and session.dispatcher.waits_until else "its client is away"
+    failure = session.mailbox.dispatcher.last_failure
+    return (
+        ": ".join(failure) if failure is not None and session.mailbox.dispatcher.waits_until else "its client is away"
+    )
 
 
 RECEIVER_ROUTES: Final = (

@@ -31,7 +31,7 @@ _FULL: Final = 0.8
 
 def oldest_of(session: Session) -> int | None:
     """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
-    place = None if session.durable is None else session.durable.oldest()
+    place = None if session.mailbox.durable is None else session.mailbox.durable.oldest()
     return None if place is None else place // 1000
 
 

@@ -54,7 +54,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "waiting": dispatchers.waiting(session),
         "waitingBytes": dispatchers.waiting_bytes(session),
         "oldest": oldest_of(session),
-        "inFlight": max(len(session.dispatcher.in_flight), session.retained),
+        "inFlight": max(len(session.mailbox.dispatcher.in_flight), session.mailbox.retained),
         "unclaimed": dispatchers.unclaimed(session),
         "maxEntries": max_entries,
         "maxBytes": max_bytes,
@@ -64,9 +64,9 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "failedSubscriptions": admin.broker.failures.unreported(session),
         "ptp": session.takes_ptp,
         "lastFailure": last_failure(session),
-        "reliable": session.is_reliable,
-        "update": session.dispatcher.rules.tells,
-        "durable": session.durable is not None,
+        "reliable": session.mailbox.is_reliable,
+        "update": session.mailbox.dispatcher.rules.tells,
+        "durable": session.mailbox.durable is not None,
         "operator": session.is_operator,
         "transport": transport_of(session),
         "address": address_of(session),
@@ -91,15 +91,15 @@ def _qos(admin: Administration, session: Session) -> dict[str, Any]:
     rules, asked = admin.dispatchers.rules(session), session.asked
     return {
         "name": session.name,
-        "ack": session.is_reliable,
+        "ack": session.mailbox.is_reliable,
         "update": rules.tells,
         "settle": rules.settle.value,
         "ackWait": _ms(rules.ack_wait),
         "maxOpen": asked.max_open,
         "pingInterval": asked.ping_interval_ms,
         "burst": {
-            "maxEntries": session.burst.max_entries,
-            "maxBytes": session.burst.max_bytes or settings.bayeux.max_response_bytes,
+            "maxEntries": session.mailbox.burst.max_entries,
+            "maxBytes": session.mailbox.burst.max_bytes or settings.bayeux.max_response_bytes,
         },
         "ptp": session.takes_ptp,
         "persistent": asked.persistent,
@@ -129,7 +129,7 @@ def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
 
 def _retry(admin: Administration, session: Session) -> dict[str, int] | None:
     """When what its client could not take goes to it again, and the how-manieth time of how many (-1: any number)."""
-    dispatcher = session.dispatcher
+    dispatcher = session.mailbox.dispatcher
     if not dispatcher.waits_until:
         return None
     at = int(admin.clock_ms(dispatcher.waits_until))
@@ -178,7 +178,7 @@ def _polling_since(call: Call) -> str:
     session, broker = call.session, call.admin.broker
     if call.admin.dispatchers.state(session) is DispatcherState.ALIVE:
         return ""
-    dispatcher = session.dispatcher
+    dispatcher = session.mailbox.dispatcher
     if dispatcher.waits_until > 0:
         since = dispatcher.waits_until - dispatcher.rules.pause(dispatcher.failures)
     elif session.state is State.CONNECTED:
@@ -191,20 +191,20 @@ def _polling_since(call: Call) -> str:
 
 
 def _is_stalled(call: Call) -> bool:
-    return call.session.dispatcher.waits_until > 0
+    return call.session.mailbox.dispatcher.waits_until > 0
 
 
 def _last_failure(call: Call) -> str:
-    return ": ".join(call.session.dispatcher.last_failure or ())
+    return ": ".join(call.session.mailbox.dispatcher.last_failure or ())
 
 
 def _forget_failure(call: Call) -> str:
-    call.session.dispatcher.last_failure = None
+    call.session.mailbox.dispatcher.last_failure = None
     return "OK"
 
 
 def _failures(call: Call) -> int:
-    return call.session.dispatcher.failures
+    return call.session.mailbox.dispatcher.failures
 
 
 async def _set_active(call: Call) -> None:
@@ -377,7 +377,7 @@ def _found(ask: Ask) -> Session:
 async def _show(ask: Ask) -> dict[str, Any]:
     session = _found(ask)
     view = session_view(ask.admin, session) | {"may": ask.may(lambda role: ask.covers_session(session, role))}
-    return view if session.durable is None else view | {"pace": await _pace(ask.admin, session)}
+    return view if session.mailbox.durable is None else view | {"pace": await _pace(ask.admin, session)}
 
 
 async def _pace(admin: Administration, session: Session) -> dict[str, Any] | None:

@@ -110,10 +110,10 @@ async def _unsubscribe_one(call: Call) -> int:
 async def _unsubscribe(call: Call, sessions: Iterable[Session]) -> int:
     broker, ended = call.admin.broker, 0
     async for session in in_turns(each for each in sessions if call.name in each.subscriptions):
-        if session.durable is None:
+        if session.mailbox.durable is None:
             broker.subscription_options.leave(session, call.name)
         else:
-            await broker.durability.subscriptions.unsubscribe(session, session.durable, [call.name])
+            await broker.durability.subscriptions.unsubscribe(session, session.mailbox.durable, [call.name])
         ended += 1
     return ended
 

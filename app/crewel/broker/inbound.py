@@ -313,7 +313,7 @@ class Inbound:
         # later message may settle more: then `Outbound.answer` sees to it.
         if (
             session is not None
-            and session.dispatcher.reported
+            and session.mailbox.dispatcher.reported
             and channel.is_meta
             and len(exchange.replies) + 1 == len(exchange.elements)
         ):
@@ -402,8 +402,8 @@ class MetaHandlers:
             if session.name:
                 self._names.prove(session)
                 self._shared_queues.on_connect(session)
-        if session.durable is not None:
-            awaited = self._durability.on_connect(session, session.durable)
+        if session.mailbox.durable is not None:
+            awaited = self._durability.on_connect(session, session.mailbox.durable)
             if awaited is not None:
                 return _connect_later(awaited, reply)
         return reply

@@ -74,7 +74,7 @@ class Logins:
 
     def needs_login(self, session: Session, message: Message) -> bool:
         """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
-        if session.is_reliable and self._access.has_store:
+        if session.mailbox.is_reliable and self._access.has_store:
             return True
         fields = message.fields
         return "ext" in fields and type(fields["ext"]) is dict and "session" in fields["ext"]
@@ -165,7 +165,7 @@ class Logins:
         if qos.nonce is None or peer.pushes:
             return ""
         cookie = None if peer.mints_cookie else peer.browser
-        return digest(json.dumps([message.ext["session"], session.is_reliable, cookie], sort_keys=True))
+        return digest(json.dumps([message.ext["session"], session.mailbox.is_reliable, cookie], sort_keys=True))
 
     def _repeats(self, exchange: Exchange, handshake: str) -> bool:
         """Whether this handshake is a copy of the one that the session's client has sent: then it is given the same answer. A
@@ -188,7 +188,7 @@ class Logins:
         resume = self._access.marked(new_resume()) if "session" in message.ext else None
         session.use_reply_id(self._access.marked(new_reply_id()) if resume is not None else "")
         digests = _digests(resume, qos)
-        is_stored = session.is_reliable and self._access.has_store
+        is_stored = session.mailbox.is_reliable and self._access.has_store
         _check(session, qos, is_stored=is_stored)
         self.apply_options(session, qos, is_stored=is_stored)
         if not is_stored:
@@ -201,7 +201,7 @@ class Logins:
                 if self._access.is_shared:
                     yield from self._until_arrived(answer.name)
                 yield durability.recall(session, answer)
-            if session.durable is None:
+            if session.mailbox.durable is None:
                 raise StoreUnavailable(f"{answer.name}: the server is reading the store again, with this session")
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
         self._names.add(session, *digests)
@@ -235,10 +235,10 @@ class Logins:
                 asked.max_bytes or delivery.queue_max_bytes,
                 asked.policy or OverflowPolicy.DEAD_MESSAGE,
             )
-            session.bound_stored(bounds)
+            session.mailbox.bound_stored(bounds)
         else:
             max_bytes = asked.max_bytes or self._runtime.settings.bayeux.max_queue_bytes
-            session.bound(asked.max_entries or 0, max_bytes, asked.policy or OverflowPolicy.DROP_OLDEST)
+            session.mailbox.bound(asked.max_entries or 0, max_bytes, asked.policy or OverflowPolicy.DROP_OLDEST)
         self._dispatchers.configure(session, qos)
 
     # A session that is taken over
@@ -246,22 +246,22 @@ class Logins:
     def _take_over(
         self, exchange: Exchange, session: Session, target: Session, message: Message, qos: ConnectQos
     ) -> Steps[None]:
-        if target.is_reliable is not session.is_reliable:
-            text = "must be asked for again" if target.is_reliable else "must not be asked for"
+        if target.mailbox.is_reliable is not session.mailbox.is_reliable:
+            text = "must be asked for again" if target.mailbox.is_reliable else "must not be asked for"
             raise IllegalArgument("ack", f"{text}: a take-over cannot change that")
-        _check(target, qos, is_stored=target.durable is not None)
+        _check(target, qos, is_stored=target.mailbox.durable is not None)
         resume, durability = self._access.marked(new_resume()), self._durability
         digests = _digests(resume, qos)
         reply_id = target.reply_id or self._access.marked(new_reply_id())
-        if target.durable is not None:
+        if target.mailbox.durable is not None:
             facts = _facts(session, message, digests, reply_id)
             answer = yield durability.login(target.name, facts, _ANY_NUMBER)
-            if not target.is_live or target.durable is None:
+            if not target.is_live or target.mailbox.durable is None:
                 raise StoreUnavailable(f"{target.name}: the session has just ended")
             durability.renew(target, answer)
         yield from self._claims.note_again(target, qos)
         target.use_reply_id(reply_id)
-        self.apply_options(target, qos, is_stored=target.durable is not None)
+        self.apply_options(target, qos, is_stored=target.mailbox.durable is not None)
         target.wait_for_client(qos.timeout_ms if is_named(target) else None)
         if qos.clear_sessions and is_named(target):
             others = [each for each in self._names.of_subject(_subject(target)) if each is not target]
@@ -284,7 +284,7 @@ class Logins:
     def _describe_login(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
         if resume is None:
             return
-        has_update = session.dispatcher.rules.tells
+        has_update = session.mailbox.dispatcher.rules.tells
         exchange.login = {
             "name": f"/node/{self._runtime.settings.node.name}/{session.name}",
             "reconnected": reconnected,
@@ -292,8 +292,8 @@ class Logins:
             "resume": resume,
             "update": has_update,
             **({"unclaimed": True} if has_update else {}),
-            **({"maxOpen": session.limit.most} if session.limit is not None else {}),
-            "durable": session.durable is not None,
+            **({"maxOpen": session.mailbox.limit.most} if session.mailbox.limit is not None else {}),
+            "durable": session.mailbox.durable is not None,
             "replyId": session.reply_id,
             "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,
         }
@@ -318,9 +318,9 @@ class Logins:
 
 def _check(session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
     """Raise what refuses a login that asks for what its session cannot have."""
-    if qos.persistent and not session.is_reliable:
+    if qos.persistent and not session.mailbox.is_reliable:
         raise IllegalArgument("persistent", "needs ext.ack: without it, no message stays pending for a session")
-    if qos.max_open and not session.is_reliable:
+    if qos.max_open and not session.mailbox.is_reliable:
         raise IllegalArgument("maxOpen", "needs ext.ack: without it, no message is open at a client")
     if qos.persistent and not is_stored:
         raise StoreUnavailable("this server has no store")
@@ -349,7 +349,7 @@ def _digests(resume: str | None, qos: ConnectQos) -> tuple[str, ...]:
 
 def _facts(session: Session, message: Message, digests: tuple[str, ...], reply_id: str) -> dict[str, Any]:
     """What the store keeps of a login; of its secrets, what recognises them."""
-    facts: dict[str, Any] = {"id": session.id, "browser": session.browser, "ack": session.is_reliable}
+    facts: dict[str, Any] = {"id": session.id, "browser": session.browser, "ack": session.mailbox.is_reliable}
     if digests:
         asked = message.ext["session"].items()
         facts["asked"] = {name: value for name, value in asked if name not in _KNOWN_OTHERWISE}

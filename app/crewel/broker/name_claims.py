@@ -125,14 +125,14 @@ class NameClaims:
             return None
         if session.state is State.HANDSHAKEN:
             return session, answered.reply
-        if session.is_absent:
+        if session.mailbox.is_absent:
             return None  # brought back from the store: no client has connected
         # It has its answer. With that it has proved its new resume, which the old one must not bring to light any more.
         raise login_refusal(IDENTICAL, session.name, "the handshake is a duplicate: its client has already connected")
 
     def _is_alive(self, session: Session) -> bool:
         """Whether its client connects: a connect is held, or the next one is not overdue."""
-        if session.is_absent or session.state is not State.CONNECTED:
+        if session.mailbox.is_absent or session.state is not State.CONNECTED:
             return False
         return not self._times.is_gone(session, self._runtime.loop.time())
 
@@ -174,7 +174,7 @@ class NameClaims:
 
     def note_again(self, session: Session, qos: ConnectQos) -> Steps[None]:
         """A new login of a session that is not stored may have another wish for addressed messages. Raises StoreError."""
-        if self._access.is_shared and session.durable is None and session.takes_ptp != qos.ptp:
+        if self._access.is_shared and session.mailbox.durable is None and session.takes_ptp != qos.ptp:
             yield self._noted(session.name, qos)
 
     def _noted(self, name: str, qos: ConnectQos) -> Awaitable[None]:
@@ -187,7 +187,7 @@ class NameClaims:
         that another node has given meanwhile is lost, and its session ends. Raises StoreError."""
         access = self._access
         for session in sessions:
-            if not session.name or session.durable is not None or not session.is_live:
+            if not session.name or session.mailbox.durable is not None or not session.is_live:
                 continue
             step = transient_sessions.claim(
                 access.keys, access.token, session.name, _ANY_NUMBER, takes_ptp=session.takes_ptp
@@ -199,7 +199,7 @@ class NameClaims:
 
     def _removed(self, session: Session, _timed_out: bool) -> None:
         access = self._access
-        if session.name and session.durable is None and not access.writing.is_closed:
+        if session.name and session.mailbox.durable is None and not access.writing.is_closed:
             access.writing.submit(
                 transient_sessions.unclaim(access.keys, access.token, session.name), _done, retries=True
             )

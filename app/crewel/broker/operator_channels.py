@@ -41,7 +41,7 @@ class OperatorChannels:
         return [
             session
             for session in self._channels.subscribers(parsed)
-            if session.is_operator and session is not but and session.room(most)
+            if session.is_operator and session is not but and session.mailbox.room(most)
         ]
 
     def publish(self, channel: str, data: Any, listening: list[Session], properties: Fields | None = None) -> None:

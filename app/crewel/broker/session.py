@@ -1,5 +1,5 @@
 """Sessions: their states, who they belong to, and the connect that they hold. The messages that wait for them are in
-`session_queue.session_queue`.
+`session_queue.mailbox`.
 
 Owns what is true of one session. What a message or a meta channel does to it is decided in `broker` and `meta`.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.session_queue.exchange import Held
-from crewel.broker.session_queue.session_queue import SessionQueue
+from crewel.broker.session_queue.mailbox import Mailbox
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import BATCH_BLOCK
@@ -119,7 +119,7 @@ class Host(Protocol):
         """End the session."""
 
 
-class Session(SessionQueue):
+class Session:
     """One client of the server. Services read `id`, `name`, `subject`, `attributes`, `subscriptions` (a set of channels and
     patterns) and `is_operator`, and call `deliver` and `disconnect`."""
 
@@ -131,6 +131,7 @@ class Session(SessionQueue):
         "added_at",
         "advised_on",
         "alarm",
+        "answered",
         "asked",
         "broadcast_to_publisher",
         "browser",
@@ -148,11 +149,13 @@ class Session(SessionQueue):
         "is_exempt",
         "is_live",
         "last_seen",
+        "mailbox",
         "name",
         "parts",
         "peer",
         "plain",
         "reply_id",
+        "requests",
         "socket",
         "state",
         "subject_account",
@@ -163,6 +166,13 @@ class Session(SessionQueue):
         "verdict",
     )
 
+    mailbox: Mailbox
+    """The messages on their way to it."""
+    answered: list[bytes] | None
+    """What its last connect or handshake was answered, for a copy of that; None if a newer connect has come, or where a copy
+    gets no messages."""
+    requests: int
+    """Requests of its client that wait for something. What comes meanwhile leaves with their answer and wakes nothing."""
     account: Account | None
     """What its address has, and how often it does what is limited; None until a client of this server speaks for it."""
     subject_account: Account | None
@@ -210,7 +220,9 @@ class Session(SessionQueue):
     """Loop time (s) at which it expires; infinite while a connect is held."""
 
     def __init__(self, broker: Host, client_id: str, peer: Peer | None = None) -> None:
-        super().__init__(broker.settings.bayeux.max_queue_bytes)
+        self.mailbox = Mailbox(broker.settings.bayeux.max_queue_bytes)
+        self.answered = None
+        self.requests = 0
         self._broker = broker
         self._attributes: dict[str, Any] | None = None
         self.account = self.subject_account = None
@@ -313,7 +325,7 @@ class Session(SessionQueue):
         self.charge(newcomer.account, is_exempt=newcomer.is_exempt)
         self.credit = 0
         self.verdict = None
-        self.connect_only = self.is_reliable or connect_only
+        self.connect_only = self.mailbox.is_reliable or connect_only
         self.hold_delay = 0.0
         self.connect_id = self.connect_before = None  # its next client numbers its own connects
         self.answered = None
@@ -362,7 +374,7 @@ class Session(SessionQueue):
     def log_in(self, qos: ConnectQos) -> None:
         """Its login asks for this."""
         self.asked = qos if qos is NOTHING_ASKED else replace(qos, token=None, resume=None, nonce=None)
-        self.burst = qos.burst
+        self.mailbox.burst = qos.burst
 
     @property
     def takes_ptp(self) -> bool:
@@ -384,26 +396,26 @@ class Session(SessionQueue):
     def restore(self, browser: str | None, reply_id: str, grants: Grants | None, *, is_reliable: bool) -> None:
         """It comes back from the store as its last login made it, and its client is away."""
         self.browser, self.reply_id = browser, reply_id
-        self.is_reliable = self.connect_only = is_reliable
-        self.is_absent = True
+        self.mailbox.is_reliable = self.connect_only = is_reliable
+        self.mailbox.is_absent = True
         self.authenticate(grants)
 
     # The store
 
     def join_store(self, durable: DurableSession) -> None:
         """The store has it, and this says what it is to receive."""
-        self.durable = durable
+        self.mailbox.durable = durable
         self.name = durable.name
-        if self.batches is not NO_BATCHES:
-            self.batches.number = durable.batch - BATCH_BLOCK + 1
+        if self.mailbox.batches is not NO_BATCHES:
+            self.mailbox.batches.number = durable.batch - BATCH_BLOCK + 1
 
     def leave_store(self) -> None:
         """It is to receive nothing of the store any more."""
-        self.durable = None
+        self.mailbox.durable = None
 
     def recover_to(self, entry: Entry) -> None:
         """Its client knows that it misses nothing; this is the last of that."""
-        self.recovered = entry
+        self.mailbox.recovered = entry
 
     def take_turn(self, turn: int) -> None:
         """It gets a message that one of several receivers gets."""

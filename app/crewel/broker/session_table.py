@@ -42,7 +42,7 @@ class SessionTable:
     def disconnect(self, session: Session) -> None:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
         if session.is_live:
-            session.queue.append(Entry({"channel": "/meta/disconnect", "successful": True}))
+            session.mailbox.queue.append(Entry({"channel": "/meta/disconnect", "successful": True}))
             self.remove(session, Event.ENDED)
 
     def add(self, session: Session) -> None:
@@ -82,22 +82,22 @@ class SessionTable:
         self._options.forget(session)
         if session.name:
             self._names.forget(session)
-        has_dispatcher = session.dispatcher is not NO_DISPATCHER
-        if has_dispatcher or session.durable is not None or session in self._dispatchers.updated:
+        has_dispatcher = session.mailbox.dispatcher is not NO_DISPATCHER
+        if has_dispatcher or session.mailbox.durable is not None or session in self._dispatchers.updated:
             self._dispatchers.leave(session, event)
-        if session.durable is not None:
-            self._subscriptions.end(session.durable)
+        if session.mailbox.durable is not None:
+            self._subscriptions.end(session.mailbox.durable)
             session.leave_store()
         if session.held is not None:
             self._outbound.release(session, self._runtime.loop.time())
         if session.connect_only:
             # Only connects carry its messages, and none will come.
-            session.drop_where(lambda entry: entry.channel != "/meta/disconnect")
+            session.mailbox.drop_where(lambda entry: entry.channel != "/meta/disconnect")
         if session.socket is not None:
             self._outbound.push(session)
             session.use_socket(None)
         if event is Event.SILENCE:
-            session.replace([])  # its socket may stay open, and would keep what it does not read
+            session.mailbox.replace([])  # its socket may stay open, and would keep what it does not read
         self._outbound.timers.forget(session)
 
     def revive(self, session: Session, patterns: Iterable[str]) -> None:

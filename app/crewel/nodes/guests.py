@@ -249,7 +249,7 @@ class Arrivals:
     def _writable(self, guest: Guest, *, is_writable: bool) -> None:
         guest.is_writable = is_writable
         session = guest.session
-        if is_writable and session is not None and session.urgent:
+        if is_writable and session is not None and session.mailbox.urgent:
             self._outbound.make_ready(session)
 
     def _take_further(self, guest: Guest, elements: list[Any]) -> None:

@@ -276,7 +276,7 @@ def _client(session: Session) -> ConnectedClient:
         session.advised_on or "",
         tuple(session.subscriptions),
         session.held is not None,
-        len(session.queue),
+        len(session.mailbox.queue),
     )
 
 

@@ -174,7 +174,7 @@ class Socket(ParsedPeer):
         session = self.session
         if self.relay is not None:
             self.relay.caught_up()
-        elif session is not None and session.urgent:
+        elif session is not None and session.mailbox.urgent:
             self._endpoint.broker.outbound.make_ready(session)
 
     async def run(self) -> web.WebSocketResponse:

@@ -232,7 +232,7 @@ class FastSocket(asyncio.Protocol, Peer):
         session = self.session
         if self.relay is not None:
             self.relay.caught_up()
-        elif session is not None and session.urgent:
+        elif session is not None and session.mailbox.urgent:
             self._sockets.endpoint.broker.outbound.make_ready(session)
         self._go_on()
 

@@ -228,9 +228,9 @@ class DeadLetterRedrive:
             rooms[receiver] = _Room(self._shared_queues.bounds(receiver), self._shared_queues.waiting(receiver), 0)
         elif receiver not in rooms:
             session, open_messages = self._names.find(receiver), self._open_messages
-            if session is not None and session.bounds is not None:
+            if session is not None and session.mailbox.bounds is not None:
                 waiting, size = open_messages.count(session), open_messages.size(session)
-                rooms[receiver] = _Room(session.bounds, waiting, size)
+                rooms[receiver] = _Room(session.mailbox.bounds, waiting, size)
             else:
                 delivery = self._runtime.settings.delivery
                 rooms[receiver] = _Room(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)

@@ -65,8 +65,8 @@ class BacklogLoader:
 
     def load(self, session: Session) -> asyncio.Future[None] | None:
         """Fetch what is evicted for the session; the future says when it lies in the queue. None: nothing is evicted."""
-        durable = session.durable
-        if durable is None or not durable.evicted or not session.is_live or session.is_paused:
+        durable = session.mailbox.durable
+        if durable is None or not durable.evicted or not session.is_live or session.mailbox.is_paused:
             return None
         done = self.running.get(durable)
         if done is None:
@@ -153,15 +153,17 @@ class BacklogLoader:
         """The store has put the notice that a topic was erased, or with `why` that a subscription has failed, into the
         session's record."""
         told = PendingMessage(channel=channel)
-        of_topic = [each.priority for each in session.transients() if told.is_about(each.channel)]
+        of_topic = [each.priority for each in session.mailbox.transients() if told.is_about(each.channel)]
         former = durable.notice(place, channel, min([NORMAL, *of_topic]), why)
         if former:
-            session.drop_where(lambda entry: entry.position in former)
+            session.mailbox.drop_where(lambda entry: entry.position in former)
         self._access.node.mark_dirty(durable)
         notice = durable.notices[place]
-        if session.rejects_all:
+        if session.mailbox.rejects_all:
             durable.end_message(place)
-        elif session.is_absent or session.is_paused or durable.has_evicted_before(place, notice.priority):
+        elif (
+            session.mailbox.is_absent or session.mailbox.is_paused or durable.has_evicted_before(place, notice.priority)
+        ):
             durable.evict(place)
             self.load_if_waiting(session)
         else:
@@ -172,7 +174,7 @@ class BacklogLoader:
     ) -> None:
         """The store has put a message into the session's inbox. With the `entry` given, no room has been asked for in the
         session's queue, and it need not be read where nothing waits before it."""
-        durable = session.durable
+        durable = session.mailbox.durable
         if durable is None:
             raise StoreUnavailable(f"{session.name} is not a session that is stored")
         if not durable.arrived(place, pending):
@@ -196,17 +198,21 @@ class BacklogLoader:
     def _queue_arrived(
         self, session: Session, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
     ) -> None:
-        if session.dispatcher.rejection is not None:
-            self._open_messages.dead_letter_stored(session, place, *session.dispatcher.rejection)
+        if session.mailbox.dispatcher.rejection is not None:
+            self._open_messages.dead_letter_stored(session, place, *session.mailbox.dispatcher.rejection)
             return
         if entry is not None and not self._overflow.has_room(session, durable, entry):
             return
-        is_next = not (durable.has_evicted_before(place, pending.priority) or session.is_absent or session.is_paused)
-        is_late = place < self._access.node.cursor and comes_before(place, pending.priority, session.queue)
+        is_next = not (
+            durable.has_evicted_before(place, pending.priority)
+            or session.mailbox.is_absent
+            or session.mailbox.is_paused
+        )
+        is_late = place < self._access.node.cursor and comes_before(place, pending.priority, session.mailbox.queue)
         if entry is not None and is_next and not is_late:
             self._outbound.enqueue(session, entry)
             return
-        if is_late or comes_before(place, pending.priority, session.queue):
+        if is_late or comes_before(place, pending.priority, session.mailbox.queue):
             self._open_messages.recall(session)  # so that it is read before what is younger
         durable.evict(place)
         self.load_if_waiting(session)

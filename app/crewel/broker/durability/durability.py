@@ -309,9 +309,9 @@ class Durability:
 
     def renew(self, session: Session, answer: LoggedIn) -> None:
         """The store has given a session that it had a new login: the batches of the client before it count no more."""
-        assert session.durable is not None
-        session.durable.reserved(answer.batch + BATCH_BLOCK)
-        self.hand_to(session, session.durable)
+        assert session.mailbox.durable is not None
+        session.mailbox.durable.reserved(answer.batch + BATCH_BLOCK)
+        self.hand_to(session, session.mailbox.durable)
 
     def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
@@ -351,15 +351,15 @@ class Durability:
     def on_connect(self, session: Session, durable: DurableSession) -> asyncio.Future[None] | None:
         """A connect has come. The messages that wait for it and are not in memory are on their way; the future
         says when they are there."""
-        if session.is_absent:
-            for log_id in session.come_back():
+        if session.mailbox.is_absent:
+            for log_id in session.mailbox.come_back():
                 durable.evict(log_id)
-            self._dispatchers.back(session, has_backlog=bool(session.queue or durable.evicted))
+            self._dispatchers.back(session, has_backlog=bool(session.mailbox.queue or durable.evicted))
         return self.backlog.load(session)
 
     def on_disconnect(self, session: Session) -> None:
         """The client has been away for long: memory keeps of what is stored no more than the ids."""
-        session.evict()
+        session.mailbox.evict()
 
     # Commits
 

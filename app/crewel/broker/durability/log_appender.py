@@ -340,10 +340,10 @@ class LogAppender:
         """The general way, for a portion of the subscribers at a step."""
         channel, entry, publisher, _, sender, qos = message
         subscribers = self._channels.subscribers(channel)
-        durables = [session.durable for session in subscribers if session.durable is not None]
+        durables = [session.mailbox.durable for session in subscribers if session.mailbox.durable is not None]
         if durables:
             all_are = len(durables) == len(subscribers)
-            subscribers = () if all_are else [session for session in subscribers if session.durable is None]
+            subscribers = () if all_are else [session for session in subscribers if session.mailbox.durable is None]
         if entry.position > self._heard:  # after a reload, what was taken before comes once more
             self._heard = entry.position
             if self._options.filtered:
@@ -431,8 +431,8 @@ class LogAppender:
         elif not self._overflow.has_room(session, durable, entry):
             return
         elif (
-            session.is_absent
-            or session.is_paused
+            session.mailbox.is_absent
+            or session.mailbox.is_paused
             or (durable.evicted and durable.has_evicted_before(entry.position, entry.priority))
         ):
             durable.evict(entry.position)

@@ -115,7 +115,7 @@ class SubscriberCache:
         for session in sessions:
             if not channels.is_subscriber(session, channel):
                 continue
-            durable = session.durable
+            durable = session.mailbox.durable
             if durable is None:
                 found.others[session] = None
             elif durable.connected is session and node.receives_all(durable, channel.patterns):
@@ -154,7 +154,7 @@ class SubscriberCache:
         found.others, found.unusual = dict(known.others), dict(known.unusual)
         sessions: dict[Session, None] = {}
         for each in changed:
-            durable = each if isinstance(each, DurableSession) else each.durable
+            durable = each if isinstance(each, DurableSession) else each.mailbox.durable
             if durable is not None:
                 members.pop(durable, None)
                 if durable.connected is not None:
@@ -187,10 +187,10 @@ class SubscriberCache:
                 break
             session: Session = durable.connected
             if not (
-                session.queue
-                or session.retained
-                or session.is_absent
-                or session.dispatcher is not NO_DISPATCHER
+                session.mailbox.queue
+                or session.mailbox.retained
+                or session.mailbox.is_absent
+                or session.mailbox.dispatcher is not NO_DISPATCHER
                 or durable.evicted
                 or lazy
             ):
@@ -230,11 +230,11 @@ class SubscriberCache:
     def _is_usual(session: Session, durable: DurableSession, ahead: int) -> bool:
         """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
         applied, this one included."""
-        if session.is_absent or session.is_paused or session.rejects_all or durable.evicted:
+        if session.mailbox.is_absent or session.mailbox.is_paused or session.mailbox.rejects_all or durable.evicted:
             return False
-        bounds = session.bounds
+        bounds = session.mailbox.bounds
         return bounds is None or (
-            len(session.queue) + session.retained < bounds.max_entries
+            len(session.mailbox.queue) + session.mailbox.retained < bounds.max_entries
             and durable.applied_size + ahead <= bounds.max_bytes
         )
 

@@ -100,7 +100,7 @@ class _Outgoing:
     @property
     def receivers(self) -> dict[Session, None]:
         """The sessions that get it although the store does not have them."""
-        return dict.fromkeys(each for one in self.routes for each in one.sessions if each.durable is None)
+        return dict.fromkeys(each for one in self.routes for each in one.sessions if each.mailbox.durable is None)
 
 
 @dataclass(eq=False)
@@ -246,7 +246,7 @@ class Destinations:
             durable.name: durable
             for one in outgoing.routes
             for session in one.sessions
-            if (durable := session.durable) is not None
+            if (durable := session.mailbox.durable) is not None
         }
         message = Addressed(
             outgoing.channel.name,
@@ -281,8 +281,8 @@ class Destinations:
             if each.queue:
                 wanted.setdefault(each.queue, Delivery(each.to, "", each.queue, "", most, 0))
             for session in each.sessions:
-                if session.durable is not None:
-                    name = session.durable.name
+                if session.mailbox.durable is not None:
+                    name = session.mailbox.durable.name
                     wanted.setdefault(name, Delivery(each.to, name, "", each.source, 0, 0))
             for there in each.remote:
                 if there.is_stored:
@@ -418,7 +418,7 @@ def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationSt
         return _state(one)
     if outcomes.get(one.queue) is SendOutcome.FULL:
         return DestinationState(one.to, _FULL, f"too many messages wait for {one.to}")
-    names = [each.durable.name for each in one.sessions if each.durable is not None]
+    names = [each.mailbox.durable.name for each in one.sessions if each.mailbox.durable is not None]
     stored = [outcomes.get(name) for name in (*names, *(each.name for each in one.remote if each.is_stored))]
     if (
         stored

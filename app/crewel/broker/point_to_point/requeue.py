@@ -49,7 +49,7 @@ class Requeue:
         """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
         another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be
         a dead letter becomes one at once."""
-        durable, place = session.durable, entry.position
+        durable, place = session.mailbox.durable, entry.position
         waiting = durable.inbox.get(place) if durable is not None and place else None
         if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
@@ -64,7 +64,7 @@ class Requeue:
 
     def requeue_all(self, session: Session) -> None:
         """The session gets nothing for the time being: let others have what it has not settled, where there are others."""
-        durable = session.durable
+        durable = session.mailbox.durable
         if durable is None or not durable.inbox:
             return
         failures = self._shared_queues.failures
@@ -78,13 +78,13 @@ class Requeue:
 
     def rebalance(self, session: Session) -> None:
         """The session is there, or in another group: let it have what those keep who get nothing for the time being."""
-        if session.durable is None or not session.name:
+        if session.mailbox.durable is None or not session.name:
             return
         subject = session.name.split("/")[1]
         queues = [] if subject == ANONYMOUS else [one_queue(subject)]
         for name in (*queues, *self._groups.queues_of(session)):
             for each in self._shared_queues.members(name):
-                if each.is_paused:
+                if each.mailbox.is_paused:
                     self.requeue_all(each)
 
     def _has_others(self, name: str, but: Iterable[str]) -> bool:
@@ -92,7 +92,7 @@ class Requeue:
         if shared.has_others is not None and shared.has_others():
             return True  # perhaps; the store knows, and what all members have failed comes back from it
         return any(
-            each.durable is not None and each.durable.name not in but and shared.is_able(each)
+            each.mailbox.durable is not None and each.mailbox.durable.name not in but and shared.is_able(each)
             for each in shared.members(name)
         )
 

@@ -239,7 +239,9 @@ class SharedQueues:
 
     def is_able(self, session: Session) -> bool:
         """Whether the session's client is there, and gets messages."""
-        return session.is_live and not (session.is_absent or session.is_paused or session.rejects_all)
+        return session.is_live and not (
+            session.mailbox.is_absent or session.mailbox.is_paused or session.mailbox.rejects_all
+        )
 
     def _room(self, session: Session, name: str) -> int:
         return lease_room(session, name, self._open_messages.count(session)) if self.is_able(session) else 0
@@ -248,7 +250,11 @@ class SharedQueues:
         """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
         for a message."""
         sessions = sorted(sessions, key=attrgetter("turn"))
-        return [Member(each.durable.name, self._room(each, name)) for each in sessions if each.durable is not None]
+        return [
+            Member(each.mailbox.durable.name, self._room(each, name))
+            for each in sessions
+            if each.mailbox.durable is not None
+        ]
 
     # Leases
 
@@ -370,7 +376,9 @@ class SharedQueues:
         if not leased.failed:
             return
         failure = self.failures.of(place)
-        if {each.durable.name for each in self.members(name) if each.durable is not None} <= set(leased.failed):
+        if {each.mailbox.durable.name for each in self.members(name) if each.mailbox.durable is not None} <= set(
+            leased.failed
+        ):
             self._open_messages.dead_letter_stored(session, place, *failure[1:])
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
@@ -486,4 +494,4 @@ class SharedQueues:
 
 def _can_receive(session: Session) -> bool:
     """Whether the session gets messages although it acknowledges none: its client is there."""
-    return session.is_live and session.durable is None and session.state is State.CONNECTED
+    return session.is_live and session.mailbox.durable is None and session.state is State.CONNECTED

@@ -44,17 +44,17 @@ class Acknowledgements:
 
     def begin(self, session: Session) -> Batches:
         """Let a session acknowledge from now on; returns what keeps its batches."""
-        session.connect_only = session.is_reliable = True
-        session.batches = batches = Batches()
+        session.connect_only = session.mailbox.is_reliable = True
+        session.mailbox.batches = batches = Batches()
         return batches
 
     def take_last(self, session: Session, batches: Batches) -> None:
         """A client that waits acknowledges all that it was sent, and nothing was to be sent again."""
-        durable = session.durable
-        if session.dispatcher is not NO_DISPATCHER:
+        durable = session.mailbox.durable
+        if session.mailbox.dispatcher is not NO_DISPATCHER:
             self._take(session, batches, batches.number - 1)
             return
-        session.retained = 0
+        session.mailbox.retained = 0
         if durable is None:
             batches.futile, batches.sent = 0, {}  # `hand_over`, without a call
         else:
@@ -72,14 +72,14 @@ class Acknowledgements:
             session.advised_on = None  # as if it had asked not to be held
             return
         if not batches.must_resend:
-            if not session.queue:
-                session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
+            if not session.mailbox.queue:
+                session.mailbox.urgent = False  # what was put back for a connect that this one overtook is acknowledged
             return
-        batches.note_busy(len(session.dispatcher.in_flight))
+        batches.note_busy(len(session.mailbox.dispatcher.in_flight))
         session.hold_delay = batches.resend_delay()
         if batch is not None:
             # A connect that acknowledges nothing at all is held as usual, and its reply carries them.
-            session.urgent = True
+            session.mailbox.urgent = True
             if not session.hold_delay:
                 session.advised_on = None  # as if it had asked not to be held, so it gets the advice too
 
@@ -92,36 +92,36 @@ class Acknowledgements:
             batches.sent[batches.number] = entries  # `retain`, without a call
         elif again := batches.retain(entries):
             # What was to be sent again, and is not in this response, waits as all others do.
-            session.queue = in_order(session.queue)
+            session.mailbox.queue = in_order(session.mailbox.queue)
             if batches.is_busy:
                 self._runtime.metrics.resends_busy += again
             else:
                 self._runtime.metrics.resends += again
                 self._events.redelivered(session, again)
-        session.retained += len(entries)
+        session.mailbox.retained += len(entries)
 
     def reserve(self, session: Session, number: int) -> None:
         """The batch of this number leaves: have more numbers reserved in time, with the next commit."""
-        durable = session.durable
+        durable = session.mailbox.durable
         if durable is not None and number > durable.batch - _SPARE:
             durable.batch += BATCH_BLOCK
             self._access.node.mark_dirty(durable)
 
     def _take(self, session: Session, batches: Batches, batch: int | None, *, is_busy: bool = False) -> None:
         acknowledged: list[Entry] = []
-        session.queue = batches.acknowledge(batch, session.queue, acknowledged, is_busy=is_busy)
+        session.mailbox.queue = batches.acknowledge(batch, session.mailbox.queue, acknowledged, is_busy=is_busy)
         # What is still open is in the queue again, or open in the dispatcher, or the client is busy with it.
-        session.retained = len(batches) if is_busy else 0
-        if session.durable is None and session.dispatcher is NO_DISPATCHER:
+        session.mailbox.retained = len(batches) if is_busy else 0
+        if session.mailbox.durable is None and session.mailbox.dispatcher is NO_DISPATCHER:
             return
-        if session.dispatcher.rules.tells:
-            acknowledged = session.dispatcher.acknowledge(acknowledged)
-            session.note_retained()
+        if session.mailbox.dispatcher.rules.tells:
+            acknowledged = session.mailbox.dispatcher.acknowledge(acknowledged)
+            session.mailbox.note_retained()
         places = [entry.position for entry in acknowledged if entry.position]
-        if places and session.durable is not None:
-            self._durability.settle(session.durable, places)
+        if places and session.mailbox.durable is not None:
+            self._durability.settle(session.mailbox.durable, places)
             self._events.settled(session, acknowledged)
-        if session.limit is not None:
+        if session.mailbox.limit is not None:
             self._dispatchers.note_room(session)
 
     # For `update`

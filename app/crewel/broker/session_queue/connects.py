@@ -122,7 +122,7 @@ class Connects(ABC):
         # The session is the socket's or the browser's, has connected before on the same transport, and nothing waits for it.
         if not (
             session.state is _CONNECTED
-            and not session.urgent
+            and not session.mailbox.urgent
             and session.held is None
             and (
                 session.socket is peer
@@ -132,8 +132,8 @@ class Connects(ABC):
                 and (not self._browsers.has_limit or self._browsers.admits(session))
             )
             and session.advised_on == peer.transport
-            and (self._holds and not session.is_absent)
-            and (session.durable is None or not session.durable.evicted)
+            and (self._holds and not session.mailbox.is_absent)
+            and (session.mailbox.durable is None or not session.mailbox.durable.evicted)
         ):
             return False
         if session.browser is not peer.browser and session.browser is not None and not peer.pushes:
@@ -162,7 +162,7 @@ class Connects(ABC):
         self._metrics.connects += 1
         deadline = now + (self._settings.timeout_ms if (own := session.timeout_ms) is None else own) / 1000
         self.hold(session, Held(peer, bare_id if message is None else message, None, deadline))
-        if session.durable is not None and session.durable.evicted:
+        if session.mailbox.durable is not None and session.mailbox.durable.evicted:
             self.load_backlog(session)
         if deadline <= now:
             self.release(session, now)
@@ -171,12 +171,14 @@ class Connects(ABC):
     def _passes(self, session: Session, peer: Peer, message: Message) -> bool:
         """Whether the connect can still be held once the extensions have seen it. False: it has been answered."""
         passes = self.pipe.rcv_meta(session, message)
-        if session.dispatcher.reported:
+        if session.mailbox.dispatcher.reported:
             self.conclude(session)
         if (
             passes
             and session.is_live
-            and not (session.urgent or session.hold_delay or session.advised_on is None or "advice" in message.fields)
+            and not (
+                session.mailbox.urgent or session.hold_delay or session.advised_on is None or "advice" in message.fields
+            )
         ):
             return True
         self._times.saw(session, session.last_seen, peer)
@@ -207,7 +209,7 @@ class Connects(ABC):
         if has_advice or session.advised_on != peer.transport:
             exchange.advise = True
             session.advised_on = peer.transport
-        exchange.is_busy = session.batches is not NO_BATCHES and says_busy(message)
+        exchange.is_busy = session.mailbox.batches is not NO_BATCHES and says_busy(message)
         exchange.connect = reply = replies.ok(message)
         return reply
 
@@ -219,7 +221,11 @@ class Connects(ABC):
         if delay:
             session.hold_delay = 0.0
         may_wait = len(exchange.elements) == 1 and self._holds and not exchange.is_busy
-        waits = not session.urgent or session.is_paused or (session.limit is not None and not session.has_leaving)
+        waits = (
+            not session.mailbox.urgent
+            or session.mailbox.is_paused
+            or (session.mailbox.limit is not None and not session.mailbox.has_leaving)
+        )
         if may_wait and (delay or waits):
             if not peer.pushes and not self._browsers.admits(session):
                 self._times.advise_multiple_clients(session, reply, with_timeout=exchange.advise)
@@ -271,7 +277,7 @@ class Connects(ABC):
         like any other."""
         if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
             return False
-        if session.answered is not None and ext and ext.get("ack") == session.batches.number - 1:
+        if session.answered is not None and ext and ext.get("ack") == session.mailbox.batches.number - 1:
             return False  # it acknowledges the reply to the last one: a client that gives each connect the same id
         if message_id != session.connect_id:
             session.connect_before = None
@@ -335,15 +341,15 @@ class Connects(ABC):
             peer.end_well()
         if held.twin is not None:
             held.twin.send(parts)
-        elif session.batches is not NO_BATCHES:
+        elif session.mailbox.batches is not NO_BATCHES:
             session.answered = parts
 
     def dismiss(self, session: Session, verdict: Verdict) -> None:
         """Answer the connect that the session's client holds with this, and without a message: another has the session."""
-        queue, session.queue = session.queue, []
+        queue, session.mailbox.queue = session.mailbox.queue, []
         session.verdict, session.advised_on = verdict, None
         self.release(session, self._loop.time())
-        session.queue, session.verdict = queue, None
+        session.mailbox.queue, session.verdict = queue, None
 
     def supersede(self, session: Session) -> None:
         """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""
@@ -472,7 +478,7 @@ class Browsers:
 def _empty_reply(session: Session, message_id: str, ext: Any) -> bytes:
     """The reply to a copy of a connect, without a message. A client that acknowledges finds in each reply a batch: here the one
     that it has acknowledged itself, for it may not have got a later one."""
-    batch = ext.get("ack") if ext and session.batches is not NO_BATCHES else None
+    batch = ext.get("ack") if ext and session.mailbox.batches is not NO_BATCHES else None
     return connect_reply(message_id.encode(), b'"ack":%d' % batch if type(batch) is int else b"")
 
 

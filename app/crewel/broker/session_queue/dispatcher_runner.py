@@ -88,17 +88,17 @@ class DispatcherRunner:
         if qos.ping_interval_ms:
             # A held connect that is released empty is the ping, and the next connect the answer.
             session.timeout_ms = min(qos.ping_interval_ms, self._runtime.settings.bayeux.timeout_ms)
-        if session.dispatcher is not NO_DISPATCHER:
-            was_rejecting = session.dispatcher.rejection is not None
-            session.dispatcher.revive(self._rules(session, qos))
+        if session.mailbox.dispatcher is not NO_DISPATCHER:
+            was_rejecting = session.mailbox.dispatcher.rejection is not None
+            session.mailbox.dispatcher.revive(self._rules(session, qos))
             if was_rejecting:
                 self._store(session)
         elif tells or qos.dispatcher is not None or qos.max_open:
-            session.dispatcher = Dispatcher(self._rules(session, qos))
-        session.limit = OpenLimit(qos.max_open, session.dispatcher) if qos.max_open else None
-        if session.limit is not None:
-            session.limit.left(session.queue)
-        is_oneway = qos.update and self.is_offered and not session.is_reliable
+            session.mailbox.dispatcher = Dispatcher(self._rules(session, qos))
+        session.mailbox.limit = OpenLimit(qos.max_open, session.mailbox.dispatcher) if qos.max_open else None
+        if session.mailbox.limit is not None:
+            session.mailbox.limit.left(session.mailbox.queue)
+        is_oneway = qos.update and self.is_offered and not session.mailbox.is_reliable
         if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
             session.add_part(OnewayUpdates(self.updated, self.open_messages, self._expiry, self._node))
         if tells or is_oneway:
@@ -108,7 +108,7 @@ class DispatcherRunner:
         self._apply_state(session)
 
     def _tells(self, session: Session, qos: ConnectQos) -> bool:
-        return qos.update and self.is_offered and session.is_reliable
+        return qos.update and self.is_offered and session.mailbox.is_reliable
 
     def _rules(self, session: Session, qos: ConnectQos) -> Rules:
         delivery, asked = self._runtime.settings.delivery, qos.dispatcher or Retries()
@@ -130,8 +130,8 @@ class DispatcherRunner:
 
     def rules(self, session: Session) -> Rules:
         """What the session's dispatcher goes by, or would."""
-        has_none = session.dispatcher is NO_DISPATCHER
-        return self._rules(session, session.asked) if has_none else session.dispatcher.rules
+        has_none = session.mailbox.dispatcher is NO_DISPATCHER
+        return self._rules(session, session.asked) if has_none else session.mailbox.dispatcher.rules
 
     def restore(self, session: Session, record: SessionRecord) -> None:
         """The session came back from the store: its dispatcher stands where it stood."""
@@ -149,20 +149,20 @@ class DispatcherRunner:
     def of(self, session: Session) -> Dispatcher:
         """The session's dispatcher, which is made if it has none. Raises IllegalArgument for one that does not
         acknowledge: nothing waits for it."""
-        if not session.is_reliable:
+        if not session.mailbox.is_reliable:
             raise IllegalArgument(
                 "dispatcherActive", f"{session.name} does not acknowledge: the server keeps nothing for it"
             )
-        if session.dispatcher is NO_DISPATCHER:
-            session.dispatcher = Dispatcher(self._rules(session, session.asked))
-        return session.dispatcher
+        if session.mailbox.dispatcher is NO_DISPATCHER:
+            session.mailbox.dispatcher = Dispatcher(self._rules(session, session.asked))
+        return session.mailbox.dispatcher
 
     def leave(self, session: Session, event: Event) -> None:
         """The session ends: what of it is in memory only becomes dead letters, if a client may come back for it."""
         self._log_end(session, event)
         self.updated.discard(session)
         self.pings.ended(session)
-        durable = session.durable
+        durable = session.mailbox.durable
         self._expiry.leave(session)
         self.open_messages.leave_attempts(session)
         if durable is not None and (
@@ -171,18 +171,18 @@ class DispatcherRunner:
             self.open_messages.dead_letter_transients(
                 session, *(durable.death or (DEAD_SESSION, "the session has ended"))
             )
-        elif session.is_reliable:
-            self._runtime.metrics.ended[EndReason.LAPSED] += len(session.transients())
-        if session.is_paused:
+        elif session.mailbox.is_reliable:
+            self._runtime.metrics.ended[EndReason.LAPSED] += len(session.mailbox.transients())
+        if session.mailbox.is_paused:
             self._pause(session, is_paused=False)
-            session.drop_where(lambda entry: not entry.channel.startswith("/meta/"))
+            session.mailbox.drop_where(lambda entry: not entry.channel.startswith("/meta/"))
 
     def _log_end(self, session: Session, event: Event) -> None:
         """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
         backlog = self.open_messages.count(session)
-        if not backlog or not session.is_reliable:
+        if not backlog or not session.mailbox.is_reliable:
             return
-        durable = session.durable
+        durable = session.mailbox.durable
         keeps = self._runtime.settings.delivery.letters_for_anonymous
         is_kept = durable is not None and (durable.is_named or durable.death is not None or keeps)
         why = cause(session, event, self._times, self._runtime.loop.time())
@@ -203,10 +203,12 @@ class DispatcherRunner:
         """Carry out what the client says of its messages; returns the statuses that do not count, with why. What they mean
         for the client itself waits for `conclude`. `batch` is the last one that the client has got, if it says that as well:
         of what was sent after it, it repeats what it had said before."""
-        dispatcher = session.dispatcher
+        dispatcher = session.mailbox.dispatcher
         statuses, rejected = read_statuses(given)
         if batch is not None:
-            repeated = {entry.origin.id for entry in session.batches.sent_after(batch) if entry.origin is not None}
+            repeated = {
+                entry.origin.id for entry in session.mailbox.batches.sent_after(batch) if entry.origin is not None
+            }
             statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
         if not (dispatcher.rules.tells and session.is_live):
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
@@ -226,7 +228,7 @@ class DispatcherRunner:
 
     def conclude(self, session: Session) -> None:
         """The request that reported failures is read to its end: carry out what they mean for the client itself."""
-        dispatcher = session.dispatcher
+        dispatcher = session.mailbox.dispatcher
         if not session.is_live:
             return
         death = dispatcher.conclude(self._runtime.loop.time())
@@ -247,11 +249,11 @@ class DispatcherRunner:
         put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0, "")]
         put_back += open_messages.notices_after(session, put_back)
         for entry in put_back:
-            session.take_back(entry)
+            session.mailbox.take_back(entry)
         if put_back:
             open_messages.recall(session, put_back)
         self._runtime.metrics.redeliveries += len(judgement.put_back)
-        session.note_retained()
+        session.mailbox.note_retained()
         if judgement.holdback is not None:
             self._note_hold(session, judgement.holdback)
             self._store(session)
@@ -260,7 +262,7 @@ class DispatcherRunner:
         """Let the session stand as its dispatcher does, and others have what it gets no more."""
         if dispatcher.is_paused or dispatcher.rejection is not None:
             self.on_blocked(session)
-        if dispatcher.rejection is not None and not session.rejects_all:
+        if dispatcher.rejection is not None and not session.mailbox.rejects_all:
             self._reject_all(session)
             self._store(session)
         self._apply_state(session)
@@ -268,19 +270,19 @@ class DispatcherRunner:
 
     def _end_failed(self, session: Session, code: str, reason: str) -> None:
         """The client has failed for good: the messages that wait for it become dead letters, and it has to handshake again."""
-        if session.durable is not None:
-            session.durable.death = (code, reason)
+        if session.mailbox.durable is not None:
+            session.mailbox.durable.death = (code, reason)
         self.end_session(session, Event.FAILED)
 
     def _reject_all(self, session: Session) -> None:
         """Waiting and new messages become dead letters."""
-        session.rejects_all = True
-        assert session.dispatcher.rejection is not None
-        self.open_messages.dead_letter_all(session, *session.dispatcher.rejection)
+        session.mailbox.rejects_all = True
+        assert session.mailbox.dispatcher.rejection is not None
+        self.open_messages.dead_letter_all(session, *session.mailbox.dispatcher.rejection)
 
     def note_room(self, session: Session) -> None:
         """The client of a session with a limit may have room for messages again."""
-        if session.queue:
+        if session.mailbox.queue:
             self._outbound.make_ready(session)
         self.on_capacity(session)
 
@@ -288,27 +290,27 @@ class DispatcherRunner:
 
     def _apply_state(self, session: Session) -> None:
         """Pause the session or resume it, as its dispatcher stands."""
-        dispatcher = session.dispatcher
+        dispatcher = session.mailbox.dispatcher
         if dispatcher is NO_DISPATCHER:
             return
-        if dispatcher.is_paused is not session.is_paused:
+        if dispatcher.is_paused is not session.mailbox.is_paused:
             self._pause(session, is_paused=dispatcher.is_paused)
-        elif session.queue and not session.is_paused:
+        elif session.mailbox.queue and not session.mailbox.is_paused:
             self._outbound.make_ready(session)
-        if session.durable is not None:
+        if session.mailbox.durable is not None:
             self._backlog.load_if_waiting(session)
         self._outbound.timers.at(session, dispatcher.next_at())
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
-        session.is_paused = is_paused
+        session.mailbox.is_paused = is_paused
         # At the end of a pause too: what a connect has put back meanwhile may be younger than the messages in the store.
         self.open_messages.recall(session)
-        if session.queue and not is_paused:
+        if session.mailbox.queue and not is_paused:
             self._outbound.make_ready(session)
 
     def on_timer(self, session: Session, now: float) -> float:
         """It may be time for something; returns when it may be time again."""
-        dispatcher = session.dispatcher
+        dispatcher = session.mailbox.dispatcher
         if not session.is_live:
             return inf
         if dispatcher.resume(now):
@@ -324,21 +326,21 @@ class DispatcherRunner:
     def back(self, session: Session, *, has_backlog: bool) -> None:
         """The client was away, and is there again."""
         self._events.back(session)
-        session.note_retained()
-        if session.dispatcher is not NO_DISPATCHER:
-            session.dispatcher.flushes = has_backlog
-            session.dispatcher.restart_wait(self._runtime.loop.time())
-            self._outbound.timers.at(session, session.dispatcher.next_at())
+        session.mailbox.note_retained()
+        if session.mailbox.dispatcher is not NO_DISPATCHER:
+            session.mailbox.dispatcher.flushes = has_backlog
+            session.mailbox.dispatcher.restart_wait(self._runtime.loop.time())
+            self._outbound.timers.at(session, session.mailbox.dispatcher.next_at())
         self.on_active(session)
 
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
-        session.expires_at = min(session.expires_at, now + session.dispatcher.rules.gives_up)
+        session.expires_at = min(session.expires_at, now + session.mailbox.dispatcher.rules.gives_up)
         self._events.lost(session)
 
     def _store(self, session: Session) -> asyncio.Future[None] | None:
         """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""
-        durable, access, dispatcher = session.durable, self._access, session.dispatcher
+        durable, access, dispatcher = session.mailbox.durable, self._access, session.mailbox.dispatcher
         if durable is None:
             return None
         state: dict[str, Any] | None = None
@@ -358,13 +360,13 @@ class DispatcherRunner:
 
     def state(self, session: Session) -> DispatcherState:
         """Where the session's dispatcher stands."""
-        is_gone = session.is_absent or session.state is not State.CONNECTED
+        is_gone = session.mailbox.is_absent or session.state is not State.CONNECTED
         is_gone = is_gone or self._times.is_gone(session, self._runtime.loop.time())
-        return session.dispatcher.observe(is_gone=is_gone)
+        return session.mailbox.dispatcher.observe(is_gone=is_gone)
 
     def holdback(self, session: Session) -> Holdback | None:
         """Why the session's dispatcher is inactive; None if it is active."""
-        return session.dispatcher.holdback
+        return session.mailbox.dispatcher.holdback
 
     def waiting(self, session: Session) -> int:
         """How many messages wait, are sent, or are open for the session."""
@@ -372,7 +374,7 @@ class DispatcherRunner:
 
     def unclaimed(self, session: Session) -> int:
         """How many of them no listener of the client takes, as far as it says."""
-        return len(session.dispatcher.unclaimed)
+        return len(session.mailbox.dispatcher.unclaimed)
 
     def waiting_bytes(self, session: Session) -> int:
         """Their bytes."""
@@ -401,7 +403,7 @@ class DispatcherRunner:
 
     async def activate(self, session: Session) -> None:
         """Let the session's messages go to it again, the held one in its old place."""
-        dispatcher = session.dispatcher
+        dispatcher = session.mailbox.dispatcher
         if dispatcher.holdback is not None:
             dispatcher.holdback = None
             self._events.released(session)
@@ -411,7 +413,7 @@ class DispatcherRunner:
 
     def retry(self, session: Session) -> bool:
         """Send again what its client could not take, without waiting longer; whether it was waited with."""
-        if not session.dispatcher.retry():
+        if not session.mailbox.dispatcher.retry():
             return False
         self._apply_state(session)
         self.on_active(session)
@@ -437,7 +439,7 @@ class DispatcherRunner:
         return count
 
     def _note_ended(self, session: Session) -> None:
-        if session.limit is not None:
+        if session.mailbox.limit is not None:
             self.note_room(session)
 
     def _cause(self, session: Session) -> tuple[str, str, str]:
@@ -458,8 +460,8 @@ class DispatcherRunner:
     async def peek(self, session: Session, count: int) -> list[Entry]:
         """The first so many of the waiting messages, the stored ones first. Raises StoreError."""
         places = self.open_messages.stored(session)[:count]
-        durable = session.durable
+        durable = session.mailbox.durable
         stored: list[Entry] = []
         if places and durable is not None:
             stored = await self._backlog.read(durable, places)
-        return stored + session.transients()[: count - len(stored)]
+        return stored + session.mailbox.transients()[: count - len(stored)]

@@ -32,55 +32,55 @@ class Expiry:
 
     def watch(self, session: Session, entry: Entry) -> None:
         """The entry has been queued for the session."""
-        session.expiry = min(session.expiry or entry.expires, entry.expires)
+        session.mailbox.expiry = min(session.mailbox.expiry or entry.expires, entry.expires)
         self._watched.add(session)
 
     def leave(self, session: Session) -> None:
         """The session ends: its client will say nothing more of what it has got."""
-        if session.expiry or (session.durable is not None and session.durable.expiry):
+        if session.mailbox.expiry or (session.mailbox.durable is not None and session.mailbox.durable.expiry):
             self.expire(session, is_away=True)
-            unanswered = [entry for entry in session.at_client() if entry.is_over(self.now())]
+            unanswered = [entry for entry in session.mailbox.at_client() if entry.is_over(self.now())]
             for entry in unanswered:
-                session.take_out(entry)
+                session.mailbox.take_out(entry)
             self._end_transients(session, unanswered)
         self._watched.discard(session)
 
     def remove_expired(self, session: Session) -> None:
         """Take out what has to go out by now."""
-        durable, now = session.durable, self.now()
-        if 0 < session.expiry <= now or (durable is not None and 0 < durable.expiry <= now):
-            self.expire(session, is_away=session.is_absent)
+        durable, now = session.mailbox.durable, self.now()
+        if 0 < session.mailbox.expiry <= now or (durable is not None and 0 < durable.expiry <= now):
+            self.expire(session, is_away=session.mailbox.is_absent)
 
     def sweep(self) -> None:
         """Take out what has to go out by now, of all sessions."""
         now = self.now()
         self._watched = {session for session in self._watched if session.is_live}
-        due = {session for session in self._watched if session.expiry <= now}
+        due = {session for session in self._watched if session.mailbox.expiry <= now}
         for durable in self._access.node.expiring(now):
             if durable.connected is None:
                 self._end_stored(durable, durable.expired(now))
             else:
                 due.add(durable.connected)
         for session in due:
-            self.expire(session, is_away=session.is_absent)
+            self.expire(session, is_away=session.mailbox.is_absent)
 
     def expire(self, session: Session, *, is_away: bool) -> None:
         """Take out what has to go out by now. `is_away`: so has what was sent and never acknowledged."""
-        now, durable = self.now(), session.durable
-        gone = session.expire(now, is_away=is_away)
+        now, durable = self.now(), session.mailbox.durable
+        gone = session.mailbox.expire(now, is_away=is_away)
         self._end_transients(session, gone)
         if durable is not None:
-            at_client = {entry.position for entry in session.at_client()}
+            at_client = {entry.position for entry in session.mailbox.at_client()}
             over = {each for each in durable.expired(now) if each not in at_client}
             # By their places too: what the record says of a life may differ a little from what the message says.
-            for entry in [each for each in session.queue if each.position in over]:
-                session.take_out(entry)
+            for entry in [each for each in session.mailbox.queue if each.position in over]:
+                session.mailbox.take_out(entry)
             self._end_stored(durable, over.union(entry.position for entry in gone if entry.position))
-        if not session.note_expiry():
+        if not session.mailbox.note_expiry():
             self._watched.discard(session)
 
     def _end_transients(self, session: Session, gone: list[Entry]) -> None:
-        if session.is_reliable:
+        if session.mailbox.is_reliable:
             self._runtime.metrics.ended[EndReason.EXPIRED] += sum(
                 not (entry.position or entry.is_oneway) for entry in gone
             )

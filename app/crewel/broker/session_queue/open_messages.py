@@ -39,49 +39,49 @@ class OpenMessages:
 
     def count(self, session: Session) -> int:
         """How many messages wait, are sent, or are open for the session."""
-        stored = 0 if session.durable is None else len(session.durable)
-        return stored + len(session.transients())
+        stored = 0 if session.mailbox.durable is None else len(session.mailbox.durable)
+        return stored + len(session.mailbox.transients())
 
     def size(self, session: Session) -> int:
         """Their bytes."""
-        stored = 0 if session.durable is None else session.durable.size
-        return stored + sum(len(entry.wire) for entry in session.transients())
+        stored = 0 if session.mailbox.durable is None else session.mailbox.durable.size
+        return stored + sum(len(entry.wire) for entry in session.mailbox.transients())
 
     def stored(self, session: Session) -> list[LogId]:
         """The places of the stored ones, in their order: by priority and age."""
-        return [] if session.durable is None else session.durable.in_order()
+        return [] if session.mailbox.durable is None else session.mailbox.durable.in_order()
 
     # Waiting again
 
     def recall(self, session: Session, entries: Iterable[Entry] = ()) -> None:
         """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
-        session.batches.unbatch()
-        durable = session.durable
-        queued = session.queue
+        session.mailbox.batches.unbatch()
+        durable = session.mailbox.durable
+        queued = session.mailbox.queue
         if durable is not None:
             for place in {each.position for each in (*entries, *queued) if each.position}:
                 if durable.find(place) is not None and not durable.is_evicted(place):
                     durable.evict(place)
             queued = [each for each in queued if not each.position]
             entries = [each for each in entries if not each.position]
-        session.replace(_in_order(dict.fromkeys((*entries, *queued))))
-        session.note_retained()
+        session.mailbox.replace(_in_order(dict.fromkeys((*entries, *queued))))
+        session.mailbox.note_retained()
 
     def renew(self, session: Session) -> None:
         """Another client continues the session: all that was sent goes out again."""
-        if session.dispatcher is NO_DISPATCHER:
-            session.forget_sent()
+        if session.mailbox.dispatcher is NO_DISPATCHER:
+            session.mailbox.forget_sent()
         else:
-            entries = dict.fromkeys((*session.dispatcher.forget(), *session.batches.reset()))
+            entries = dict.fromkeys((*session.mailbox.dispatcher.forget(), *session.mailbox.batches.reset()))
             self.recall(session, entries)
-            session.dispatcher.flushes = bool(
-                session.queue or (session.durable is not None and session.durable.evicted)
+            session.mailbox.dispatcher.flushes = bool(
+                session.mailbox.queue or (session.mailbox.durable is not None and session.mailbox.durable.evicted)
             )
 
     def notices_after(self, session: Session, entries: Iterable[Entry]) -> list[Entry]:
         """What was sent to tell what has happened to the topics or subscriptions of these, which wait again: it comes after
         them, so it waits again too. Nothing waits for its status any more."""
-        durable, dispatcher = session.durable, session.dispatcher
+        durable, dispatcher = session.mailbox.durable, session.mailbox.dispatcher
         if durable is None or not durable.notices:
             return []
         found = [durable.find(each.position) for each in entries]
@@ -97,24 +97,24 @@ class OpenMessages:
 
     def end(self, session: Session, entry: Entry, reason: EndReason) -> None:
         """The message has ended in this way."""
-        session.take_out(entry)
-        if entry.position and session.durable is not None:
-            session.durable.end_message(entry.position, reason)
-            self._access.node.mark_dirty(session.durable)
+        session.mailbox.take_out(entry)
+        if entry.position and session.mailbox.durable is not None:
+            session.mailbox.durable.end_message(entry.position, reason)
+            self._access.node.mark_dirty(session.mailbox.durable)
 
     def dead_letter(
         self, session: Session, entry: Entry, code: str, reason: str, attempts: int, given: str = ""
     ) -> None:
         """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
         that the store does not have. `given` is the code as the receiver gave it, if another one counts."""
-        session.take_out(entry)
+        session.mailbox.take_out(entry)
         self.dead_letter_new(session, entry, code, reason, given, attempts)
 
     def dead_letter_new(
         self, session: Session, entry: Entry, code: str, reason: str, given: str = "", attempts: int = 0
     ) -> None:
         """Make a dead letter of a message that was not queued for the session. One of the server about itself is dropped."""
-        durable = session.durable
+        durable = session.mailbox.durable
         has_none = entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM)
         if durable is None or has_none:
             self._runtime.metrics.dropped["noLetter"] += 1
@@ -143,7 +143,7 @@ class OpenMessages:
 
     def dead_letter_stored(self, session: Session, place: LogId, code: str, reason: str, given: str = "") -> bool:
         """The stored message at this place becomes a dead letter; False if it is not open."""
-        durable = session.durable
+        durable = session.mailbox.durable
         if durable is None:
             return False
         pending = durable.pending.get(place) or durable.inbox.get(place)
@@ -157,7 +157,7 @@ class OpenMessages:
 
     def drop_stored(self, session: Session, place: LogId, reason: EndReason = EndReason.DROPPED) -> None:
         """The stored message at this place ends, and leaves nothing behind."""
-        durable = session.durable
+        durable = session.mailbox.durable
         if durable is not None:
             self.forget_stored(session, place)
             durable.end_message(place, reason)
@@ -165,8 +165,8 @@ class OpenMessages:
 
     def drop_evicted(self, session: Session, place: LogId) -> None:
         """The evicted message at this place ends. The queue does not have it, and is not looked through."""
-        durable, dispatcher = session.durable, session.dispatcher
-        sent = session.batches.unacknowledged
+        durable, dispatcher = session.mailbox.durable, session.mailbox.dispatcher
+        sent = session.mailbox.batches.unacknowledged
         if any(each.position == place for each in sent) or str(place) in dispatcher.in_flight:
             self.drop_stored(session, place)
         elif durable is not None:
@@ -176,27 +176,27 @@ class OpenMessages:
 
     def drop_queued(self, session: Session, index: int) -> None:
         """The message at this place of the queue ends."""
-        entry = session.queue[index]
-        sent = session.batches.unacknowledged
+        entry = session.mailbox.queue[index]
+        sent = session.mailbox.batches.unacknowledged
         if entry in sent:  # put back by a failure, and its batch is not acknowledged yet
             self.end(session, entry, EndReason.DROPPED)
             return
-        session.drop_at(index)
-        session.dispatcher.close(entry)
-        if entry.position and session.durable is not None:
-            session.durable.end_message(entry.position, EndReason.DROPPED)
-            self._access.node.mark_dirty(session.durable)
+        session.mailbox.drop_at(index)
+        session.mailbox.dispatcher.close(entry)
+        if entry.position and session.mailbox.durable is not None:
+            session.mailbox.durable.end_message(entry.position, EndReason.DROPPED)
+            self._access.node.mark_dirty(session.mailbox.durable)
 
     def end_messages(
         self, session: Session, places: Collection[LogId], entries: Collection[Entry], reason: EndReason
     ) -> None:
         """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
         look at everything that waits for the session."""
-        durable = session.durable
-        session.take_out_many(
-            dict.fromkeys((*entries, *(each for each in session.in_memory() if each.position in places)))
+        durable = session.mailbox.durable
+        session.mailbox.take_out_many(
+            dict.fromkeys((*entries, *(each for each in session.mailbox.in_memory() if each.position in places)))
         )
-        if session.is_reliable:
+        if session.mailbox.is_reliable:
             self._runtime.metrics.ended[reason] += len(entries)
         if durable is not None and places:
             durable.end_messages(places, reason)
@@ -204,36 +204,36 @@ class OpenMessages:
 
     def forget_stored(self, session: Session, place: LogId) -> None:
         """Memory has it no more, wherever it was."""
-        for entry in [each for each in session.in_memory() if each.position == place]:
-            session.take_out(entry)
-        session.drop_where(lambda entry: entry.position == place)
-        if session.durable is not None:
-            session.durable.forget_evicted(place)
+        for entry in [each for each in session.mailbox.in_memory() if each.position == place]:
+            session.mailbox.take_out(entry)
+        session.mailbox.drop_where(lambda entry: entry.position == place)
+        if session.mailbox.durable is not None:
+            session.mailbox.durable.forget_evicted(place)
 
     def conflate(self, session: Session, channel: str, newest: LogId) -> None:
         """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
         has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
-        durable = session.durable
-        if not session.queue and (durable is None or not durable.pending):
+        durable = session.mailbox.durable
+        if not session.mailbox.queue and (durable is None or not durable.pending):
             return
         if durable is not None:
             for place in _never_sent(session, durable, channel, newest):
                 self.drop_stored(session, place, EndReason.FILTERED)
-        for entry in [each for each in session.queue if each.channel == channel and not each.to]:
+        for entry in [each for each in session.mailbox.queue if each.channel == channel and not each.to]:
             if durable is None or not entry.position:  # else it was settled above, or has been redriven
                 self.end(session, entry, EndReason.FILTERED)
-                session.drop(entry)
+                session.mailbox.drop(entry)
 
     def attempts(self, session: Session, place: LogId) -> int:
         """How often the stored message at this place may have been sent to the session."""
-        pending = None if session.durable is None else session.durable.find(place)
+        pending = None if session.mailbox.durable is None else session.mailbox.durable.find(place)
         return self._attempts(session, str(place)) + (0 if pending is None else pending.attempts)
 
     def dead_letter_transients(self, session: Session, code: str, reason: str, given: str = "") -> None:
         """All that is not stored becomes dead letters: it cannot be delivered any more."""
-        for entry in session.transients():
+        for entry in session.mailbox.transients():
             self._dead_letter_open(session, entry, code, reason, given)
-        session.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
+        session.mailbox.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
 
     def _dead_letter_open(self, session: Session, entry: Entry, code: str, reason: str, given: str = "") -> None:
         attempts = 0 if entry.origin is None else self._attempts(session, entry.origin.id)
@@ -242,12 +242,12 @@ class OpenMessages:
     @staticmethod
     def _attempts(session: Session, message_id: str) -> int:
         """How often this server may have sent the message."""
-        dispatcher = session.dispatcher
+        dispatcher = session.mailbox.dispatcher
         return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.in_flight)
 
     def leave_attempts(self, session: Session) -> None:
         """The session ends: the dead letters of what is stored are written by its durable half, which has to know."""
-        dispatcher, durable = session.dispatcher, session.durable
+        dispatcher, durable = session.mailbox.dispatcher, session.mailbox.durable
         if durable is not None:
             for message_id in {*dispatcher.tries, *dispatcher.in_flight}:
                 if message_id.isdecimal():
@@ -257,14 +257,14 @@ class OpenMessages:
 
     def has(self, session: Session, message_id: str) -> bool:
         """Whether the message of this id waits for the session."""
-        if any(entry.origin is not None and entry.origin.id == message_id for entry in session.transients()):
+        if any(entry.origin is not None and entry.origin.id == message_id for entry in session.mailbox.transients()):
             return True
-        durable = session.durable
+        durable = session.mailbox.durable
         return durable is not None and message_id.isdigit() and durable.find(LogId(int(message_id))) is not None
 
     def dead_letter_one(self, session: Session, message_id: str, code: str, reason: str) -> bool:
         """Make a dead letter of the message of this id, or else of the first; False if nothing waits."""
-        for entry in session.transients():
+        for entry in session.mailbox.transients():
             if message_id and entry.origin is not None and entry.origin.id == message_id:
                 self._dead_letter_open(session, entry, code, reason)
                 return True
@@ -272,7 +272,7 @@ class OpenMessages:
         if places:
             held = next((place for place in places if str(place) == message_id), places[0])
             return self.dead_letter_stored(session, held, code, reason)
-        for entry in session.transients()[:1]:
+        for entry in session.mailbox.transients()[:1]:
             self._dead_letter_open(session, entry, code, reason)
             return True
         return False
@@ -283,8 +283,8 @@ class OpenMessages:
         count = self.count(session)
         self.renew(session)
         self.dead_letter_transients(session, code, reason, given)
-        if session.durable is not None:
-            durable = session.durable
+        if session.mailbox.durable is not None:
+            durable = session.mailbox.durable
             durable.evicted = [rank for rank in durable.evicted if place_of(rank) in durable.notices]
             self._take_out_stored(session, self.stored(session))
             for place in self.stored(session):
@@ -294,12 +294,12 @@ class OpenMessages:
     def drop(self, session: Session, count: int) -> int:
         """Drop the first so many of the waiting messages, the stored ones first; returns how many."""
         places = self.stored(session)[:count]
-        entries = session.transients()[: count - len(places)]
+        entries = session.mailbox.transients()[: count - len(places)]
         self._take_out_stored(session, places, entries)
-        if session.durable is not None and places:
-            session.durable.end_messages(places, EndReason.DROPPED)
-            self._access.node.mark_dirty(session.durable)
-        session.note_retained()
+        if session.mailbox.durable is not None and places:
+            session.mailbox.durable.end_messages(places, EndReason.DROPPED)
+            self._access.node.mark_dirty(session.mailbox.durable)
+        session.mailbox.note_retained()
         return len(places) + len(entries)
 
     @staticmethod
@@ -307,8 +307,8 @@ class OpenMessages:
         """Memory has the messages at these places and these entries no more, at the cost of one look at the waiting
         messages."""
         wanted = set(places)
-        gone = dict.fromkeys((*others, *(each for each in session.in_memory() if each.position in wanted)))
-        session.take_out_many(gone)
+        gone = dict.fromkeys((*others, *(each for each in session.mailbox.in_memory() if each.position in wanted)))
+        session.mailbox.take_out_many(gone)
 
 
 def _in_order(entries: Iterable[Entry]) -> list[Entry]:
@@ -324,8 +324,8 @@ def _in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 def _never_sent(session: Session, durable: DurableSession, channel: str, newest: LogId) -> list[LogId]:
     """The places of the channel's stored messages that are open and not at the client."""
-    queued = {entry.position for entry in session.queue}  # what goes out again is there too
-    sent = {entry.position for entry in session.in_memory()} - queued
+    queued = {entry.position for entry in session.mailbox.queue}  # what goes out again is there too
+    sent = {entry.position for entry in session.mailbox.in_memory()} - queued
     return [
         place
         for place, pending in durable.pending.items()

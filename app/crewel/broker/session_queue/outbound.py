@@ -87,7 +87,7 @@ class Outbound(Connects):
             if (
                 socket is not None
                 and is_direct
-                and not (session.queue or session.connect_only or session.parts)
+                and not (session.mailbox.queue or session.connect_only or session.parts)
                 and socket.is_writable
             ):
                 writer = socket.writer
@@ -112,73 +112,73 @@ class Outbound(Connects):
 
     def enqueue(self, session: Session, entry: Entry) -> None:
         """Put the entry into the session's queue and mark the session ready."""
-        size = session.queue_bytes + len(entry.wire)
-        limit = session.queue_limit or self._settings.max_queue_messages
+        size = session.mailbox.queue_bytes + len(entry.wire)
+        limit = session.mailbox.queue_limit or self._settings.max_queue_messages
         if (
-            len(session.queue) + session.retained >= limit
-            or size > session.queue_max_bytes
-            or session.rejects_all
+            len(session.mailbox.queue) + session.mailbox.retained >= limit
+            or size > session.mailbox.queue_max_bytes
+            or session.mailbox.rejects_all
             or self.backlog.is_full
         ):
             if not self._make_room(session, entry, limit):
                 return
-            size = session.queue_bytes + len(entry.wire)
+            size = session.mailbox.queue_bytes + len(entry.wire)
         if entry.weight is None and not entry.position:
             self.backlog.weigh(entry)
-        session.queue_bytes = size
-        session.queue_counted += 1
-        queue = session.queue
+        session.mailbox.queue_bytes = size
+        session.mailbox.queue_counted += 1
+        queue = session.mailbox.queue
         if queue and queue[-1].priority < entry.priority:
-            insert(queue, entry, session.batches.resending)
+            insert(queue, entry, session.mailbox.batches.resending)
         else:
             queue.append(entry)
         if entry.expires:
             self.expiry.watch(session, entry)
-        if session.limit is not None:
-            session.limit.queued(entry)
+        if session.mailbox.limit is not None:
+            session.mailbox.limit.queued(entry)
         if entry.lazy and self._settings.max_lazy_ms > 0:
             self._wait_lazily(session)
             return
-        session.urgent = True
-        if not session.is_ready:
-            session.is_ready = True
+        session.mailbox.urgent = True
+        if not session.mailbox.is_ready:
+            session.mailbox.is_ready = True
             if not self._ready:
                 self._loop.call_soon(self._flush)
             self._ready.append(session)
 
     def enqueue_first(self, session: Session, entry: Entry) -> None:
         """Put an entry that is not lazy into an empty queue, and mark the session ready: it fits, whatever the bounds are."""
-        session.queue.append(entry)
-        session.urgent = True
-        if not session.is_ready:
-            session.is_ready = True
+        session.mailbox.queue.append(entry)
+        session.mailbox.urgent = True
+        if not session.mailbox.is_ready:
+            session.mailbox.is_ready = True
             if not self._ready:
                 self._loop.call_soon(self._flush)
             self._ready.append(session)
 
     def make_ready(self, session: Session) -> None:
         """Let the next flush look at this session."""
-        if session.is_ready:
+        if session.mailbox.is_ready:
             return
-        session.is_ready = True
+        session.mailbox.is_ready = True
         if not self._ready:
             self._loop.call_soon(self._flush)
         self._ready.append(session)
 
     def _wait_lazily(self, session: Session) -> None:
-        if session.lazy_at == inf:
-            session.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
-            self.timers.at(session, session.lazy_at)
+        if session.mailbox.lazy_at == inf:
+            session.mailbox.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
+            self.timers.at(session, session.mailbox.lazy_at)
 
     def _make_room(self, session: Session, entry: Entry, limit: int) -> bool:
-        if session.durable is not None and self.has_room is not None:
+        if session.mailbox.durable is not None and self.has_room is not None:
             # What is stored was asked about when it was taken, and comes in order.
-            return bool(entry.position) or self.has_room(session, session.durable, entry)
-        if session.recovered is not None and session.recovered not in session.queue:
-            session.recovered = None  # it has gone out
+            return bool(entry.position) or self.has_room(session, session.mailbox.durable, entry)
+        if session.mailbox.recovered is not None and session.mailbox.recovered not in session.mailbox.queue:
+            session.mailbox.recovered = None  # it has gone out
         if self._fits(session, entry, limit):
             return True
-        if entry.is_notice and session.overflow_policy is OverflowPolicy.DISCONNECT:
+        if entry.is_notice and session.mailbox.overflow_policy is OverflowPolicy.DISCONNECT:
             return True
         while self._apply_policy(session, entry):
             if self._fits(session, entry, limit):
@@ -187,7 +187,7 @@ class Outbound(Connects):
 
     def _apply_policy(self, session: Session, entry: Entry) -> bool:
         """Do as the policy says of what the store does not have; True if a queued message was dropped for this one."""
-        policy = session.overflow_policy
+        policy = session.mailbox.overflow_policy
         self._metrics.dropped[policy.value] += 1
         match policy:
             case OverflowPolicy.DISCONNECT:
@@ -199,15 +199,17 @@ class Outbound(Connects):
                 assert_never(policy)
 
     def _fits(self, session: Session, entry: Entry, limit: int) -> bool:
-        queue = session.queue
-        if (session.rejects_all or len(queue) + session.retained >= limit) and (queue or session.retained):
+        queue = session.mailbox.queue
+        if (session.mailbox.rejects_all or len(queue) + session.mailbox.retained >= limit) and (
+            queue or session.mailbox.retained
+        ):
             return False
         return not queue or self.has_bytes(session, len(entry.wire))
 
     def has_bytes(self, session: Session, size: int) -> bool:
         """Whether the queue of the session may have so many bytes more."""
-        most = self.backlog.share(session.queue_max_bytes)
-        return session.count_bytes() + size <= most
+        most = self.backlog.share(session.mailbox.queue_max_bytes)
+        return session.mailbox.count_bytes() + size <= most
 
     def shorten(self, sessions: Iterable[Session]) -> None:
         """Cut the queues that have more than their share, if all together have too much. A queue that nothing more comes to
@@ -215,18 +217,18 @@ class Outbound(Connects):
         if not self.backlog.is_full:
             return
         for session in list(sessions):
-            while session.durable is None and session.queue and not self.has_bytes(session, 0):
-                if not self._apply_policy(session, session.queue[-1]):
+            while session.mailbox.durable is None and session.mailbox.queue and not self.has_bytes(session, 0):
+                if not self._apply_policy(session, session.mailbox.queue[-1]):
                     break
 
     @staticmethod
     def _drop_oldest(session: Session, entry: Entry) -> bool:
         """Drop the first in the order of dropping, so that there is room for this entry. False: that is the entry itself."""
-        queue = session.queue
+        queue = session.mailbox.queue
         position = least(queue, 0)
         if position is None or queue[position].priority > entry.priority:
             return position is None
-        session.drop_at(position)
+        session.mailbox.drop_at(position)
         return True
 
     def is_ending(self, session: Session) -> bool:
@@ -250,15 +252,15 @@ class Outbound(Connects):
                     self._loop.call_soon(self._flush)
                 self._ready = ready[index:] + self._ready  # others have their turn first
                 return
-            session.is_ready = False
-            if session.urgent and not (session.requests or session.is_paused):
+            session.mailbox.is_ready = False
+            if session.mailbox.urgent and not (session.requests or session.mailbox.is_paused):
                 try:
                     if session.socket is not None and not session.connect_only:  # `_wake`, without a call
                         self.push(session)
                     elif (
                         session.held is not None
                         and session.held.not_before <= now
-                        and (session.limit is None or session.has_leaving)
+                        and (session.mailbox.limit is None or session.mailbox.has_leaving)
                     ):
                         self.release(session, now)
                 except Exception:
@@ -285,26 +287,26 @@ class Outbound(Connects):
     @staticmethod
     def _may_send(session: Session) -> bool:
         """Whether something that waits for the session may leave now."""
-        return not session.is_paused and (session.limit is None or session.has_leaving)
+        return not session.mailbox.is_paused and (session.mailbox.limit is None or session.mailbox.has_leaving)
 
     def push(self, session: Session) -> None:
         """Send what is queued over the session's socket, as long as the socket takes it."""
         socket = session.socket
-        while socket is not None and session.queue and socket.is_writable and not session.is_paused:
+        while socket is not None and session.mailbox.queue and socket.is_writable and not session.mailbox.is_paused:
             messages = self._departing(session)
             if messages:
                 socket.send(messages)
 
     def _departing(self, session: Session) -> list[bytes]:
         """The messages that leave now, ready for the wire."""
-        if session.is_paused:
+        if session.mailbox.is_paused:
             return []
-        if session.expiry:
+        if session.mailbox.expiry:
             self.expiry.remove_expired(session)
-        if session.limit is None or not session.is_live:
-            entries = session.take(self._settings.max_response_bytes)
+        if session.mailbox.limit is None or not session.is_live:
+            entries = session.mailbox.take(self._settings.max_response_bytes)
         else:
-            entries = session.take_within(session.limit, self._settings.max_response_bytes)
+            entries = session.mailbox.take_within(session.mailbox.limit, self._settings.max_response_bytes)
         if not entries:
             return []
         taken = entries
@@ -315,7 +317,7 @@ class Outbound(Connects):
                 entries = self.pipe.departing(session, entries)
             count = len(entries)
             self._metrics.deliveries += count
-            dispatcher = session.dispatcher
+            dispatcher = session.mailbox.dispatcher
             if dispatcher.rules.tells:
                 return self.encode_updates(session, dispatcher, entries)
             return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
@@ -325,18 +327,18 @@ class Outbound(Connects):
             return []
 
     def _on_timer(self, session: Session, now: float) -> float:
-        if session.lazy_at <= now:
-            session.lazy_at = inf
-            session.urgent = session.urgent or bool(session.queue)
-            if session.urgent and not (session.requests or session.is_paused):
+        if session.mailbox.lazy_at <= now:
+            session.mailbox.lazy_at = inf
+            session.mailbox.urgent = session.mailbox.urgent or bool(session.mailbox.queue)
+            if session.mailbox.urgent and not (session.requests or session.mailbox.is_paused):
                 self._wake(session, now)
-        due = min(session.lazy_at, self.on_timer(session, now))
+        due = min(session.mailbox.lazy_at, self.on_timer(session, now))
         held = session.held
         if held is None:
             return due
         if held.not_before <= now:
             held.not_before = 0.0  # `now` may be a moment ahead of the clock: what comes next must not wait for that
-        if held.deadline <= now or (session.urgent and not held.not_before and self._may_send(session)):
+        if held.deadline <= now or (session.mailbox.urgent and not held.not_before and self._may_send(session)):
             self.release(session, now)
             return due
         return min(due, held.deadline, held.not_before or inf)
@@ -352,7 +354,7 @@ class Outbound(Connects):
         if session is not None:
             if not session.is_live and session.state is State.NEW:
                 session = None
-            elif session.dispatcher.reported:
+            elif session.mailbox.dispatcher.reported:
                 self.conclude(session)
         if exchange.connect is not None and session is not None and session.is_live:
             if len(exchange.elements) == 1 and exchange.is_overtaken(session, exchange.connect.get("id")):
@@ -360,7 +362,9 @@ class Outbound(Connects):
                 return
             if self._hold(exchange, session):
                 return
-        has_messages = session is not None and session.queue and exchange.carries_messages(session, self._settings)
+        has_messages = (
+            session is not None and session.mailbox.queue and exchange.carries_messages(session, self._settings)
+        )
         messages = self._departing(session) if session is not None and has_messages else []
         if exchange.handshake is not None and messages:
             exchange.handshake["x-messages"] = len(messages)
@@ -385,7 +389,7 @@ class Outbound(Connects):
             return
         if exchange.connect is not None or exchange.handshake is not None:
             if exchange.connect is not None:
-                is_kept = session.batches is not NO_BATCHES
+                is_kept = session.mailbox.batches is not NO_BATCHES
             else:
                 is_kept = self._settings.allow_message_delivery_during_handshake
             if is_kept:
@@ -393,7 +397,7 @@ class Outbound(Connects):
             self._times.arm_time_out(session, self._loop.time())
         if not exchange.peer.pushes:
             session.peer = None
-        if session.urgent:
+        if session.mailbox.urgent:
             self.make_ready(session)
 
     def drain(self, sessions: Iterable[Session], longest_pause_ms: int = 0) -> None:

@@ -109,14 +109,14 @@ class Overflow:
 
     def has_room(self, session: Session, durable: DurableSession, entry: Entry) -> bool:
         """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
-        bounds, rejection = session.bounds, session.dispatcher.rejection
+        bounds, rejection = session.mailbox.bounds, session.mailbox.dispatcher.rejection
         if rejection is None:
             # An upper bound that costs little: what is open at the client and waits again counts twice.
-            waiting = len(session.queue) + session.retained + len(durable.evicted)
+            waiting = len(session.mailbox.queue) + session.mailbox.retained + len(durable.evicted)
             if bounds is None:
                 return True
             if waiting < bounds.max_entries and durable.fits(bounds.max_bytes):
-                if entry.position or not session.queue or self._outbound.has_bytes(session, len(entry.wire)):
+                if entry.position or not session.mailbox.queue or self._outbound.has_bytes(session, len(entry.wire)):
                     return True
                 return self._apply(session, durable, entry, bounds.policy, SIZE)
             code = self._exceeded(session, durable, entry, bounds)
@@ -136,25 +136,25 @@ class Overflow:
     def _transients(self, session: Session, stored: int) -> int:
         """How many messages wait for the session that are not stored. A full queue is asked about every message that arrives,
         so they are counted again only after something has come or gone."""
-        batches = session.batches
+        batches = session.mailbox.batches
         seen = _Seen(
             session.last_seen,
             stored,
-            len(session.queue),
+            len(session.mailbox.queue),
             len(batches) + batches.resending,
-            len(session.dispatcher.in_flight),
+            len(session.mailbox.dispatcher.in_flight),
         )
         known = self._counted.get(session)
         if known is None or known[0] != seen:
-            known = self._counted[session] = seen, len(session.transients())
+            known = self._counted[session] = seen, len(session.mailbox.transients())
         return known[1]
 
     def _apply(
         self, session: Session, durable: DurableSession, entry: Entry, policy: OverflowPolicy, code: str
     ) -> bool:
         """Do as the policy says; True if the entry may be queued by that."""
-        recovered = session.recovered
-        if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in session.queue:
+        recovered = session.mailbox.recovered
+        if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in session.mailbox.queue:
             policy = OverflowPolicy.DISCONNECT  # a client that knows that it misses nothing sees no gap
         self._runtime.metrics.dropped[policy.value] += 1
         self._events.overflow(session, policy.value)
@@ -194,13 +194,13 @@ class Overflow:
         """Drop the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
         What is evicted goes behind what is queued, but for what is being sent again at the queue's front."""
         open_messages = self._open_messages
-        resending = session.batches.resending
+        resending = session.mailbox.batches.resending
         evicted = None if resending else durable.lowest_evicted()
         if evicted is not None and priority_of(evicted) <= priority:
             open_messages.drop_evicted(session, place_of(evicted))
             return True
-        queued = least(session.queue, resending)
-        if queued is None or session.queue[queued].priority > priority:
+        queued = least(session.mailbox.queue, resending)
+        if queued is None or session.mailbox.queue[queued].priority > priority:
             return False
         open_messages.drop_queued(session, queued)
         return True

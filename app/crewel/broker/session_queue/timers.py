@@ -212,10 +212,10 @@ def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
     gone_in = times.gone_in(session, now)
     if gone_in is None:
         return Outlook(inf, "")
-    gives_up = session.dispatcher.rules.gives_up
-    if session.durable is not None and gives_up < inf:
+    gives_up = session.mailbox.dispatcher.rules.gives_up
+    if session.mailbox.durable is not None and gives_up < inf:
         # Once it counts as gone, that is in the time at which it expires.
-        ends_at = session.expires_at if session.is_absent else min(session.expires_at, now + gone_in + gives_up)
+        ends_at = session.expires_at if session.mailbox.is_absent else min(session.expires_at, now + gone_in + gives_up)
         return Outlook(ends_at, f"its client is away, which counts as failing: given up after {format_span(gives_up)}")
     if session.grace_ms is not None:
         return Outlook(
@@ -227,8 +227,8 @@ def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
 
 def cause(session: Session, event: Event, times: SessionTimes, now: float) -> str:
     """Why the session ends, in words."""
-    if session.durable is not None and session.durable.death is not None:
-        code, reason = session.durable.death
+    if session.mailbox.durable is not None and session.mailbox.durable.death is not None:
+        code, reason = session.mailbox.durable.death
         return f"{code}: {reason}" if reason else code
     words = str(event.value)
     return outlook(session, times, now).why or words if event is Event.SILENCE else words

@@ -57,7 +57,11 @@ class Updates:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
         remote call, stay as they are: no status can be reported for them."""
         now, now_ms = self._loop.time(), self._expiry.now() // 1000
-        size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.evicted))
+        size = (
+            len(entries)
+            + len(session.mailbox.queue)
+            + (0 if session.mailbox.durable is None else len(session.mailbox.durable.evicted))
+        )
         parts = []
         failed: list[tuple[Entry, Exception]] = []
         for index, entry in enumerate(entries):
@@ -65,7 +69,11 @@ class Updates:
                 parts.append(entry.wire)
                 continue
             redeliver = 0 if entry.is_oneway else dispatcher.send(entry, now)
-            waiting = session.durable.find(entry.position) if entry.position and session.durable is not None else None
+            waiting = (
+                session.mailbox.durable.find(entry.position)
+                if entry.position and session.mailbox.durable is not None
+                else None
+            )
             if waiting is not None:
                 redeliver += waiting.attempts  # an earlier server may have sent it
             try:
@@ -80,7 +88,7 @@ class Updates:
         for entry, cause in failed:
             self._open_messages.dead_letter_unsendable(session, entry, cause)
         dispatcher.flushes = dispatcher.flushes and size > len(entries)
-        session.note_retained()
+        session.mailbox.note_retained()
         if dispatcher.rules.ack_wait != inf:
             self._outbound.timers.at(session, dispatcher.next_at())
         return parts

@@ -88,7 +88,7 @@ class SubscriptionFailures:
         if not session.is_live or pattern not in session.subscriptions:
             del self._ending[session, pattern]
             return
-        if session.durable is None:
+        if session.mailbox.durable is None:
             del self._ending[session, pattern]
             self._options.leave(session, pattern)
             self._notify(session, pattern, encode(failure).decode())
@@ -102,14 +102,14 @@ class SubscriptionFailures:
                 self._report(session, pattern, failure)
 
         step = self._subscriptions.erase(
-            session, session.durable, pattern, ends=True, tells=True, why=encode(failure).decode()
+            session, session.mailbox.durable, pattern, ends=True, tells=True, why=encode(failure).decode()
         )
         step.add_done_callback(ended)
 
     def _notify(self, session: Session, pattern: str, why: str) -> None:
         """The notice of a session that the store does not have."""
         notice = PendingMessage(channel=pattern)
-        priorities = [each.priority for each in session.in_memory() if notice.is_about(each.channel)]
+        priorities = [each.priority for each in session.mailbox.in_memory() if notice.is_about(each.channel)]
         notice = notice._replace(priority=min([NORMAL, *priorities]))
         self._outbound.enqueue(session, notice_entry(notice, LogId(0), why, self._ids.stamp()))
 
@@ -133,29 +133,35 @@ class SubscriptionFailures:
     def unreported(self, session: Session) -> dict[str, dict[str, str]]:
         """Pattern -> `{"errorCode", "message"}` of the subscriptions that have failed, of which the session has not settled
         the notice."""
-        if session.durable is not None:
-            waiting = {each.channel for each in session.durable.notices.values()}
-            return {name: reread(why.encode()) for name, why in session.durable.failed.items() if name in waiting}
-        return {each.channel: reread(each.wire)["ext"]["subscribe"] for each in session.queue if _is_failure(each)}
+        if session.mailbox.durable is not None:
+            waiting = {each.channel for each in session.mailbox.durable.notices.values()}
+            return {
+                name: reread(why.encode()) for name, why in session.mailbox.durable.failed.items() if name in waiting
+            }
+        return {
+            each.channel: reread(each.wire)["ext"]["subscribe"] for each in session.mailbox.queue if _is_failure(each)
+        }
 
     def has_notices(self, session: Session) -> bool:
         """Whether there are some, or one is about to fail, or a notice of an erased topic waits; at little cost."""
         if self._ending:
             return True
-        if session.durable is not None:
-            return bool(session.durable.failed or session.durable.notices)
-        return any(entry.is_notice for entry in session.queue)
+        if session.mailbox.durable is not None:
+            return bool(session.mailbox.durable.failed or session.mailbox.durable.notices)
+        return any(entry.is_notice for entry in session.mailbox.queue)
 
     def withdraw_erased(self, session: Session, names: Iterable[str]) -> None:
         """The session has subscribed to these names again. A notice that has not left yet, that the topic was erased, would
         seem to be about the new subscriptions."""
-        durable = session.durable
+        durable = session.mailbox.durable
         for name in names:
-            session.drop_where(lambda entry: entry.is_notice and entry.channel == name and not _is_failure(entry))  # noqa: B023 - called at once
+            session.mailbox.drop_where(
+                lambda entry: entry.is_notice and entry.channel == name and not _is_failure(entry)
+            )  # noqa: B023 - called at once
             if durable is None or name in durable.failed:
                 continue
             places = [place for place, each in durable.notices.items() if each.channel == name]
-            if any(str(place) in session.dispatcher.in_flight for place in places):
+            if any(str(place) in session.mailbox.dispatcher.in_flight for place in places):
                 continue  # the client has it
             if places:
                 durable.forget_notice(name)
@@ -169,17 +175,17 @@ class SubscriptionFailures:
         why = self.unreported(session).get(pattern)
         if why is None:
             return None
-        durable = session.durable
+        durable = session.mailbox.durable
         if durable is None:
-            session.drop_where(lambda entry: _is_failure(entry) and entry.channel == pattern)
+            session.mailbox.drop_where(lambda entry: _is_failure(entry) and entry.channel == pattern)
         else:
             [place] = [place for place, each in durable.notices.items() if each.channel == pattern]
-            if str(place) in session.dispatcher.in_flight:
+            if str(place) in session.mailbox.dispatcher.in_flight:
                 return None  # its client has it, and knows it if it comes again
-            is_unsent = durable.is_evicted(place) or any(entry.position == place for entry in session.queue)
-            for entry in [each for each in session.in_memory() if each.position == place]:
-                session.take_out(entry)
-                session.drop(entry)
+            is_unsent = durable.is_evicted(place) or any(entry.position == place for entry in session.mailbox.queue)
+            for entry in [each for each in session.mailbox.in_memory() if each.position == place]:
+                session.mailbox.take_out(entry)
+                session.mailbox.drop(entry)
             durable.forget_notice(pattern)
             self._access.node.mark_dirty(durable)
             if not is_unsent:

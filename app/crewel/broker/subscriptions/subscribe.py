@@ -83,7 +83,7 @@ class SubscribeHandler:
         self._limits.subscribe(session, len(channels))
         if self._asks_for_more(session, message):
             return self._subscribe_with_options(session, message, channels)
-        if session.durable is not None or not all(map(self._guard.is_open, channels)):
+        if session.mailbox.durable is not None or not all(map(self._guard.is_open, channels)):
             return self._subscribe_granted(session, message, channels)
         for channel in channels:
             if channel.kind is Kind.BROADCAST:
@@ -125,12 +125,12 @@ class SubscribeHandler:
                 if not session.is_live:
                     return BayeuxCode.SUBSCRIBE_FAILED
                 self._limits.room_for(session, len(portion))
-            if session.durable is None:
+            if session.mailbox.durable is None:
                 for name in portion:
                     self._channels.subscribe(session, name)
                 continue
             try:
-                yield self._subscriptions.subscribe(session, session.durable, dict.fromkeys(portion, ()))
+                yield self._subscriptions.subscribe(session, session.mailbox.durable, dict.fromkeys(portion, ()))
             except StoreError as failure:
                 return coded(failure.code)
         return None if session.is_live else BayeuxCode.SUBSCRIBE_FAILED
@@ -239,7 +239,7 @@ class SubscribeHandler:
                 return
             self._limits.room_for(session, min(len(names), _AT_ONCE))
         wanted = {name: wanted[name] for name in names}
-        if session.durable is not None and wanted:
+        if session.mailbox.durable is not None and wanted:
             yield from self._begin_stored(session, wanted, starts, result)
             return
 
@@ -258,7 +258,7 @@ class SubscribeHandler:
         self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
         """Let a session that the store has receive these channels: its subscription is a step after histories are read."""
-        subscriptions, durable = self._subscriptions, session.durable
+        subscriptions, durable = self._subscriptions, session.mailbox.durable
         assert durable is not None
         if not starts:
             yield subscriptions.subscribe(session, durable, wanted)
@@ -277,7 +277,7 @@ class SubscribeHandler:
             reading.ask()
         yield subscriptions.subscribe(session, durable, wanted, begin)
         if failures:
-            if new and session.durable is durable:
+            if new and session.mailbox.durable is durable:
                 yield subscriptions.unsubscribe(session, durable, new)
             raise failures[0]
 
@@ -312,7 +312,7 @@ class SubscribeHandler:
             if error is not None:
                 break
             given_up.append(channel.name)
-        if session.durable is not None:
+        if session.mailbox.durable is not None:
             return self._unsubscribe_later(session, message, given_up, error)
         for name in given_up:
             self._options.leave(session, name)
@@ -322,9 +322,9 @@ class SubscribeHandler:
         self, session: Session, message: Message, names: list[str], error: str | None
     ) -> Steps[Reply]:
         stored = [name for name in names if name in session.subscriptions]
-        if stored and session.durable is not None:
+        if stored and session.mailbox.durable is not None:
             try:
-                yield self._subscriptions.unsubscribe(session, session.durable, stored)
+                yield self._subscriptions.unsubscribe(session, session.mailbox.durable, stored)
             except StoreError as failure:
                 error = error or coded(failure.code)
         return replies.ok(message) if error is None else replies.failed(message, error)
@@ -337,7 +337,7 @@ def _portions(items: list[T]) -> Iterator[list[T]]:
 
 def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None:
     """Raise what refuses a subscribe that asks for what cannot be had."""
-    is_stored = session.durable is not None
+    is_stored = session.mailbox.durable is not None
     if qos.since is not None and any(channel.is_wildcard for channel in channels):
         raise IllegalArgument("since", "must be left out with a pattern: only a channel has a history")
     if qos.persistent and not is_stored:
@@ -398,8 +398,8 @@ class Permissions:
         names = [name for name in session.subscriptions if not _may_keep(session, name, is_grouped=name in grouped)]
         if not names:
             return
-        if session.durable is not None:
-            yield self._subscriptions.unsubscribe(session, session.durable, names)
+        if session.mailbox.durable is not None:
+            yield self._subscriptions.unsubscribe(session, session.mailbox.durable, names)
             return
         for name in names:
             self._options.leave(session, name)

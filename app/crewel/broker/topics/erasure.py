@@ -80,7 +80,7 @@ class TopicEraser:
         under_way: list[asyncio.Future[None]] = []
         turns = Turns()
         for session in list(self._channels.subscribers(channel)):
-            is_later = session.durable is not None and session.durable.since.get(name, until) > until
+            is_later = session.mailbox.durable is not None and session.mailbox.durable.since.get(name, until) > until
             if is_later or (among is not None and session not in among):
                 continue
             tells = session not in members and self._wants_notice(session, channel)
@@ -107,7 +107,7 @@ class TopicEraser:
 
     def _wants_notice(self, session: Session, channel: Channel) -> bool:
         """Whether the session receives the origin of messages, and asked for the notice that the topic was erased."""
-        if not session.dispatcher.rules.tells:
+        if not session.mailbox.dispatcher.rules.tells:
             return False
         hearing = [each for each in channel.patterns if each in session.subscriptions]
         return any(self._wants_notice_of(session, each) for each in hearing)
@@ -116,8 +116,8 @@ class TopicEraser:
         """Part the session from the topic. What has to be waited for, raises StoreError."""
         if not session.is_live or not (ends or tells):
             return []
-        if session.durable is not None:
-            return [self._erase_subscription(session, session.durable, name, ends=ends, tells=tells)]
+        if session.mailbox.durable is not None:
+            return [self._erase_subscription(session, session.mailbox.durable, name, ends=ends, tells=tells)]
         if ends:
             self._leave(session, name)
         if tells:
@@ -131,7 +131,11 @@ class TopicEraser:
         this. Returns how many. Some are committed before others end."""
         await self._outbound.fan_outs.finished(name)
         turns, total, uncommitted = Turns(), 0, 0
-        sessions = {session.durable: session for session in self._sessions.values() if session.durable is not None}
+        sessions = {
+            session.mailbox.durable: session
+            for session in self._sessions.values()
+            if session.mailbox.durable is not None
+        }
         for session in list(self._sessions.values()):
             total += self._end_transients(session, name)
             await turns.rest()
@@ -151,13 +155,13 @@ class TopicEraser:
         waiting = [each for each in self._queued.in_memory(session) if each.channel == name and not each.is_notice]
         if waiting:
             self._open_messages.end_messages(session, (), waiting, EndReason.ERASED)
-            session.note_retained()
+            session.mailbox.note_retained()
         return len(waiting)
 
     def _end_stored(self, durable: DurableSession, session: Session | None, places: set[LogId]) -> None:
-        if session is not None and session.durable is durable:
+        if session is not None and session.mailbox.durable is durable:
             self._open_messages.end_messages(session, places, (), EndReason.ERASED)
-            session.note_retained()
+            session.mailbox.note_retained()
         else:
             durable.end_messages(places, EndReason.ERASED)
             self._access.node.mark_dirty(durable)

@@ -118,9 +118,9 @@ class QueuedTopics:
 
     def in_memory(self, session: Session) -> Iterable[Entry]:
         """The messages that wait for this session and are not known by a place in the store."""
-        if session.batches is not NO_BATCHES or session.dispatcher is not NO_DISPATCHER:
-            return session.transients()
-        return session.queue
+        if session.mailbox.batches is not NO_BATCHES or session.mailbox.dispatcher is not NO_DISPATCHER:
+            return session.mailbox.transients()
+        return session.mailbox.queue
 
 
 def _open(durable: DurableSession) -> Iterable[PendingMessage]:

@@ -1,7 +1,6 @@
 """One session's messages: the queue, what its client has got and not settled, and whether anything may leave.
 
-Pure: no clock, no socket, no store. `Session` inherits these slots, so that the way of a delivery costs no look-up more; what
-is asked for each delivery is therefore read directly, and everything that changes them is a method here.
+Pure: no clock, no socket, no store. What is asked for each delivery is read directly; everything that changes it is a method here.
 """
 
 from __future__ import annotations
@@ -25,11 +24,10 @@ if TYPE_CHECKING:
 _ANY_BURST = Burst()
 
 
-class SessionQueue:
-    """The messages that wait for a session in memory."""
+class Mailbox:
+    """The messages on their way to one session."""
 
     __slots__ = (
-        "answered",
         "batches",
         "bounds",
         "burst",
@@ -49,15 +47,11 @@ class SessionQueue:
         "queue_max_bytes",
         "recovered",
         "rejects_all",
-        "requests",
         "retained",
         "unstored_policy",
         "urgent",
     )
 
-    answered: list[bytes] | None
-    """What its last connect or handshake was answered, for a copy of that; None if a newer connect has come, or where a copy
-    gets no messages."""
     queue: list[Entry]
     """The waiting messages, in the order in which they leave."""
     urgent: bool
@@ -66,8 +60,6 @@ class SessionQueue:
     """Loop time (s) at which lazy messages stop waiting."""
     is_ready: bool
     """Whether the next flush looks at this session."""
-    requests: int
-    """Requests of its client that wait for something. What comes meanwhile leaves with their answer and wakes nothing."""
     is_paused: bool
     """Whether nothing is sent to it: it is on hold, or waits after a failure."""
     is_absent: bool
@@ -104,11 +96,9 @@ class SessionQueue:
     """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.answered = None
         self.queue = []
         self.urgent = self.is_ready = self.is_paused = self.is_absent = self.is_reliable = False
         self.lazy_at = inf
-        self.requests = 0
         self.batches = NO_BATCHES
         self.retained = 0
         self.durable = None
@@ -227,7 +217,6 @@ class SessionQueue:
     def evict(self) -> None:
         """The client has been away for long: memory keeps of what is stored no more than its place."""
         self.is_absent = True
-        self.answered = None
         self.queue = [entry.drop_body() for entry in self.queue]
         self.batches.drop_body()
         self.dispatcher.drop_body()
