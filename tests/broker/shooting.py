@@ -127,7 +127,7 @@ class Round:
 
     def _publish(self) -> None:
         for _ in range(self.random.randint(1, 4)):
-            there = [client.session.durable for client in self.clients.values() if client.is_known]
+            there = [client.session.mailbox.durable for client in self.clients.values() if client.is_known]
             self._count()
             message_id = self.world.wait(self.world.broker.publish_stored("/a", self.number, qos=self._qualities()))
             for durable in there:
@@ -331,16 +331,19 @@ def _is_over(told: dict[str, Any], now: float) -> bool:
 
 def _left_over(session: Session, now: int) -> set[int]:
     """What should not wait any more, and is not at the client either."""
-    assert session.durable is not None
-    sent = [*(entry for entry, _ in session.dispatcher.in_flight.values()), *session.batches.unacknowledged]
-    return {*session.durable.expired(now)} - {entry.position for entry in sent}
+    assert session.mailbox.durable is not None
+    sent = [
+        *(entry for entry, _ in session.mailbox.dispatcher.in_flight.values()),
+        *session.mailbox.batches.unacknowledged,
+    ]
+    return {*session.mailbox.durable.expired(now)} - {entry.position for entry in sent}
 
 
 def _check(session: Session) -> None:
-    durable, batches, dispatcher = session.durable, session.batches, session.dispatcher
+    durable, batches, dispatcher = session.mailbox.durable, session.mailbox.batches, session.mailbox.dispatcher
     assert durable is not None
     is_open = {*durable.pending, *durable.inbox}
-    waiting = [each.position for each in session.queue if each.position]
+    waiting = [each.position for each in session.mailbox.queue if each.position]
     waiting += [each for each in map(place_of, durable.evicted) if each in is_open]
     if len(waiting) != len(set(waiting)):
         raise Crossed(f"{session.name} would get something twice: {waiting}")
@@ -350,7 +353,7 @@ def _check(session: Session) -> None:
         raise Crossed(f"{sorted(lost)} are open for {session.name}, and nowhere")
     if ghosts := set(waiting) - is_open:
         raise Crossed(f"{sorted(ghosts)} have ended for {session.name}, and would be sent")
-    if batches.must_resend and session.queue[: batches.resending] != in_order(batches.unacknowledged):
+    if batches.must_resend and session.mailbox.queue[: batches.resending] != in_order(batches.unacknowledged):
         raise Crossed(f"what {session.name} is sent again is not at the front")
     if session.requests:
         raise Crossed(f"{session.name} waits for a request that is answered")

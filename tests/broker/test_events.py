@@ -1,13 +1,14 @@
 """What the broker gathers for the events: how much, at which level, and how it is summed up."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
 
 from crewel.broker.events import Events
 from crewel.broker.session import Session
+from crewel.broker.session_queue.memory_mailbox import MemoryMailbox
 from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
@@ -22,7 +23,8 @@ HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
 
 def session(name: str = "client/joe/1", *, is_reliable: bool = True) -> Session:
     made = Session.__new__(Session)
-    made.name, made.is_reliable, made.peer, made.durable = name, is_reliable, Request(), None
+    made.name, made.peer, made.mailbox = name, Request(), MemoryMailbox(cast("Any", None), 0)
+    made.mailbox.is_reliable = is_reliable
     made.last_seen = 0.0
     return made
 

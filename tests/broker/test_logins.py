@@ -213,7 +213,7 @@ class TestTakeOver:
         world.settle()
         again = login(new, ack=True, resume=told["resume"])
         assert again["queued"] == 2
-        assert new.session.retained == 0
+        assert new.session.mailbox.retained == 0
         first = new.connect(ext={"ack": sent.answer[-1]["ext"]["ack"]})
         world.settle()
         assert data_of(first.answer) == [1, 2]
@@ -260,7 +260,7 @@ class TestCopies:
         client.id = reply["clientId"]
         client.browser = client.session.browser
         assert data_of(client.connect(ext={"ack": reply["ext"]["ack"]["batch"]}).answer) == []
-        assert not client.session.retained
+        assert not client.session.mailbox.retained
         world.close()
 
     def test_a_copy_after_a_minute_is_another_login(self, world: World) -> None:
@@ -340,7 +340,7 @@ class TestCopies:
         first, second = Client(world), Client(world)
         login(first, name="joe/1", nonce=NONCE)
         first.connect()
-        first.session.is_absent = True
+        first.session.mailbox.is_absent = True
         assert login(second, name="joe/1", nonce=NONCE)["reconnected"] is True
         assert second.id != first.id
 

@@ -114,7 +114,7 @@ def test_who_was_an_operator_hears_no_more(world: World, watch: Client) -> None:
 
 def test_a_full_queue_does_not_overflow_for_it(world: World, watch: Client) -> None:
     world.settle()
-    watch.session.queue_limit = 1
+    watch.session.mailbox.queue_limit = 1
     for number in range(3):
         login(world, f"joe/{number + 1}")
     assert len(heard(watch)) == 1

@@ -35,7 +35,7 @@ def let_go(world: StoredWorld) -> None:
     """Let so much time pass that all clients count as gone."""
     world.advance(60.0)
     world.broker.sweep()
-    assert all(session.is_absent for session in world.broker.sessions.values())
+    assert all(session.mailbox.is_absent for session in world.broker.sessions.values())
 
 
 class TestQueues:
@@ -98,7 +98,7 @@ class TestSentAgain:
         joe = Receiver(stored).started("/a", name="joe/1")
         store(stored, (5, "a"), (1, "b"))
         assert data(joe.take()) == ["a", "b"]
-        joe.ack, joe.session.burst = 0, Burst(1)
+        joe.ack, joe.session.mailbox.burst = 0, Burst(1)
         store(stored, (3, "c"))
         assert data(joe.take()) == ["a"]
         assert [data(joe.take()) for _ in range(3)] == [["c"], ["b"], []]

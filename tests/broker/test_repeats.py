@@ -128,7 +128,7 @@ def test_what_a_copy_would_get_is_let_go_when_the_client_is_there_again_or_away(
     assert client.session.answered is None
     world.broker.publish("/a", 2)
     world.settle()
-    client.session.evict()
+    client.session.go_away()
     assert client.session.answered is None
 
 

@@ -83,16 +83,16 @@ class TestTake:
         [(0, 100, 0), (1, 0, 1), (3, 1, 1), (3, 52, 2), (3, 51, 1), (3, 78, 3), (3, 77, 2)],
     )
     def test_as_many_as_fit_and_at_least_one(self, session: Session, count: int, limit: int, taken: int) -> None:
-        session.queue = queue = self.entries(*range(count))
-        session.urgent, session.lazy_at = True, 5.0
+        session.mailbox.queue = queue = self.entries(*range(count))
+        session.mailbox.urgent, session.mailbox.lazy_at = True, 5.0
         assert all(len(entry.wire) == 25 for entry in queue)  # and a comma
-        assert session.take(limit) == queue[:taken]
-        assert session.queue == queue[taken:]
+        assert session.mailbox.take(limit) == queue[:taken]
+        assert session.mailbox.queue == queue[taken:]
         is_rest = taken < count
-        assert session.urgent is (is_rest or count == 0)
-        assert session.lazy_at == (5.0 if is_rest or count == 0 else inf)
+        assert session.mailbox.urgent is (is_rest or count == 0)
+        assert session.mailbox.lazy_at == (5.0 if is_rest or count == 0 else inf)
 
     def test_what_is_left_of_lazy_messages_waits_no_longer(self, session: Session) -> None:
-        session.queue = self.entries(1, 2)
-        session.take(1)
-        assert session.urgent
+        session.mailbox.queue = self.entries(1, 2)
+        session.mailbox.take(1)
+        assert session.mailbox.urgent

@@ -48,9 +48,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "subject": subject_of(session),
         "state": dispatchers.state(session).value,
         "active": held is None,
-        "holdback": None
-        if held is None
-        else held.as_json() | {"waits": dispatchers.open_messages.has(session, held.message_id)},
+        "holdback": None if held is None else held.as_json() | {"waits": session.mailbox.has(held.message_id)},
         "waiting": dispatchers.waiting(session),
         "waitingBytes": dispatchers.waiting_bytes(session),
         "oldest": oldest_of(session),

@@ -277,7 +277,7 @@ class Logins:
         self._names.supersede(target.id, target.name, self._runtime.loop.time())
         self._outbound.dismiss(target, superseded(target.name))
         # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
-        self._dispatchers.open_messages.renew(target)
+        target.mailbox.renew()
         self._table.hand_over(target, session, peer)
         exchange.session = target
 

@@ -45,9 +45,9 @@ from crewel.broker.session_queue.acknowledgements import Acknowledgements
 from crewel.broker.session_queue.connects import Browsers
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.expiry import Expiry
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_queue.overflow import Overflow
+from crewel.broker.session_queue.reports import MailboxReports
 from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_queue.updates import Updates
 from crewel.broker.session_restorer import SessionRestorer
@@ -81,6 +81,7 @@ class Parts:
         self.sessions: dict[str, Session] = {}
         self.clock = Clock()
         self.ids = Ids(secrets.token_hex(4), self.clock)
+        self.reports = MailboxReports(self.runtime, self.access, self.ids)
         self.names = Names(BEYOND_STORED if settings.storage.enabled else -1)
         self.admin = AdminToken()
         self.guard = Guard(partial(own_grants, self.admin))
@@ -108,23 +109,19 @@ class Parts:
         self.pressure = BackPressure(runtime, access, outbound.fan_outs)
         self.events = Events(runtime, access, self.registry)
         self.expiry = outbound.expiry = Expiry(runtime, access, self.clock)
-        self.open_messages = OpenMessages(runtime, self.ids, self.expiry, access)
-        self.overflow = Overflow(
-            runtime, outbound, self.open_messages, self.events, self.expiry, access, self.pressure.overflowed
-        )
-        self.backlog = BacklogLoader(access, outbound, self.open_messages, self.overflow, runtime.loop, runtime.spawn)
+        self.overflow = Overflow(runtime, outbound, self.events, self.expiry, access, self.pressure.overflowed)
+        self.backlog = BacklogLoader(access, outbound, self.overflow, runtime.loop, runtime.spawn)
         self.dispatchers = DispatcherRunner(
             runtime,
             access,
             self.sessions,
             outbound,
-            self.open_messages,
             self.expiry,
             self.times,
             self.events,
             self.backlog,
         )
-        self.updates = Updates(runtime.loop, outbound, self.open_messages, self.expiry, runtime.settings.node.name)
+        self.updates = Updates(runtime.loop, outbound, self.expiry, runtime.settings.node.name)
 
     def _make_queues(self) -> None:
         """What is not one session's: dead letters, shared queues, and who is limited to what."""
@@ -137,7 +134,6 @@ class Parts:
             runtime,
             outbound,
             self.backlog,
-            self.open_messages,
             self.registry,
             self.names,
             self.groups,
@@ -147,9 +143,7 @@ class Parts:
         self.limits = Limiter(
             runtime, channels, outbound, self.guard, self.admin, self.sessions, lambda: len(self.topics.known)
         )
-        self.redrive = DeadLetterRedrive(
-            runtime, self.open_messages, self.backlog, self.names, self.shared_queues, access
-        )
+        self.redrive = DeadLetterRedrive(runtime, self.backlog, self.names, self.shared_queues, access)
 
     def _make_topics(self) -> None:
         """TopicTable, and what sessions want of them."""
@@ -158,9 +152,7 @@ class Parts:
         self.topics = TopicTable(
             runtime, access, channels, self.groups, self.shared_queues, self.limits, self.clock, self.queued
         )
-        self.subscription_options = SubscriptionOptions(
-            runtime, channels, outbound, self.open_messages, self.topics, self.groups
-        )
+        self.subscription_options = SubscriptionOptions(runtime, channels, outbound, self.topics, self.groups)
         self.subscriptions = SubscriptionStore(
             runtime,
             self.expiry,
@@ -217,7 +209,6 @@ class Parts:
         self.topics.endings.eraser = TopicEraser(
             channels,
             outbound,
-            self.open_messages,
             self.ids,
             self.groups,
             self.shared_queues,
@@ -254,7 +245,6 @@ class Parts:
             channels,
             outbound,
             dispatchers,
-            self.open_messages,
             self.backlog,
             self.ids,
             self.expiry,
@@ -410,7 +400,7 @@ class Parts:
         outbound.encode_updates, outbound.on_timer = self.updates.encode, dispatchers.on_timer
         outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
         outbound.load_backlog = self.backlog.load_if_waiting
-        outbound.on_unsendable, outbound.has_room = self.open_messages.dead_letter_unsendable, self.overflow.has_room
+        outbound.has_room = self.overflow.has_room
         dispatchers.on_active, dispatchers.on_capacity = shared.on_connect, shared.on_capacity
         dispatchers.on_blocked, dispatchers.try_other = shared.requeue.requeue_all, shared.requeue.try_other
         dispatchers.end_session = self.durability.end_session = self.table.remove

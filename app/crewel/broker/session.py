@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.session_queue.exchange import Held
-from crewel.broker.session_queue.mailbox import Mailbox
+from crewel.broker.session_queue.mailbox import Mailbox, MailboxListener
+from crewel.broker.session_queue.memory_mailbox import MemoryMailbox
+from crewel.broker.session_queue.stored_mailbox import StoredMailbox
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import BATCH_BLOCK
@@ -110,6 +112,10 @@ class Host(Protocol):
 
     settings: Settings
 
+    @property
+    def reports(self) -> MailboxListener:
+        """What its messages report."""
+
     def deliver(
         self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False
     ) -> bool:
@@ -166,8 +172,6 @@ class Session:
         "verdict",
     )
 
-    mailbox: Mailbox
-    """The messages on their way to it."""
     answered: list[bytes] | None
     """What its last connect or handshake was answered, for a copy of that; None if a newer connect has come, or where a copy
     gets no messages."""
@@ -220,7 +224,7 @@ class Session:
     """Loop time (s) at which it expires; infinite while a connect is held."""
 
     def __init__(self, broker: Host, client_id: str, peer: Peer | None = None) -> None:
-        self.mailbox = Mailbox(broker.settings.bayeux.max_queue_bytes)
+        self.mailbox: Mailbox = MemoryMailbox(broker.reports, broker.settings.bayeux.max_queue_bytes)
         self.answered = None
         self.requests = 0
         self._broker = broker
@@ -350,6 +354,11 @@ class Session:
             self.socket.session = None
         self.socket = None
 
+    def go_away(self) -> None:
+        """Its client has been away for long: memory keeps of what is stored no more than its place."""
+        self.answered = None
+        self.mailbox.evict()
+
     def forget_peer(self, peer: Peer) -> None:
         """This request, or socket, has ended."""
         if self.peer is peer:
@@ -404,14 +413,14 @@ class Session:
 
     def join_store(self, durable: DurableSession) -> None:
         """The store has it, and this says what it is to receive."""
-        self.mailbox.durable = durable
+        self.mailbox = StoredMailbox(self.mailbox, durable)
         self.name = durable.name
         if self.mailbox.batches is not NO_BATCHES:
             self.mailbox.batches.number = durable.batch - BATCH_BLOCK + 1
 
     def leave_store(self) -> None:
         """It is to receive nothing of the store any more."""
-        self.mailbox.durable = None
+        self.mailbox = MemoryMailbox.holding(self.mailbox)
 
     def recover_to(self, entry: Entry) -> None:
         """Its client knows that it misses nothing; this is the last of that."""

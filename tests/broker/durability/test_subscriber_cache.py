@@ -58,8 +58,8 @@ def is_booked(world: StoredWorld) -> bool:
 
 
 def waiting(client: Receiver) -> list[int]:
-    assert client.session.durable is not None
-    return list(client.session.durable.pending)
+    assert client.session.mailbox.durable is not None
+    return list(client.session.mailbox.durable.pending)
 
 
 class TestTogether:
@@ -220,7 +220,7 @@ class TestManyReceivers:
         with count_calls(DurableSession, "receives_all") as looked_at:
             store(stored, 2)
         stored.settle()
-        assert looked_at == [ann.session.durable]
+        assert looked_at == [ann.session.mailbox.durable]
         assert data(ann.take()) == [2]
         assert [data(each.take()) for each in many] == [[1, 2]] * 30
 
@@ -286,7 +286,7 @@ class TestUnusual:
         ann = Receiver(stored).started("/a", update=False)
         store(stored, 1, 2)
         assert data(ann.take()) == [1, 2]
-        assert joe.session.queue == []
+        assert joe.session.mailbox.queue == []
         assert data(joe.take()) == [1, 2]
 
     def test_who_is_held_back_gets_it_afterwards(self, stored: StoredWorld, ann: Receiver) -> None:
@@ -301,7 +301,7 @@ class TestUnusual:
         joe = Receiver(stored).started("/a", name="joe/1", settle="message")
         dispatcher = stored.broker.dispatchers.of(joe.session)
         dispatcher.rejection = ("user.x", "why")
-        joe.session.rejects_all = True
+        joe.session.mailbox.rejects_all = True
         store(stored, 1)
         assert [(letter.receiver, letter.code) for letter in stored.letters()] == [("client/joe/1", "user.x")]
         assert data(ann.take()) == [1]

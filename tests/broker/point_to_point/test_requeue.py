@@ -308,7 +308,7 @@ class TestOneOfASubject:
     def test_who_is_away_has_nothing_while_others_are_there(self, world: StoredWorld, clerk: Clerk) -> None:
         first, second = login(world, "joe/1"), login(world, "joe/2")
         world.sweep_after(50.0)
-        assert first.session.is_absent
+        assert first.session.mailbox.is_absent
         second.take()
         wanted = [clerk.post(number, one("joe")) for number in range(4)]
         assert ids(come(second)) == wanted

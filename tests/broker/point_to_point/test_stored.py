@@ -60,7 +60,7 @@ class TestPersistent:
     def test_a_message_for_a_client_that_is_away_keeps_its_place(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1", "/news")
         world.sweep_after(50.0)
-        assert joe.session.is_absent
+        assert joe.session.mailbox.is_absent
         store(world, "/news", 1)
         clerk.post(2, "joe/1", persistent=True)
         store(world, "/news", 3)

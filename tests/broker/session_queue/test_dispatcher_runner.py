@@ -211,7 +211,7 @@ class TestAbsence:
         store(world, "/a", 1, 2)
         messages = joe.take()
         world.sweep_after(self.AWAY_S)
-        assert joe.session.is_absent
+        assert joe.session.mailbox.is_absent
         return joe, messages
 
     def test_an_acknowledgement_does_not_settle_what_settles_by_status(self, stored: StoredWorld) -> None:
@@ -226,7 +226,7 @@ class TestAbsence:
         assert joe.take() == []
         assert len(stored.ended()) == 2
         assert stored.broker.dispatchers.waiting(joe.session) == 0
-        assert joe.session.dispatcher.in_flight == {}
+        assert joe.session.mailbox.dispatcher.in_flight == {}
 
     @pytest.mark.parametrize("settle", ["batch", "message"])
     def test_what_a_status_names_is_not_settled_by_the_batch(self, stored: StoredWorld, settle: str) -> None:
@@ -362,7 +362,7 @@ class TestHoldback:
         with pytest.raises(IllegalArgument) as refused:
             stored.wait(dispatchers.hold(client.session, "admin"))
         assert "does not acknowledge" in refused.value.message
-        assert client.session.dispatcher is NO_DISPATCHER
+        assert client.session.mailbox.dispatcher is NO_DISPATCHER
         assert (dispatchers.waiting(client.session), dispatchers.holdback(client.session)) == (0, None)
 
     def test_without_a_store_it_holds_in_memory(self, make_world: MakeWorld) -> None:
@@ -450,7 +450,7 @@ class TestOperators:
         store(stored, "/a", "x" * 1000)
         stored.broker.publish("/a", "y" * 1000)
         assert 2000 < dispatchers.waiting_bytes(joe.session) < 2300
-        dispatchers.open_messages.drop(joe.session, 2)
+        joe.session.mailbox.drop_first(2)
         assert dispatchers.waiting_bytes(joe.session) == 0
 
 
@@ -507,7 +507,7 @@ class TestRetries:
         assert data(each for each in lost.answer if "data" in each) == [1]
         (again,) = joe.take(failed(message, GONE))  # which acknowledges what came before that answer
         assert origin(again)["redeliver"] == 2
-        assert joe.session.dispatcher.failures == 1
+        assert joe.session.mailbox.dispatcher.failures == 1
 
     def test_more_failures_in_a_row_than_retries_end_the_session_with_letters(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **MESSAGE, **RETRIES)
@@ -589,7 +589,7 @@ class TestAckWait:
             stored.advance(2.5)
             assert "ext" not in joe.tell({"id": origin(message)["id"], "state": "WORKING"})
         assert joe.take() == []
-        assert joe.session.dispatcher.failures == 0
+        assert joe.session.mailbox.dispatcher.failures == 0
 
     def test_without_retries_it_becomes_a_letter_and_the_session_lives(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", ackWait=3000, **MESSAGE)

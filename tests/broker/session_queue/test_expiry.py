@@ -89,7 +89,7 @@ class TestQueued:
         assert data(joe.take()) == ["old"]
         assert expired(stored) == [mortal]
         assert stored.broker.metrics.ended[EndReason.EXPIRED] == 2
-        assert joe.session.expiry == 0
+        assert joe.session.mailbox.expiry == 0
 
     def test_what_waits_for_a_client_that_is_away_goes(
         self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
@@ -186,7 +186,7 @@ class TestSwept:
     def test_a_message_goes_though_the_record_has_a_shorter_life(self, stored: StoredWorld, joe: Receiver) -> None:
         """As of what came from a shared queue: its life counts from when its publisher came, not from its place in the log."""
         mortal = LogId(store(stored, "a", lifeTime=60_000, forceDestroy=True))
-        durable = joe.session.durable
+        durable = joe.session.mailbox.durable
         assert durable is not None
         durable.pending[mortal] = durable.pending[mortal]._replace(expires=1)
         durable.expiry = 1
@@ -328,7 +328,7 @@ class TestClocksThatAreSet:
         assert expired(stored) == []
         self.pass_by(stored, clocks, 0.8)
         assert expired(stored) == [let_go_of]
-        assert joe.session.queue == []
+        assert joe.session.mailbox.queue == []
 
     def test_what_is_published_after_lives_as_long_as_it_is_to(self, stored: StoredWorld, jump: float) -> None:
         Receiver(stored).started("/a", **MESSAGE)

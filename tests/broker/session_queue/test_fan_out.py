@@ -120,7 +120,7 @@ def test_a_persistent_publish_is_answered_before_all_receivers_have_it(stored: S
     clients = [Receiver(stored).started("/a", name=f"joe{number}/1") for number in range(1, 21)]
     stored.wait(stored.broker.publish_stored("/a", 1))
     assert stored.broker.outbound.fan_outs.pending
-    assert clients[-1].session.queue == []
+    assert clients[-1].session.mailbox.queue == []
     stored.settle()
     assert [data(client.take()) for client in clients] == [[1]] * 20
 
@@ -152,7 +152,7 @@ def test_a_message_that_an_operator_took_out_meanwhile_is_not_queued(stored: Sto
     clients = [Receiver(stored).started("/a", name=f"joe/{number}") for number in range(1, 6)]
     stored.wait(stored.broker.publish_stored("/a", 1))
     last = clients[-1]
-    assert last.session.queue == []
+    assert last.session.mailbox.queue == []
     assert stored.wait(stored.broker.dispatchers.drain(last.session)) == 1
     stored.settle()
     assert data(last.take()) == []

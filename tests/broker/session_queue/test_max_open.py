@@ -174,7 +174,7 @@ class TestOneAtATime:
         (message,) = joe.take()
         assert joe.take() == []
         stored.sweep_after(60.0)
-        assert joe.session.is_absent
+        assert joe.session.mailbox.is_absent
         assert joe.take() == []
         joe.tell(ok(message))
         assert data(joe.take()) == [2]
@@ -185,7 +185,7 @@ class TestOneAtATime:
         joe.take()
         joe.ack = before
         stored.sweep_after(60.0)
-        assert joe.session.is_absent
+        assert joe.session.mailbox.is_absent
         held = joe.reconnect()
         assert next_of(joe, held)["data"] == 1
         assert joe.reconnect().is_held

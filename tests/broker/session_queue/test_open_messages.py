@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import orjson
@@ -249,10 +250,10 @@ class TestLetters:
         assert stored.broker.metrics.dropped["noLetter"] == before + 1
 
     def test_a_session_that_the_store_does_not_have_leaves_none(self, stored: StoredWorld, joe: Receiver) -> None:
-        joe.session.durable, kept = None, joe.session.durable
+        joe.session.mailbox.durable, kept = None, joe.session.mailbox.durable
         stored.broker.publish("/a", 1)
-        assert stored.broker.dispatchers.open_messages.dead_letter_one(joe.session, "", "user.no", "") is True
-        joe.session.durable = kept
+        assert joe.session.mailbox.dead_letter_one("", "user.no", "") is True
+        joe.session.mailbox.durable = kept
         assert stored.letters() == []
 
     def test_what_arrives_at_a_full_queue_of_the_servers_own_makes_none_either(self, stored: StoredWorld) -> None:
@@ -409,14 +410,10 @@ def test_the_end_of_all_that_waits_costs_each_message_the_same(make_stored: Make
         for number in range(count):
             world.broker.publish("/a", number)
             store(world, "/a", number)
-        open_messages = world.broker.dispatchers.open_messages
+        mailbox = joe.session.mailbox
         ends = {
-            "drop": lambda open_messages=open_messages, joe=joe, count=count: open_messages.drop(
-                joe.session, 2 * count
-            ),
-            "dead_letter_all": lambda open_messages=open_messages, joe=joe: open_messages.dead_letter_all(
-                joe.session, "user.x", ""
-            ),
+            "drop": partial(mailbox.drop_first, 2 * count),
+            "dead_letter_all": partial(mailbox.dead_letter_all, 0, "user.x", ""),
         }
         costs[count] = instructions(ends[operation])
         assert world.broker.dispatchers.waiting(joe.session) == 0

@@ -24,7 +24,7 @@ def full(world: StoredWorld, most: int, policy: str, *, is_stored: bool, is_away
     joe = Receiver(world).started("/a", name="joe/1", queue={"maxEntries": most, "onOverflow": policy})
     if is_away:
         world.sweep_after(AWAY_S)
-        assert joe.session.is_absent
+        assert joe.session.mailbox.is_absent
     if is_stored:
         store(world, "/a", *range(most))
     else:

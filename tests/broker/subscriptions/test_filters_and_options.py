@@ -196,7 +196,7 @@ class TestNewestOnly:
         ask(receiver, "/a", newestOnly=True)
         receiver.take()
         world.sweep_after(60)
-        assert receiver.session.is_absent
+        assert receiver.session.mailbox.is_absent
         for number in range(4):
             world.wait(world.broker.publish_stored("/a", number))
         world.settle()

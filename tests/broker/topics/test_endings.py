@@ -296,7 +296,7 @@ class TestErase:
     def test_by_force_what_waits_for_an_ending_session_ends(self, stored: StoredWorld) -> None:
         reader = Receiver(stored).started("/a/*", name="joe/1")
         store(stored, "/a/b", 1)
-        durable = reader.session.durable
+        durable = reader.session.mailbox.durable
         assert durable is not None
         durable.connected = None
         erase(stored, "/a/b", force=True)

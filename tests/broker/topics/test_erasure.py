@@ -191,14 +191,14 @@ class TestSubscribingAgain:
         erase(stored, "/a/b")
         joe.subscribe("/a/b")
         stored.settle()
-        assert not any(each.is_notice for each in joe.session.queue)
+        assert not any(each.is_notice for each in joe.session.mailbox.queue)
 
     def test_a_notice_that_the_client_has_stays_open(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a/b", name="joe/1", settle="message")
         erase(stored, "/a/b")
         (notice,) = joe.take()
         joe.subscribe("/a/b")
-        durable = joe.session.durable
+        durable = joe.session.mailbox.durable
         assert durable is not None
         assert [each.channel for each in durable.notices.values()] == ["/a/b"]
         assert joe.take(ok(notice)) == []

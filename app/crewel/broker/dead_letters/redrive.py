@@ -16,7 +16,6 @@ from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.names import Names
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import PendingMessage, SessionName
 from crewel.errors import StoreUnavailable
@@ -98,7 +97,6 @@ class DeadLetterRedrive:
     """Operators' work on the dead letters of one broker's store."""
 
     _runtime: Runtime
-    _open_messages: OpenMessages
     _backlog: BacklogLoader
     _names: Names
     _shared_queues: SharedQueues
@@ -227,9 +225,9 @@ class DeadLetterRedrive:
         if receiver not in rooms and is_queue(receiver):
             rooms[receiver] = _Room(self._shared_queues.bounds(receiver), self._shared_queues.waiting(receiver), 0)
         elif receiver not in rooms:
-            session, open_messages = self._names.find(receiver), self._open_messages
+            session = self._names.find(receiver)
             if session is not None and session.mailbox.bounds is not None:
-                waiting, size = open_messages.count(session), open_messages.size(session)
+                waiting, size = session.mailbox.depth, session.mailbox.size
                 rooms[receiver] = _Room(session.mailbox.bounds, waiting, size)
             else:
                 delivery = self._runtime.settings.delivery

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.session import Session
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_queue.overflow import Overflow
 from crewel.delivery.durable_session import DurableSession
@@ -40,7 +39,6 @@ class BacklogLoader:
 
     _access: StoreAccess
     _outbound: Outbound
-    _open_messages: OpenMessages
     _overflow: Overflow
     _loop: asyncio.AbstractEventLoop
     _spawn: Callable[[Coroutine[Any, Any, None]], object]
@@ -199,7 +197,7 @@ class BacklogLoader:
         self, session: Session, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
     ) -> None:
         if session.mailbox.dispatcher.rejection is not None:
-            self._open_messages.dead_letter_stored(session, place, *session.mailbox.dispatcher.rejection)
+            session.mailbox.dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
             return
         if entry is not None and not self._overflow.has_room(session, durable, entry):
             return
@@ -213,6 +211,6 @@ class BacklogLoader:
             self._outbound.enqueue(session, entry)
             return
         if is_late or comes_before(place, pending.priority, session.mailbox.queue):
-            self._open_messages.recall(session)  # so that it is read before what is younger
+            session.mailbox.recall()  # so that it is read before what is younger
         durable.evict(place)
         self.load_if_waiting(session)

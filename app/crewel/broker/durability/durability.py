@@ -359,7 +359,7 @@ class Durability:
 
     def on_disconnect(self, session: Session) -> None:
         """The client has been away for long: memory keeps of what is stored no more than the ids."""
-        session.mailbox.evict()
+        session.go_away()
 
     # Commits
 

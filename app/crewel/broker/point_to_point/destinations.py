@@ -29,7 +29,6 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.expiry import Expiry
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -111,7 +110,6 @@ class Destinations:
     _channels: Channels
     _outbound: Outbound
     _dispatchers: DispatcherRunner
-    _open_messages: OpenMessages
     _backlog: BacklogLoader
     _ids: Ids
     _expiry: Expiry
@@ -129,7 +127,7 @@ class Destinations:
         if not self._outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         names, has_store = self._names, self._access.has_store
-        load, next_of = self._open_messages.count, self._shared_queues.next_of
+        next_of = self._shared_queues.next_of
         remote: list[list[Receiver]] = [[] for _ in qos.destinations]
         if self.elsewhere is not None and self.elsewhere.is_anywhere:
             # A name is one session's, so what is found here is nowhere else.
@@ -138,7 +136,7 @@ class Destinations:
                 found = dict(zip(unknown, (yield self.elsewhere.find(unknown)), strict=True))
                 remote = [found.get(each.to, []) for each in qos.destinations]
         routes = [
-            resolve_destination(each, names, load, next_of, has_store=has_store, remote=there)
+            resolve_destination(each, names, next_of, has_store=has_store, remote=there)
             for each, there in zip(qos.destinations, remote, strict=True)
         ]
         if not (channel.is_broadcast and qos.subscribable):

@@ -14,7 +14,6 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import POISON
@@ -34,7 +33,6 @@ class Requeue:
     """Puts messages of sessions back, for others."""
 
     _runtime: Runtime
-    _open_messages: OpenMessages
     _groups: ConsumerGroups
     _access: StoreAccess
     _shared_queues: SharedQueues
@@ -97,12 +95,12 @@ class Requeue:
         )
 
     def _requeue(self, session: Session, durable: DurableSession, places: list[LogId], *, failed: bool) -> None:
-        access, open_messages = self._access, self._open_messages
+        access, mailbox = self._access, session.mailbox
         sources = {durable.inbox[place].source: None for place in places}
         attempts = {}
         for place in places:
-            attempts[place] = open_messages.attempts(session, place)
-            open_messages.forget_stored(session, place)
+            attempts[place] = mailbox.attempts(place)
+            mailbox.forget_stored(place)
             durable.requeue(place)
         access.node.mark_dirty(durable)
 

@@ -13,7 +13,6 @@ from crewel.qos.names import ANONYMOUS, one_queue, subject_queue
 from crewel.qos.publish import Destination, Distribute
 from crewel.storage.receivers import Receiver
 
-Load = Callable[[Session], int]
 NextOf = Callable[[Iterable[Session]], Session]
 
 _DENIED: Final = "user.ptp.denied"
@@ -50,13 +49,12 @@ def without_store(one: Route) -> Route:
 def resolve_destination(
     destination: Destination,
     names: Names,
-    load: Load,
     next_of: NextOf,
     *,
     has_store: bool,
     remote: Sequence[Receiver] = (),
 ) -> Route:
-    """Find out whom the destination means. `load` tells how much waits for a session, `next_of` chooses among those with
+    """Find out whom the destination means. `next_of` chooses among those with
     equally much, and `remote` are the sessions that it may mean at other nodes."""
     name = destination.to
     takers_there = tuple(each for each in remote if each.takes_ptp)
@@ -68,7 +66,7 @@ def resolve_destination(
         queue = one_queue if destination.distribute is Distribute.ONE else subject_queue
         return _unreachable(destination, queue(name.subject), is_anybody=bool(there or remote))
     if destination.distribute is Distribute.ONE:
-        return _route_to_one(destination, takers, takers_there, load, next_of, has_store=has_store)
+        return _route_to_one(destination, takers, takers_there, next_of, has_store=has_store)
     return Route(name.relative, takers, subject_queue(name.subject), remote=takers_there)
 
 
@@ -85,7 +83,6 @@ def _route_to_one(
     destination: Destination,
     takers: tuple[Session, ...],
     takers_there: tuple[Receiver, ...],
-    load: Load,
     next_of: NextOf,
     *,
     has_store: bool,
@@ -101,8 +98,8 @@ def _route_to_one(
     chosen = secrets.randbelow(len(takers) + len(takers_there)) if takers_there else 0
     if chosen >= len(takers):
         return Route(to, remote=(takers_there[chosen - len(takers)],))
-    least = min(map(load, takers))
-    return Route(to, (next_of(each for each in takers if load(each) == least),))
+    least = min(each.mailbox.depth for each in takers)
+    return Route(to, (next_of(each for each in takers if each.mailbox.depth == least),))
 
 
 def _unreachable(destination: Destination, queue: str, *, is_anybody: bool) -> Route:

@@ -27,7 +27,6 @@ from crewel.broker.point_to_point.shared_queue import SharedQueue
 from crewel.broker.runtime import Runtime
 from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session, State
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -55,7 +54,6 @@ class SharedQueues:
     _runtime: Runtime
     _outbound: Outbound
     _backlog: BacklogLoader
-    _open_messages: OpenMessages
     _registry: ServiceRegistry
     _names: Names
     _groups: ConsumerGroups
@@ -75,7 +73,7 @@ class SharedQueues:
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
         self.failures = Failures()
-        self.requeue = Requeue(self._runtime, self._open_messages, self._groups, self._access, self)
+        self.requeue = Requeue(self._runtime, self._groups, self._access, self)
         self._turns = count(1)
         self._registry.session_added.append(self.on_connect)
         self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
@@ -244,7 +242,7 @@ class SharedQueues:
         )
 
     def _room(self, session: Session, name: str) -> int:
-        return lease_room(session, name, self._open_messages.count(session)) if self.is_able(session) else 0
+        return lease_room(session, name, session.mailbox.depth) if self.is_able(session) else 0
 
     def _rooms(self, name: str, sessions: Iterable[Session]) -> list[Member]:
         """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
@@ -379,7 +377,7 @@ class SharedQueues:
         if {each.mailbox.durable.name for each in self.members(name) if each.mailbox.durable is not None} <= set(
             leased.failed
         ):
-            self._open_messages.dead_letter_stored(session, place, *failure[1:])
+            session.mailbox.dead_letter_stored(place, *failure[1:])
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 

@@ -21,7 +21,6 @@ from crewel.broker.events import Events
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
 from crewel.broker.session_queue.expiry import Expiry
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_queue.pings import Pings
 from crewel.broker.session_queue.timers import SessionTimes, cause
@@ -51,7 +50,6 @@ class DispatcherRunner:
     _access: StoreAccess
     _sessions: dict[str, Session]
     _outbound: Outbound
-    open_messages: OpenMessages
     _expiry: Expiry
     _times: SessionTimes
     _events: Events
@@ -100,7 +98,7 @@ class DispatcherRunner:
             session.mailbox.limit.left(session.mailbox.queue)
         is_oneway = qos.update and self.is_offered and not session.mailbox.is_reliable
         if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
-            session.add_part(OnewayUpdates(self.updated, self.open_messages, self._expiry, self._node))
+            session.add_part(OnewayUpdates(self.updated, self._expiry, self._node))
         if tells or is_oneway:
             self.updated.add(session)
         else:
@@ -164,13 +162,10 @@ class DispatcherRunner:
         self.pings.ended(session)
         durable = session.mailbox.durable
         self._expiry.leave(session)
-        self.open_messages.leave_attempts(session)
         if durable is not None and (
             durable.is_named or durable.death is not None or self._runtime.settings.delivery.letters_for_anonymous
         ):
-            self.open_messages.dead_letter_transients(
-                session, *(durable.death or (DEAD_SESSION, "the session has ended"))
-            )
+            session.mailbox.dead_letter_transients(*(durable.death or (DEAD_SESSION, "the session has ended")))
         elif session.mailbox.is_reliable:
             self._runtime.metrics.ended[EndReason.LAPSED] += len(session.mailbox.transients())
         if session.mailbox.is_paused:
@@ -179,7 +174,7 @@ class DispatcherRunner:
 
     def _log_end(self, session: Session, event: Event) -> None:
         """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
-        backlog = self.open_messages.count(session)
+        backlog = session.mailbox.depth
         if not backlog or not session.mailbox.is_reliable:
             return
         durable = session.mailbox.durable
@@ -238,20 +233,20 @@ class DispatcherRunner:
             self._follow(session, dispatcher)
 
     def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
-        open_messages = self.open_messages
+        mailbox = session.mailbox
         self._events.judged(session, dispatcher, judgement)
         for entry in judgement.settled:
-            open_messages.end(session, entry, EndReason.SETTLED)
+            mailbox.end(entry, EndReason.SETTLED)
         for each in judgement.dead_letters:
             if not self.try_other(session, *each):
-                open_messages.dead_letter(session, *each)
+                mailbox.dead_letter(*each)
         failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
         put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0, "")]
-        put_back += open_messages.notices_after(session, put_back)
+        put_back += mailbox.notices_after(put_back)
         for entry in put_back:
-            session.mailbox.take_back(entry)
+            mailbox.take_back(entry)
         if put_back:
-            open_messages.recall(session, put_back)
+            mailbox.recall(put_back)
         self._runtime.metrics.redeliveries += len(judgement.put_back)
         session.mailbox.note_retained()
         if judgement.holdback is not None:
@@ -278,7 +273,10 @@ class DispatcherRunner:
         """Waiting and new messages become dead letters."""
         session.mailbox.rejects_all = True
         assert session.mailbox.dispatcher.rejection is not None
-        self.open_messages.dead_letter_all(session, *session.mailbox.dispatcher.rejection)
+        self._dead_letter_all(session, *session.mailbox.dispatcher.rejection)
+
+    def _dead_letter_all(self, session: Session, code: str, reason: str, given: str = "") -> int:
+        return session.mailbox.dead_letter_all(self._expiry.now(), code, reason, given)
 
     def note_room(self, session: Session) -> None:
         """The client of a session with a limit may have room for messages again."""
@@ -304,7 +302,7 @@ class DispatcherRunner:
     def _pause(self, session: Session, *, is_paused: bool) -> None:
         session.mailbox.is_paused = is_paused
         # At the end of a pause too: what a connect has put back meanwhile may be younger than the messages in the store.
-        self.open_messages.recall(session)
+        session.mailbox.recall()
         if session.mailbox.queue and not is_paused:
             self._outbound.make_ready(session)
 
@@ -370,7 +368,7 @@ class DispatcherRunner:
 
     def waiting(self, session: Session) -> int:
         """How many messages wait, are sent, or are open for the session."""
-        return self.open_messages.count(session)
+        return session.mailbox.depth
 
     def unclaimed(self, session: Session) -> int:
         """How many of them no listener of the client takes, as far as it says."""
@@ -378,7 +376,7 @@ class DispatcherRunner:
 
     def waiting_bytes(self, session: Session) -> int:
         """Their bytes."""
-        return self.open_messages.size(session)
+        return session.mailbox.size
 
     async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
         """Let the session's messages wait until it is activated. A session that is on hold already stays as it is."""
@@ -427,14 +425,14 @@ class DispatcherRunner:
     async def skip(self, session: Session) -> int:
         """Make a dead letter of the message that is on hold, or else of the first that waits; returns how many."""
         code, reason, held = self._cause(session)
-        count = int(self.open_messages.dead_letter_one(session, held, code, reason))
+        count = int(session.mailbox.dead_letter_one(held, code, reason))
         self._note_ended(session)
         return count
 
     async def drain(self, session: Session) -> int:
         """Make dead letters of all waiting messages; returns how many."""
         code, reason, _ = self._cause(session)
-        count = self.open_messages.dead_letter_all(session, code, reason)
+        count = self._dead_letter_all(session, code, reason)
         self._note_ended(session)
         return count
 
@@ -449,17 +447,17 @@ class DispatcherRunner:
 
     async def clear(self, session: Session) -> int:
         """Drop all waiting messages; returns how many."""
-        return await self.remove(session, self.open_messages.count(session))
+        return await self.remove(session, session.mailbox.depth)
 
     async def remove(self, session: Session, count: int) -> int:
         """Drop the first so many of the waiting messages, the stored ones first; returns how many."""
-        dropped = self.open_messages.drop(session, count)
+        dropped = session.mailbox.drop_first(count)
         self._note_ended(session)
         return dropped
 
     async def peek(self, session: Session, count: int) -> list[Entry]:
         """The first so many of the waiting messages, the stored ones first. Raises StoreError."""
-        places = self.open_messages.stored(session)[:count]
+        places = session.mailbox.stored()[:count]
         durable = session.mailbox.durable
         stored: list[Entry] = []
         if places and durable is not None:

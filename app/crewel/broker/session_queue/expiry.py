@@ -14,7 +14,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, LogId
+from crewel.delivery.records import LogId
 
 
 @dataclass(eq=False)
@@ -37,18 +37,12 @@ class Expiry:
 
     def leave(self, session: Session) -> None:
         """The session ends: its client will say nothing more of what it has got."""
-        if session.mailbox.expiry or (session.mailbox.durable is not None and session.mailbox.durable.expiry):
-            self.expire(session, is_away=True)
-            unanswered = [entry for entry in session.mailbox.at_client() if entry.is_over(self.now())]
-            for entry in unanswered:
-                session.mailbox.take_out(entry)
-            self._end_transients(session, unanswered)
+        session.mailbox.leave(self.now())
         self._watched.discard(session)
 
     def remove_expired(self, session: Session) -> None:
         """Take out what has to go out by now."""
-        durable, now = session.mailbox.durable, self.now()
-        if 0 < session.mailbox.expiry <= now or (durable is not None and 0 < durable.expiry <= now):
+        if session.mailbox.is_due(self.now()):
             self.expire(session, is_away=session.mailbox.is_absent)
 
     def sweep(self) -> None:
@@ -66,24 +60,8 @@ class Expiry:
 
     def expire(self, session: Session, *, is_away: bool) -> None:
         """Take out what has to go out by now. `is_away`: so has what was sent and never acknowledged."""
-        now, durable = self.now(), session.mailbox.durable
-        gone = session.mailbox.expire(now, is_away=is_away)
-        self._end_transients(session, gone)
-        if durable is not None:
-            at_client = {entry.position for entry in session.mailbox.at_client()}
-            over = {each for each in durable.expired(now) if each not in at_client}
-            # By their places too: what the record says of a life may differ a little from what the message says.
-            for entry in [each for each in session.mailbox.queue if each.position in over]:
-                session.mailbox.take_out(entry)
-            self._end_stored(durable, over.union(entry.position for entry in gone if entry.position))
-        if not session.mailbox.note_expiry():
+        if not session.mailbox.expire(self.now(), is_away=is_away):
             self._watched.discard(session)
-
-    def _end_transients(self, session: Session, gone: list[Entry]) -> None:
-        if session.mailbox.is_reliable:
-            self._runtime.metrics.ended[EndReason.EXPIRED] += sum(
-                not (entry.position or entry.is_oneway) for entry in gone
-            )
 
     def _end_stored(self, durable: DurableSession, places: Iterable[LogId]) -> None:
         durable.expire(places)

@@ -1,18 +1,23 @@
-"""One session's messages: the queue, what its client has got and not settled, and whether anything may leave.
+"""The messages on their way to one session: what waits, what its client has got and not settled, and how each of them ends.
 
-Pure: no clock, no socket, no store. What is asked for each delivery is read directly; everything that changes it is a method here.
+Pure: no clock, no socket, no store. What is asked for each delivery is read directly; what changes it is a method here. There
+are two kinds: a `MemoryMailbox` ends with the process, a `StoredMailbox` is kept by the store. Both answer each method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
+from crewel.bayeux.channel import SYSTEM
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import in_order
-from crewel.delivery.records import LogId
+from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
+from crewel.delivery.records import EndReason, LogId, Transient
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 if TYPE_CHECKING:
@@ -21,18 +26,36 @@ if TYPE_CHECKING:
     from crewel.delivery.entry import Entry
     from crewel.delivery.open_limit import OpenLimit
 
-_ANY_BURST = Burst()
+log = logging.getLogger(__name__)
+
+_ANY_BURST: Final = Burst()
 
 
-class Mailbox:
+class MailboxListener(Protocol):
+    """What the mailboxes of a server report; one listener serves them all."""
+
+    def has_changed(self, durable: DurableSession) -> None:
+        """The next commit has to look at this session."""
+
+    def transients_ended(self, reason: EndReason, count: int) -> None:
+        """So many messages that the store does not have ended in this way, of a session that acknowledges."""
+
+    def left_no_letter(self) -> None:
+        """A message ended that should have become a dead letter, and cannot become one."""
+
+    def as_transient(self, entry: Entry) -> Transient:
+        """A message that the store does not have, as the record of its dead letter holds it."""
+
+
+class Mailbox(ABC):
     """The messages on their way to one session."""
 
     __slots__ = (
+        "_listener",
         "batches",
         "bounds",
         "burst",
         "dispatcher",
-        "durable",
         "expiry",
         "is_absent",
         "is_paused",
@@ -66,12 +89,12 @@ class Mailbox:
     """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
     is_reliable: bool
     """Whether it acknowledges: no message to it is dropped in silence."""
+    durable: DurableSession | None = None
+    """What it is to receive of the log; None unless the store has the session."""
     batches: Batches
     """What it was sent and has not acknowledged; NO_BATCHES unless it acknowledges."""
     retained: int
     """How many sent messages are kept until they are acknowledged; they count against the queue's bound."""
-    durable: DurableSession | None
-    """What it is to receive of the log; None unless the store has the session."""
     dispatcher: Dispatcher
     """What decides about its failures; NO_DISPATCHER while nothing needs one."""
     limit: OpenLimit | None
@@ -95,13 +118,13 @@ class Mailbox:
     expiry: int
     """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, listener: MailboxListener, max_bytes: int) -> None:
+        self._listener = listener
         self.queue = []
         self.urgent = self.is_ready = self.is_paused = self.is_absent = self.is_reliable = False
         self.lazy_at = inf
         self.batches = NO_BATCHES
         self.retained = 0
-        self.durable = None
         self.dispatcher = NO_DISPATCHER
         self.limit = None
         self.bounds = None
@@ -113,6 +136,11 @@ class Mailbox:
         self.recovered = None
         self.burst = _ANY_BURST
         self.expiry = 0
+
+    def take_over(self, former: Mailbox) -> None:
+        """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
+        for name in Mailbox.__slots__:
+            setattr(self, name, getattr(former, name))
 
     # Bounds
 
@@ -262,7 +290,7 @@ class Mailbox:
         for entry in gone:
             self.dispatcher.close(entry)
 
-    def expire(self, now: int, *, is_away: bool) -> list[Entry]:
+    def take_expired(self, now: int, *, is_away: bool) -> list[Entry]:
         """Take out what has to go out of all queues by now (microseconds since 1970), and return it. `is_away`: so has what
         was sent and never acknowledged."""
         self.queue, gone = self.batches.expire(now, self.queue, is_away=is_away)
@@ -300,3 +328,230 @@ class Mailbox:
 
     def _opened(self) -> list[Entry]:
         return [entry for entry, _ in self.dispatcher.in_flight.values()]
+
+    # How much there is
+
+    @property
+    def depth(self) -> int:
+        """How many messages wait, are sent, or are open."""
+        return len(self.transients())
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return sum(len(entry.wire) for entry in self.transients())
+
+    @property
+    @abstractmethod
+    def has_more(self) -> bool:
+        """Whether more waits than is in memory."""
+
+    @abstractmethod
+    def stored(self) -> list[LogId]:
+        """The places of the stored messages, by priority and age."""
+
+    def has(self, message_id: str) -> bool:
+        """Whether the message of this id waits, is sent, or is open."""
+        return any(entry.origin is not None and entry.origin.id == message_id for entry in self.transients())
+
+    # Waiting again
+
+    def recall(self, entries: Iterable[Entry] = ()) -> None:
+        """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
+        self.batches.unbatch()
+        self.replace(_as_they_came(dict.fromkeys((*entries, *self.queue))))
+        self.note_retained()
+
+    def renew(self) -> None:
+        """Another client continues the session: all that was sent goes out again."""
+        if self.dispatcher is NO_DISPATCHER:
+            self.forget_sent()
+        else:
+            self.recall(dict.fromkeys((*self.dispatcher.forget(), *self.batches.reset())))
+            self.dispatcher.flushes = bool(self.queue or self.has_more)
+
+    def forget_stored(self, place: LogId) -> None:
+        """Memory has the stored message at this place no more, wherever it was."""
+        for entry in [each for each in self.in_memory() if each.position == place]:
+            self.take_out(entry)
+        self.drop_where(lambda entry: entry.position == place)
+
+    @abstractmethod
+    def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
+        """What was sent to tell what has happened to the topics or subscriptions of these, which wait again: it comes after
+        them, so it waits again too. Nothing waits for its status any more."""
+
+    # Ends
+
+    def end(self, entry: Entry, reason: EndReason) -> None:
+        """The message has ended in this way."""
+        self.take_out(entry)
+
+    def end_at(self, index: int, reason: EndReason) -> None:
+        """The message at this index of the queue, which was never sent, ends in this way."""
+        entry = self.queue[index]
+        if entry in self.batches.unacknowledged:  # put back by a failure, and its batch is not acknowledged yet
+            self.end(entry, reason)
+        else:
+            self.drop_at(index)
+            self.dispatcher.close(entry)
+
+    @abstractmethod
+    def end_stored(self, place: LogId, reason: EndReason) -> None:
+        """The stored message at this place ends in this way, and leaves nothing behind."""
+
+    @abstractmethod
+    def end_evicted(self, place: LogId, reason: EndReason) -> None:
+        """The evicted message at this place ends in this way. The queue does not have it, and is not looked through."""
+
+    def end_messages(self, places: Collection[LogId], entries: Collection[Entry], reason: EndReason) -> None:
+        """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
+        look at everything that waits."""
+        self._forget_many(places, entries)
+        if self.is_reliable:
+            self._listener.transients_ended(reason, len(entries))
+
+    def drop_first(self, count: int) -> int:
+        """The first so many of the waiting messages end, the stored ones first; returns how many."""
+        places = self.stored()[:count]
+        entries = self.transients()[: count - len(places)]
+        self._forget_many(places, entries)
+        self._end_places(places, EndReason.DROPPED)
+        self.note_retained()
+        return len(places) + len(entries)
+
+    def conflate(self, channel: str, newest: LogId) -> None:
+        """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
+        has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
+        for entry in [each for each in self.queue if each.channel == channel and not each.to]:
+            if not self._is_stored(entry):
+                self.end(entry, EndReason.FILTERED)
+                self.drop(entry)
+
+    def leave(self, now: int) -> None:
+        """The session ends: its client will say nothing more of what it has got. `now`: microseconds since 1970."""
+        if self.has_expiring:
+            self.expire(now, is_away=True)
+            unanswered = [entry for entry in self.at_client() if entry.is_over(now)]
+            for entry in unanswered:
+                self.take_out(entry)
+            self._transients_expired(unanswered)
+
+    @property
+    def has_expiring(self) -> bool:
+        """Whether something may have to go out of all queues once."""
+        return self.expiry > 0
+
+    def is_due(self, now: int) -> bool:
+        """Whether something may have to go out of all queues by now, microseconds since 1970."""
+        return 0 < self.expiry <= now
+
+    def expire(self, now: int, *, is_away: bool) -> bool:
+        """End what has to go out of all queues by now. `is_away`: also what was sent and never acknowledged. False if nothing
+        in memory ever has to."""
+        self._transients_expired(self.take_expired(now, is_away=is_away))
+        return self.note_expiry()
+
+    def _transients_expired(self, gone: list[Entry]) -> None:
+        if self.is_reliable:
+            count = sum(not (entry.position or entry.is_oneway) for entry in gone)
+            self._listener.transients_ended(EndReason.EXPIRED, count)
+
+    def _forget_many(self, places: Collection[LogId], others: Iterable[Entry] = ()) -> None:
+        """Memory has the messages at these places and these entries no more, at the cost of one look at the waiting ones."""
+        wanted = set(places)
+        self.take_out_many(dict.fromkeys((*others, *(each for each in self.in_memory() if each.position in wanted))))
+
+    @abstractmethod
+    def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
+        """The stored messages at these places, which memory has no more, end in this way."""
+
+    @abstractmethod
+    def _is_stored(self, entry: Entry) -> bool:
+        """Whether the store has this entry, which waits."""
+
+    # Dead letters
+
+    def dead_letter(self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "") -> None:
+        """The message becomes a dead letter, whether or not it was queued. One of the server's own about itself only ends, and
+        so does one of a session that the store does not have. `given` is the code as the receiver gave it, if another one
+        counts."""
+        self.take_out(entry)
+        self.dead_letter_new(entry, code, reason, attempts, given)
+
+    @abstractmethod
+    def dead_letter_new(self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "") -> None:
+        """The same, of a message that is not in memory yet."""
+
+    @abstractmethod
+    def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
+        """The stored message at this place becomes a dead letter; False if it is not open."""
+
+    def dead_letter_unsendable(self, entry: Entry, error: Exception) -> None:
+        """The server has failed to make of the message what its receiver gets: it becomes a dead letter, for it would fail
+        each time."""
+        log.error("a message on %s could not be sent, and becomes a dead letter: %r", entry.channel, error)
+        log.debug("where that happened", exc_info=error)
+        if not entry.channel.startswith("/meta/"):
+            self.dead_letter(entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON])
+
+    def dead_letter_transients(self, code: str, reason: str, given: str = "") -> None:
+        """All that is not stored becomes dead letters: it cannot be delivered any more."""
+        for entry in self.transients():
+            self._dead_letter_open(entry, code, reason, given)
+        self.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
+
+    def dead_letter_one(self, message_id: str, code: str, reason: str) -> bool:
+        """Make a dead letter of the message of this id, or else of the first; False if nothing waits."""
+        transients = self.transients()
+        for entry in transients:
+            if message_id and entry.origin is not None and entry.origin.id == message_id:
+                self._dead_letter_open(entry, code, reason)
+                return True
+        if places := self.stored():
+            held = next((place for place in places if str(place) == message_id), places[0])
+            return self.dead_letter_stored(held, code, reason)
+        if transients:
+            self._dead_letter_open(transients[0], code, reason)
+        return bool(transients)
+
+    def dead_letter_all(self, now: int, code: str, reason: str, given: str = "") -> int:
+        """Make dead letters of all waiting messages but for those that have to go out of all queues by now (microseconds since
+        1970); returns how many."""
+        if self.is_due(now):
+            self.expire(now, is_away=self.is_absent)
+        count = self.depth
+        self.renew()
+        self.dead_letter_transients(code, reason, given)
+        return count
+
+    def _dead_letter_open(self, entry: Entry, code: str, reason: str, given: str = "") -> None:
+        attempts = 0 if entry.origin is None else self._attempts(entry.origin.id)
+        self.dead_letter(entry, code, reason, attempts, given)
+
+    @staticmethod
+    def _leaves_letter(entry: Entry) -> bool:
+        """Whether the message is one that becomes a dead letter: not one of the server about itself."""
+        return not (entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM))
+
+    # Attempts
+
+    def attempts(self, place: LogId) -> int:
+        """How often the stored message at this place may have been sent."""
+        return self._attempts(str(place))
+
+    def _attempts(self, message_id: str) -> int:
+        """How often this server may have sent the message."""
+        dispatcher = self.dispatcher
+        return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.in_flight)
+
+
+def _as_they_came(entries: Iterable[Entry]) -> list[Entry]:
+    """Messages that are not stored, by priority and as they came. One without an origin, such as the answer to a remote call,
+    cannot be put back: it stays behind the one before it."""
+    places: list[tuple[int, int, int, Entry]] = []
+    came = 0
+    for entry in entries:
+        came = came if entry.origin is None else int(entry.origin.received)
+        places.append((-entry.priority, came, len(places), entry))
+    return [entry for *_, entry in sorted(places)]

@@ -55,8 +55,6 @@ class Outbound(Connects):
         """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
         self.encode_updates: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
         """Asked for the messages of a session that receives their origin."""
-        self.on_unsendable: Callable[[Session, Entry, Exception], None]
-        """Called with a message that the server has failed to send."""
         self.on_timer: Callable[[Session, float], float]
         """Called when it may be time for something that a session's dispatcher waits for; returns when it may be time again."""
         self.expiry: Expiry
@@ -323,7 +321,7 @@ class Outbound(Connects):
             return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
             for entry in taken:
-                self.on_unsendable(session, entry, error)
+                session.mailbox.dead_letter_unsendable(entry, error)
             return []
 
     def _on_timer(self, session: Session, now: float) -> float:

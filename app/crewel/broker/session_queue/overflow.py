@@ -23,7 +23,6 @@ from crewel.settings.access import Limits
 if TYPE_CHECKING:
     from crewel.broker.events import Events
     from crewel.broker.session_queue.expiry import Expiry
-    from crewel.broker.session_queue.open_messages import OpenMessages
     from crewel.broker.session_queue.outbound import Outbound
 
 SIZE: Final = "resource.overflow.queue.bytes"
@@ -97,7 +96,6 @@ class Overflow:
 
     _runtime: Runtime
     _outbound: Outbound
-    _open_messages: OpenMessages
     _events: Events
     _expiry: Expiry
     _access: StoreAccess
@@ -123,7 +121,8 @@ class Overflow:
             if entry.position and (durable.find(entry.position) is None or self._outbound.is_ending(session)):
                 return False  # its own life had ended; or it becomes a dead letter with the end of the session
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
-        self._open_messages.dead_letter_new(session, entry, *rejection)
+        code, reason, given = rejection
+        session.mailbox.dead_letter_new(entry, code, reason, given=given)
         return False
 
     def _exceeded(self, session: Session, durable: DurableSession, entry: Entry, bounds: Bounds) -> str | None:
@@ -167,7 +166,7 @@ class Overflow:
                 self._outbound.end_soon(session)
             case OverflowPolicy.DEAD_MESSAGE:
                 if self._can_dead_letter(durable):
-                    self._open_messages.dead_letter_new(session, entry, code, "the queue of the receiver is full")
+                    session.mailbox.dead_letter_new(entry, code, "the queue of the receiver is full")
                     if why := self._charged(durable.payers):
                         durable.death = (EXHAUSTED, why)
                         self._outbound.end_soon(session)
@@ -193,14 +192,13 @@ class Overflow:
     def _drop_oldest(self, session: Session, durable: DurableSession, priority: int) -> bool:
         """Drop the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
         What is evicted goes behind what is queued, but for what is being sent again at the queue's front."""
-        open_messages = self._open_messages
         resending = session.mailbox.batches.resending
         evicted = None if resending else durable.lowest_evicted()
         if evicted is not None and priority_of(evicted) <= priority:
-            open_messages.drop_evicted(session, place_of(evicted))
+            session.mailbox.end_evicted(place_of(evicted), EndReason.DROPPED)
             return True
         queued = least(session.mailbox.queue, resending)
         if queued is None or session.mailbox.queue[queued].priority > priority:
             return False
-        open_messages.drop_queued(session, queued)
+        session.mailbox.end_at(queued, EndReason.DROPPED)
         return True

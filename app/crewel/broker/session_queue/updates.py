@@ -9,7 +9,6 @@ from math import inf
 from crewel.bayeux.channel import parse
 from crewel.broker.session import Session, SessionPart
 from crewel.broker.session_queue.expiry import Expiry
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
@@ -21,7 +20,6 @@ class OnewayUpdates(SessionPart):
     """Adds the origin to the messages of a session that acknowledges nothing (updateOneway)."""
 
     _updated: set[Session]
-    _open_messages: OpenMessages
     _expiry: Expiry
     _node: str
     """The name of this node."""
@@ -39,7 +37,7 @@ class OnewayUpdates(SessionPart):
                 subscription = _subscription(session, entry.channel, "")
                 encoded.append(entry.updated_copy(subscription, now_ms, self._node) if has_origin else entry)
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
-                self._open_messages.dead_letter_unsendable(session, entry, error)
+                session.mailbox.dead_letter_unsendable(entry, error)
         return encoded
 
 
@@ -49,7 +47,6 @@ class Updates:
 
     _loop: asyncio.AbstractEventLoop
     _outbound: Outbound
-    _open_messages: OpenMessages
     _expiry: Expiry
     _node: str
 
@@ -86,7 +83,7 @@ class Updates:
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 failed.append((entry, error))
         for entry, cause in failed:
-            self._open_messages.dead_letter_unsendable(session, entry, cause)
+            session.mailbox.dead_letter_unsendable(entry, cause)
         dispatcher.flushes = dispatcher.flushes and size > len(entries)
         session.mailbox.note_retained()
         if dispatcher.rules.ack_wait != inf:

@@ -156,8 +156,8 @@ class SubscriptionFailures:
         durable = session.mailbox.durable
         for name in names:
             session.mailbox.drop_where(
-                lambda entry: entry.is_notice and entry.channel == name and not _is_failure(entry)
-            )  # noqa: B023 - called at once
+                lambda entry: entry.is_notice and entry.channel == name and not _is_failure(entry)  # noqa: B023 - called at once
+            )
             if durable is None or name in durable.failed:
                 continue
             places = [place for place, each in durable.notices.items() if each.channel == name]

@@ -20,7 +20,6 @@ from crewel.broker.channels import Channels
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.filter_context import Budgets, Exceeded, FilterContext
 from crewel.broker.topics.topic_table import TopicTable
@@ -57,7 +56,6 @@ class SubscriptionOptions:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _open_messages: OpenMessages
     _topics: TopicTable
     _groups: ConsumerGroups
     filtered: dict[Session, dict[str, Choices]] = field(default_factory=dict, init=False)
@@ -94,7 +92,7 @@ class SubscriptionOptions:
         if not hearing:
             return MatchResult.NO
         if all(each.newest_only for each in hearing):
-            self._open_messages.conflate(session, channel.name, entry.position)
+            session.mailbox.conflate(channel.name, entry.position)
         return _match_result(session, hearing)
 
     def fan_out(

@@ -22,7 +22,6 @@ from crewel.broker.ids import Ids
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.session import Session
-from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.delivery.durable_session import DurableSession
@@ -55,7 +54,6 @@ class TopicEraser:
 
     _channels: Channels
     _outbound: Outbound
-    _open_messages: OpenMessages
     _ids: Ids
     _groups: ConsumerGroups
     _shared_queues: SharedQueues
@@ -154,13 +152,13 @@ class TopicEraser:
     def _end_transients(self, session: Session, name: str) -> int:
         waiting = [each for each in self._queued.in_memory(session) if each.channel == name and not each.is_notice]
         if waiting:
-            self._open_messages.end_messages(session, (), waiting, EndReason.ERASED)
+            session.mailbox.end_messages((), waiting, EndReason.ERASED)
             session.mailbox.note_retained()
         return len(waiting)
 
     def _end_stored(self, durable: DurableSession, session: Session | None, places: set[LogId]) -> None:
         if session is not None and session.mailbox.durable is durable:
-            self._open_messages.end_messages(session, places, (), EndReason.ERASED)
+            session.mailbox.end_messages(places, (), EndReason.ERASED)
             session.mailbox.note_retained()
         else:
             durable.end_messages(places, EndReason.ERASED)
