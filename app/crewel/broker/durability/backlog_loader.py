@@ -103,7 +103,7 @@ class BacklogLoader:
 
     def _again(self, session: Session, durable: DurableSession) -> None:
         del self._timers[durable]
-        is_there = durable.connected is session and not session.is_absent
+        is_there = durable.connected is session and not session.mailbox.is_absent
         if not is_there or self.load(session) is None:
             self._pauses.pop(durable, None)  # its next connect, or the end of a pause, asks once more
 
@@ -113,7 +113,7 @@ class BacklogLoader:
         async with self._turns:
             ids = durable.first_evicted(_BURST)
             found = await self._found(durable, ids)
-        if durable.connected is not session or session.is_paused:  # it may have been on hold meanwhile
+        if durable.connected is not session or session.mailbox.is_paused:  # it may have been on hold meanwhile
             return True
         queued = durable.load(set(ids))
         self._queue(session, durable, queued, found)
