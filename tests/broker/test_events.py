@@ -60,7 +60,7 @@ def tell_everything(events: Events) -> None:
     )
     events.held(joe, HOLDBACK)
     events.released(joe)
-    events.overflow(joe, "dropOldest")
+    events.overflow(joe.name, "dropOldest")
     events.redelivered(joe, 2)
     events.settled(joe, [entry("/a", 7)])
     if events.traffic is not None:
@@ -211,7 +211,7 @@ class TestSums:
     def test_redeliveries_and_overflows_are_counted_by_session(self, world: World) -> None:
         events = gathering(world, "reliable")
         for _ in range(3):
-            events.overflow(session(), "dropOldest")
+            events.overflow(session().name, "dropOldest")
             events.redelivered(session(), 2)
         events.redelivered(session("client/ann/1"), 1)
         assert group(events)["events"] == [

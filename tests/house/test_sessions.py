@@ -26,7 +26,7 @@ OTHERS = {
 
 LATER = {
     f"{BROKER}/durability/subscriber_cache.py": {"fan_out_record"},
-    f"{BROKER}/session_queue/overflow.py": {"weight"},
+    f"{BROKER}/session_queue/backlog.py": {"weight"},
 }
 """The slots of an entry that are set once it is on its way."""
 

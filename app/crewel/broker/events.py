@@ -185,10 +185,10 @@ class Events:
             for follow in self.on_event:
                 follow(name, session, fields)
 
-    def overflow(self, session: Session, policy: str) -> None:
+    def overflow(self, name: str, policy: str) -> None:
         """A queue was full."""
         if self._level is not None and len(self._overflows) < self._runtime.settings.events.max_group:
-            self._overflows[session.name, policy] += 1
+            self._overflows[name, policy] += 1
 
     def redelivered(self, session: Session, count: int) -> None:
         """So many messages leave again for a session, or wait to."""

@@ -46,7 +46,6 @@ from crewel.broker.session_queue.connects import Browsers
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.expiry import Expiry
 from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.overflow import Overflow
 from crewel.broker.session_queue.reports import MailboxReports
 from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_queue.updates import Updates
@@ -81,7 +80,6 @@ class Parts:
         self.sessions: dict[str, Session] = {}
         self.clock = Clock()
         self.ids = Ids(secrets.token_hex(4), self.clock)
-        self.reports = MailboxReports(self.runtime, self.access, self.ids)
         self.names = Names(BEYOND_STORED if settings.storage.enabled else -1)
         self.admin = AdminToken()
         self.guard = Guard(partial(own_grants, self.admin))
@@ -109,8 +107,10 @@ class Parts:
         self.pressure = BackPressure(runtime, access, outbound.fan_outs)
         self.events = Events(runtime, access, self.registry)
         self.expiry = outbound.expiry = Expiry(runtime, access, self.clock)
-        self.overflow = Overflow(runtime, outbound, self.events, self.expiry, access, self.pressure.overflowed)
-        self.backlog = BacklogLoader(access, outbound, self.overflow, runtime.loop, runtime.spawn)
+        self.reports = MailboxReports(
+            runtime, access, self.ids, self.clock, self.events, self.pressure, outbound.backlog
+        )
+        self.backlog = BacklogLoader(access, outbound, runtime.loop, runtime.spawn)
         self.dispatchers = DispatcherRunner(
             runtime,
             access,
@@ -188,7 +188,6 @@ class Parts:
             self.subscription_options,
             access,
             self.backlog,
-            self.overflow,
         )
         self.durability = Durability(
             runtime,
@@ -400,7 +399,6 @@ class Parts:
         outbound.encode_updates, outbound.on_timer = self.updates.encode, dispatchers.on_timer
         outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
         outbound.load_backlog = self.backlog.load_if_waiting
-        outbound.has_room = self.overflow.has_room
         dispatchers.on_active, dispatchers.on_capacity = shared.on_connect, shared.on_capacity
         dispatchers.on_blocked, dispatchers.try_other = shared.requeue.requeue_all, shared.requeue.try_other
         dispatchers.end_session = self.durability.end_session = self.table.remove

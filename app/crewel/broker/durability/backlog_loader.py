@@ -16,7 +16,6 @@ from typing import Any, Final
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.session import Session
 from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.overflow import Overflow
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, comes_before, notice_entry
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage
@@ -39,7 +38,6 @@ class BacklogLoader:
 
     _access: StoreAccess
     _outbound: Outbound
-    _overflow: Overflow
     _loop: asyncio.AbstractEventLoop
     _spawn: Callable[[Coroutine[Any, Any, None]], object]
     running: dict[DurableSession, asyncio.Future[None]] = field(default_factory=dict, init=False)
@@ -199,7 +197,7 @@ class BacklogLoader:
         if session.mailbox.dispatcher.rejection is not None:
             session.mailbox.dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
             return
-        if entry is not None and not self._overflow.has_room(session, durable, entry):
+        if entry is not None and not self._outbound.has_room(session, entry):
             return
         is_next = not (
             durable.has_evicted_before(place, pending.priority)

@@ -29,7 +29,6 @@ from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.expiry import Expiry
 from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.overflow import Overflow
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
@@ -73,7 +72,6 @@ class LogAppender:
     _options: SubscriptionOptions
     _access: StoreAccess
     _backlog: BacklogLoader
-    _overflow: Overflow
 
     def __post_init__(self) -> None:
         self._settings = self._runtime.settings
@@ -428,7 +426,7 @@ class LogAppender:
             durable.end_message(entry.position, EndReason.FILTERED)
         elif session is None:
             return  # it is ending
-        elif not self._overflow.has_room(session, durable, entry):
+        elif not self._outbound.has_room(session, entry):
             return
         elif (
             session.mailbox.is_absent

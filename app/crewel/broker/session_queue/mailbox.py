@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from crewel.bayeux.channel import SYSTEM
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.entry import in_order
+from crewel.delivery.entry import in_order, least
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
 from crewel.delivery.records import EndReason, LogId, Transient
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
@@ -43,6 +43,23 @@ class MailboxListener(Protocol):
     def left_no_letter(self) -> None:
         """A message ended that should have become a dead letter, and cannot become one."""
 
+    def overflowed(self, policy: OverflowPolicy, durable: DurableSession | None) -> None:
+        """A queue was full, and its policy was applied; `durable` is the session, if the store has it."""
+
+    def charged(self, durable: DurableSession) -> str:
+        """A dead letter of a full queue is charged to the accounts of this session: why the session has to end, or an empty
+        text."""
+
+    @property
+    def letters_for_anonymous(self) -> bool:
+        """Whether sessions without a name leave dead letters."""
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+
+    def share(self, most: int) -> int:
+        """The bytes that one queue may have whose own limit is `most`: less, if all together have too much."""
+
     def as_transient(self, entry: Entry) -> Transient:
         """A message that the store does not have, as the record of its dead letter holds it."""
 
@@ -63,6 +80,7 @@ class Mailbox(ABC):
         "is_reliable",
         "lazy_at",
         "limit",
+        "must_end",
         "queue",
         "queue_bytes",
         "queue_counted",
@@ -71,6 +89,7 @@ class Mailbox(ABC):
         "recovered",
         "rejects_all",
         "retained",
+        "taken_out",
         "unstored_policy",
         "urgent",
     )
@@ -107,10 +126,14 @@ class Mailbox(ABC):
     """Most bytes that wait for it."""
     queue_bytes: int
     """Bytes of the bodies of as many entries of the queue as `queue_counted` says; `count_bytes` of all."""
+    taken_out: int
+    """How often messages were taken out of it that did not leave."""
     rejects_all: bool
     """Whether all that comes becomes dead letters, because its client has failed for good."""
     unstored_policy: OverflowPolicy
     """What a full queue does of a session that the store does not have; `overflow_policy` also knows the exceptions."""
+    must_end: bool
+    """Whether the session ends soon, rather than lose what its queue has no room for."""
     recovered: Entry | None
     """The last message that it knows that it missed: while that waits, the session ends rather than lose one."""
     burst: Burst
@@ -122,6 +145,7 @@ class Mailbox(ABC):
         self._listener = listener
         self.queue = []
         self.urgent = self.is_ready = self.is_paused = self.is_absent = self.is_reliable = False
+        self.must_end = False
         self.lazy_at = inf
         self.batches = NO_BATCHES
         self.retained = 0
@@ -136,6 +160,7 @@ class Mailbox(ABC):
         self.recovered = None
         self.burst = _ANY_BURST
         self.expiry = 0
+        self.taken_out = 0
 
     def take_over(self, former: Mailbox) -> None:
         """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
@@ -173,6 +198,32 @@ class Mailbox(ABC):
             self.queue_bytes = sum(len(entry.wire) for entry in self.queue)
             self.queue_counted = len(self.queue)
         return self.queue_bytes
+
+    # A full queue
+
+    @abstractmethod
+    def make_room(self, entry: Entry, usual: int) -> bool:
+        """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
+        the session must. `usual` is the limit of messages where the session has none of its own."""
+
+    def has_bytes(self, size: int) -> bool:
+        """Whether the queue may have so many bytes more."""
+        most = self._listener.share(self.queue_max_bytes)
+        return self.count_bytes() + size <= most
+
+    @abstractmethod
+    def shorten(self) -> None:
+        """Cut the queue if it has more than its share, when all queues together have too much. A queue that nothing more comes
+        to would keep what it has."""
+
+    def _drop_oldest(self, entry: Entry) -> bool:
+        """End the message in the queue that is dropped first, so that there is room for this entry. False: that is the entry
+        itself. What is sent again at the queue's front stays."""
+        index = least(self.queue, self.batches.resending)
+        if index is None or self.queue[index].priority > entry.priority:
+            return False
+        self.end_at(index, EndReason.DROPPED)
+        return True
 
     # Leaving
 
@@ -283,10 +334,12 @@ class Mailbox(ABC):
     def take_back(self, entry: Entry) -> None:
         """The entry belongs to no batch and waits no more; its status is still awaited."""
         self.queue = self.batches.take_out(entry, self.queue)
+        self.taken_out += 1
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
         """None of these belongs to a batch or waits any more, at the cost of one look at the waiting messages."""
         self.queue = self.batches.take_out_many(gone, self.queue)
+        self.taken_out += 1
         for entry in gone:
             self.dispatcher.close(entry)
 

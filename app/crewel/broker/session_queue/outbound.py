@@ -10,21 +10,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import assert_never
 
 from crewel.broker.session import Session, State
+from crewel.broker.session_queue.backlog import Backlog
 from crewel.broker.session_queue.connects import Browsers, Connects
 from crewel.broker.session_queue.exchange import Exchange, encode_reply
 from crewel.broker.session_queue.expiry import Expiry
 from crewel.broker.session_queue.fan_outs import FanOuts
-from crewel.broker.session_queue.overflow import Backlog
 from crewel.broker.session_queue.timers import SessionTimes
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import Dispatcher
-from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, insert, least
+from crewel.delivery.entry import Entry, insert
 from crewel.metrics import Metrics
-from crewel.qos.connect import OverflowPolicy
 from crewel.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -51,8 +48,6 @@ class Outbound(Connects):
         self._ready: list[Session] = []
         self._end = end
         self._overflowed: set[Session] = set()
-        self.has_room: Callable[[Session, DurableSession, Entry], bool] | None = None
-        """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
         self.encode_updates: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
         """Asked for the messages of a session that receives their origin."""
         self.on_timer: Callable[[Session, float], float]
@@ -118,7 +113,8 @@ class Outbound(Connects):
             or session.mailbox.rejects_all
             or self.backlog.is_full
         ):
-            if not self._make_room(session, entry, limit):
+            # What is stored was asked about when it was taken, and comes in order.
+            if not (session.mailbox.durable is not None and entry.position) and not self.has_room(session, entry):
                 return
             size = session.mailbox.queue_bytes + len(entry.wire)
         if entry.weight is None and not entry.position:
@@ -168,70 +164,24 @@ class Outbound(Connects):
             session.mailbox.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
             self.timers.at(session, session.mailbox.lazy_at)
 
-    def _make_room(self, session: Session, entry: Entry, limit: int) -> bool:
-        if session.mailbox.durable is not None and self.has_room is not None:
-            # What is stored was asked about when it was taken, and comes in order.
-            return bool(entry.position) or self.has_room(session, session.mailbox.durable, entry)
-        if session.mailbox.recovered is not None and session.mailbox.recovered not in session.mailbox.queue:
-            session.mailbox.recovered = None  # it has gone out
-        if self._fits(session, entry, limit):
+    def has_room(self, session: Session, entry: Entry) -> bool:
+        """Whether the entry may wait for the session. If not, the policy of its queue has been applied: the entry has ended, or
+        the session ends with one of the next flushes."""
+        mailbox = session.mailbox
+        if mailbox.make_room(entry, self._settings.max_queue_messages):
             return True
-        if entry.is_notice and session.mailbox.overflow_policy is OverflowPolicy.DISCONNECT:
-            return True
-        while self._apply_policy(session, entry):
-            if self._fits(session, entry, limit):
-                return True
+        if mailbox.must_end:
+            self.end_soon(session)
         return False
 
-    def _apply_policy(self, session: Session, entry: Entry) -> bool:
-        """Do as the policy says of what the store does not have; True if a queued message was dropped for this one."""
-        policy = session.mailbox.overflow_policy
-        self._metrics.dropped[policy.value] += 1
-        match policy:
-            case OverflowPolicy.DISCONNECT:
-                self.end_soon(session)
-                return False
-            case OverflowPolicy.DROP_OLDEST | OverflowPolicy.DEAD_MESSAGE:  # no login without a store gets the latter
-                return self._drop_oldest(session, entry)
-            case _:
-                assert_never(policy)
-
-    def _fits(self, session: Session, entry: Entry, limit: int) -> bool:
-        queue = session.mailbox.queue
-        if (session.mailbox.rejects_all or len(queue) + session.mailbox.retained >= limit) and (
-            queue or session.mailbox.retained
-        ):
-            return False
-        return not queue or self.has_bytes(session, len(entry.wire))
-
-    def has_bytes(self, session: Session, size: int) -> bool:
-        """Whether the queue of the session may have so many bytes more."""
-        most = self.backlog.share(session.mailbox.queue_max_bytes)
-        return session.mailbox.count_bytes() + size <= most
-
     def shorten(self, sessions: Iterable[Session]) -> None:
-        """Cut the queues that have more than their share, if all together have too much. A queue that nothing more comes to
-        would keep what it has."""
+        """Cut the queues that have more than their share, if all together have too much."""
         if not self.backlog.is_full:
             return
         for session in list(sessions):
-            while session.mailbox.durable is None and session.mailbox.queue and not self.has_bytes(session, 0):
-                if not self._apply_policy(session, session.mailbox.queue[-1]):
-                    break
-
-    @staticmethod
-    def _drop_oldest(session: Session, entry: Entry) -> bool:
-        """Drop the first in the order of dropping, so that there is room for this entry. False: that is the entry itself."""
-        queue = session.mailbox.queue
-        position = least(queue, 0)
-        if position is None or queue[position].priority > entry.priority:
-            return position is None
-        session.mailbox.drop_at(position)
-        return True
-
-    def is_ending(self, session: Session) -> bool:
-        """Whether the session ends with one of the next flushes."""
-        return session in self._overflowed
+            session.mailbox.shorten()
+            if session.mailbox.must_end:
+                self.end_soon(session)
 
     def end_soon(self, session: Session) -> None:
         """End the session with the next flush; until then it receives what it has, from the front: never a gap."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.back_pressure import BackPressure
+from crewel.broker.events import Events
 from crewel.broker.ids import Ids
 from crewel.broker.runtime import Runtime
+from crewel.broker.session_queue.backlog import Backlog
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Transient
+from crewel.qos.connect import OverflowPolicy
 from crewel.qos.update import Origin
 
 
@@ -20,6 +25,10 @@ class MailboxReports:
     _runtime: Runtime
     _access: StoreAccess
     _ids: Ids
+    _clock: Callable[[], float]
+    _events: Events
+    _pressure: BackPressure
+    _backlog: Backlog
 
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""
@@ -32,6 +41,30 @@ class MailboxReports:
     def left_no_letter(self) -> None:
         """A message ended that should have become a dead letter, and cannot become one."""
         self._runtime.metrics.dropped["noLetter"] += 1
+
+    def overflowed(self, policy: OverflowPolicy, durable: DurableSession | None) -> None:
+        """A queue was full, and its policy was applied; `durable` is the session, if the store has it."""
+        self._runtime.metrics.dropped[policy.value] += 1
+        if durable is not None:
+            self._events.overflow(durable.name, policy.value)
+
+    def charged(self, durable: DurableSession) -> str:
+        """A dead letter of a full queue is charged to the accounts of this session: why the session has to end, or an empty
+        text."""
+        return self._pressure.overflowed(durable.payers)
+
+    @property
+    def letters_for_anonymous(self) -> bool:
+        """Whether sessions without a name leave dead letters."""
+        return self._runtime.settings.delivery.letters_for_anonymous
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        return int(self._clock() * 1_000_000)
+
+    def share(self, most: int) -> int:
+        """The bytes that one queue may have whose own limit is `most`: less, if all together have too much."""
+        return self._backlog.share(most)
 
     def as_transient(self, entry: Entry) -> Transient:
         """A message that the store does not have, as the record of its dead letter holds it."""

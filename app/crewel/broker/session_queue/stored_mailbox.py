@@ -7,17 +7,34 @@ message that is delivered again keeps its place, and no queue is sorted. Transie
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple, assert_never
 
 from crewel.broker.session_queue.mailbox import Mailbox
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, place_of
+from crewel.delivery.entry import Entry, place_of, priority_of
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter
+from crewel.qos.connect import Bounds, OverflowPolicy
+
+SIZE: Final = "resource.overflow.queue.bytes"
+EXHAUSTED: Final = "resource.exhaust"
+"""The code of a session that ends because its account has too many pending dead letters."""
+
+
+class _Seen(NamedTuple):
+    """What a mailbox looked like when its transient messages were counted. While none of it changes, the count holds."""
+
+    batch: int
+    taken_out: int
+    stored: int
+    queued: int
+    unacknowledged: int
+    opened: int
 
 
 class StoredMailbox(Mailbox):
     """What it holds of the log is in `durable`, and outlives the process."""
 
-    __slots__ = ("durable",)
+    __slots__ = ("_counted", "durable")
 
     durable: DurableSession
 
@@ -25,6 +42,7 @@ class StoredMailbox(Mailbox):
         """It holds what the session's former mailbox holds in memory."""
         self.take_over(former)
         self.durable = durable
+        self._counted: tuple[_Seen, int] | None = None
 
     # How much there is
 
@@ -52,6 +70,97 @@ class StoredMailbox(Mailbox):
         return super().has(message_id) or (
             message_id.isdigit() and self.durable.find(LogId(int(message_id))) is not None
         )
+
+    # A full queue
+
+    def make_room(self, entry: Entry, usual: int) -> bool:
+        """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
+        the session must. It is asked when a message arrives: one of the log when it is taken, a transient one when it is
+        published."""
+        bounds, rejection = self.bounds, self.dispatcher.rejection
+        if rejection is not None:
+            self.dead_letter_new(entry, rejection.code, rejection.reason, given=rejection.given)
+            return False
+        if bounds is None:
+            return True
+        # An upper bound that costs little: what is open at the client and waits again counts twice.
+        waiting = len(self.queue) + self.retained + len(self.durable.evicted)
+        if waiting < bounds.max_entries and self.durable.fits(bounds.max_bytes):
+            if entry.position or not self.queue or self.has_bytes(len(entry.wire)):
+                return True
+            return self._apply_policy(entry, bounds.policy, SIZE)
+        code = self._exceeded(entry, bounds)
+        if entry.position and (self.durable.find(entry.position) is None or self.must_end):
+            return False  # its own life had ended; or it becomes a dead letter with the end of the session
+        return code is None or self._apply_policy(entry, bounds.policy, code)
+
+    def shorten(self) -> None:
+        """Nothing: its bounds hold for each message that comes."""
+
+    def _exceeded(self, entry: Entry, bounds: Bounds) -> str | None:
+        """The code of the bound that the entry goes beyond."""
+        now = self._listener.now()
+        if self.is_due(now):
+            self.expire(now, is_away=self.is_absent)
+        stored = len(self.durable) - (1 if entry.position else 0)
+        waiting = stored if stored >= bounds.max_entries else stored + self._count_transients(stored)
+        return bounds.exceeded(waiting, self.durable.size)
+
+    def _count_transients(self, stored: int) -> int:
+        """How many messages wait that are not stored. A full queue is asked about every message that arrives, so they are
+        counted again only after something has come or gone."""
+        batches = self.batches
+        seen = _Seen(
+            batches.number,
+            self.taken_out,
+            stored,
+            len(self.queue),
+            len(batches) + batches.resending,
+            len(self.dispatcher.in_flight),
+        )
+        if self._counted is None or self._counted[0] != seen:
+            self._counted = seen, len(self.transients())
+        return self._counted[1]
+
+    def _apply_policy(self, entry: Entry, policy: OverflowPolicy, code: str) -> bool:
+        """Do as the policy says; True if the entry may be queued by that."""
+        durable, recovered = self.durable, self.recovered
+        if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in self.queue:
+            policy = OverflowPolicy.DISCONNECT  # a client that knows that it misses nothing sees no gap
+        self._listener.overflowed(policy, durable)
+        self._listener.has_changed(durable)
+        match policy:
+            case OverflowPolicy.DROP_OLDEST:
+                if self._drop_oldest(entry):
+                    return True
+                self._end_place(entry.position, EndReason.DROPPED)
+            case OverflowPolicy.DISCONNECT:
+                self.must_end = True
+            case OverflowPolicy.DEAD_MESSAGE:
+                if self.leaves_letters:
+                    self.dead_letter_new(entry, code, "the queue of the receiver is full")
+                    if why := self._listener.charged(durable):
+                        durable.death, self.must_end = (EXHAUSTED, why), True
+                else:
+                    self._listener.left_no_letter()
+                    self._end_place(entry.position, EndReason.DROPPED)
+            case _:
+                assert_never(policy)
+        return False
+
+    def _drop_oldest(self, entry: Entry) -> bool:
+        """End the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
+        What is evicted goes behind what is queued, but for what is being sent again at the queue's front."""
+        evicted = None if self.batches.resending else self.durable.lowest_evicted()
+        if evicted is not None and priority_of(evicted) <= entry.priority:
+            self.end_evicted(place_of(evicted), EndReason.DROPPED)
+            return True
+        return super()._drop_oldest(entry)
+
+    @property
+    def leaves_letters(self) -> bool:
+        """Whether what ends with it unsettled becomes dead letters. No client comes back to a session without a name."""
+        return self.durable.is_named or self._listener.letters_for_anonymous
 
     # Waiting again
 

@@ -18,7 +18,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.overflow import SIZE
+from crewel.broker.session_queue.stored_mailbox import SIZE
 from crewel.broker.subscriptions.history_start import Room
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe import Permissions
@@ -137,7 +137,7 @@ class GetService:
             await self._runtime.turns.rest(session.account.name if session.account is not None else None)
         # One response is left free, so that refusals do not push out what was answered.
         size = sum(len(each.wire) for each in entries) + limits.max_response_bytes
-        if entries and session.mailbox.queue and not self._outbound.has_bytes(session, size):
+        if entries and session.mailbox.queue and not session.mailbox.has_bytes(size):
             text = "the queue of the session has no room for the messages: take the waiting ones, then ask again"
             raise RemoteCallError({"errorCode": SIZE, "message": text})
         if asked.get("newestFirst", True):
