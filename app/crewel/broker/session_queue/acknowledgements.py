@@ -22,7 +22,7 @@ from crewel.broker.session_queue.exchange import awaits_answer, says_busy
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.entry import Entry, in_order
+from crewel.delivery.entry import Entry
 from crewel.delivery.records import BATCH_BLOCK
 
 _SPARE = 500  # batch numbers that are reserved ahead of need
@@ -44,9 +44,8 @@ class Acknowledgements:
 
     def begin(self, session: Session) -> Batches:
         """Let a session acknowledge from now on; returns what keeps its batches."""
-        session.connect_only = session.mailbox.is_reliable = True
-        session.mailbox.batches = batches = Batches()
-        return batches
+        session.connect_only = True
+        return session.mailbox.begin_batches()
 
     def take_last(self, session: Session, batches: Batches) -> None:
         """A client that waits acknowledges all that it was sent, and nothing was to be sent again."""
@@ -89,16 +88,14 @@ class Acknowledgements:
         if filtered and session in filtered and any(entry.is_oneway for entry in entries):
             entries = [entry for entry in entries if not entry.is_oneway]
         if not batches.must_resend and entries:
-            batches.sent[batches.number] = entries  # `retain`, without a call
-        elif again := batches.retain(entries):
-            # What was to be sent again, and is not in this response, waits as all others do.
-            session.mailbox.queue = in_order(session.mailbox.queue)
+            batches.sent[batches.number] = entries  # `Mailbox.retain`, without a call
+            session.mailbox.retained += len(entries)
+        elif again := session.mailbox.retain(entries):
             if batches.is_busy:
                 self._runtime.metrics.resends_busy += again
             else:
                 self._runtime.metrics.resends += again
                 self._events.redelivered(session, again)
-        session.mailbox.retained += len(entries)
 
     def reserve(self, session: Session, number: int) -> None:
         """The batch of this number leaves: have more numbers reserved in time, with the next commit."""
@@ -108,15 +105,7 @@ class Acknowledgements:
             self._access.node.mark_dirty(durable)
 
     def _take(self, session: Session, batches: Batches, batch: int | None, *, is_busy: bool = False) -> None:
-        acknowledged: list[Entry] = []
-        session.mailbox.queue = batches.acknowledge(batch, session.mailbox.queue, acknowledged, is_busy=is_busy)
-        # What is still open is in the queue again, or open in the dispatcher, or the client is busy with it.
-        session.mailbox.retained = len(batches) if is_busy else 0
-        if session.mailbox.durable is None and session.mailbox.dispatcher is NO_DISPATCHER:
-            return
-        if session.mailbox.dispatcher.rules.tells:
-            acknowledged = session.mailbox.dispatcher.acknowledge(acknowledged)
-            session.mailbox.note_retained()
+        acknowledged = session.mailbox.acknowledge(batch, is_busy=is_busy)
         places = [entry.position for entry in acknowledged if entry.position]
         if places and session.mailbox.durable is not None:
             self._durability.settle(session.mailbox.durable, places)

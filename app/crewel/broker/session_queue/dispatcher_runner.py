@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from time import time
 from typing import Any, Final
@@ -25,7 +26,7 @@ from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_queue.pings import Pings
 from crewel.broker.session_queue.timers import SessionTimes, cause
 from crewel.broker.session_queue.updates import OnewayUpdates
-from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rejection, Rules
+from crewel.delivery.dispatcher import NO_DISPATCHER, Dispatcher, Judgement, Rejection, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
@@ -233,22 +234,9 @@ class DispatcherRunner:
             self._follow(session, dispatcher)
 
     def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
-        mailbox = session.mailbox
         self._events.judged(session, dispatcher, judgement)
-        for entry in judgement.settled:
-            mailbox.end(entry, EndReason.SETTLED)
-        for each in judgement.dead_letters:
-            if not self.try_other(session, *each):
-                mailbox.dead_letter(*each)
-        failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
-        put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0, "")]
-        put_back += mailbox.notices_after(put_back)
-        for entry in put_back:
-            mailbox.take_back(entry)
-        if put_back:
-            mailbox.recall(put_back)
+        session.mailbox.carry_out(judgement, partial(self.try_other, session))
         self._runtime.metrics.redeliveries += len(judgement.put_back)
-        session.mailbox.note_retained()
         if judgement.holdback is not None:
             self._note_hold(session, judgement.holdback)
             self._store(session)
@@ -300,9 +288,7 @@ class DispatcherRunner:
         self._outbound.timers.at(session, dispatcher.next_at())
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
-        session.mailbox.is_paused = is_paused
-        # At the end of a pause too: what a connect has put back meanwhile may be younger than the messages in the store.
-        session.mailbox.recall()
+        session.mailbox.pause(is_paused=is_paused)
         if session.mailbox.queue and not is_paused:
             self._outbound.make_ready(session)
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from crewel.bayeux.channel import SYSTEM
 from crewel.delivery.batches import NO_BATCHES, Batches
-from crewel.delivery.dispatcher import NO_DISPATCHER
+from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS
 from crewel.delivery.entry import in_order, least
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
 from crewel.delivery.records import EndReason, LogId, Transient
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 if TYPE_CHECKING:
-    from crewel.delivery.dispatcher import Dispatcher
+    from crewel.delivery.dispatcher import Dispatcher, Judgement
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.delivery.open_limit import OpenLimit
@@ -278,6 +278,57 @@ class Mailbox(ABC):
         """What the client has and has not settled counts against the bounds of the queue."""
         if self.dispatcher.rules.tells:
             self.retained = max(len(self.dispatcher.in_flight) - self.batches.resending, 0)
+
+    # Acknowledgements
+
+    def begin_batches(self) -> Batches:
+        """Its client acknowledges from now on; returns what keeps its batches."""
+        self.is_reliable = True
+        self.batches = Batches()
+        return self.batches
+
+    def acknowledge(self, batch: int | None, *, is_busy: bool = False) -> list[Entry]:
+        """Its client has got this batch and those before it, or says nothing of it (None); what that leaves open goes out
+        again, unless the client is busy with it. Returns what is settled by that."""
+        settled: list[Entry] = []
+        self.queue = self.batches.acknowledge(batch, self.queue, settled, is_busy=is_busy)
+        # What is still open is in the queue again, or open in the dispatcher, or the client is busy with it.
+        self.retained = len(self.batches) if is_busy else 0
+        if self.dispatcher.rules.tells:
+            settled = self.dispatcher.acknowledge(settled)
+            self.note_retained()
+        return settled
+
+    def retain(self, entries: list[Entry]) -> int:
+        """Keep what leaves until it is acknowledged. Returns how many of the entries were sent before."""
+        again = self.batches.retain(entries)
+        self.retained += len(entries)
+        if again:  # what was to be sent again, and is not in this response, waits as all others do
+            self.queue = in_order(self.queue)
+        return again
+
+    def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[[Entry, str, str, int, str], bool]) -> None:
+        """What statuses mean for messages, or that they did not come in time, is done with them. `goes_elsewhere` is asked of
+        each that failed whether another session gets it: with the code, the reason, the attempts, and the code as given."""
+        for entry in judgement.settled:
+            self.end(entry, EndReason.SETTLED)
+        for each in judgement.dead_letters:
+            if not goes_elsewhere(*each):
+                self.dead_letter(*each)
+        failure = self.dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
+        put_back = [entry for entry in judgement.put_back if not goes_elsewhere(entry, *failure, 0, "")]
+        put_back += self.notices_after(put_back)
+        for entry in put_back:
+            self.take_back(entry)
+        if put_back:
+            self.recall(put_back)
+        self.note_retained()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Nothing leaves any more, or again."""
+        self.is_paused = is_paused
+        # At the end of a pause too: what a connect has put back meanwhile may be younger than the messages in the store.
+        self.recall()
 
     # Waiting again
 
