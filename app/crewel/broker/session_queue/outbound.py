@@ -105,47 +105,48 @@ class Outbound(Connects):
 
     def enqueue(self, session: Session, entry: Entry) -> None:
         """Put the entry into the session's queue and mark the session ready."""
-        size = session.mailbox.queue_bytes + len(entry.wire)
-        limit = session.mailbox.queue_limit or self._settings.max_queue_messages
+        mailbox = session.mailbox
+        size = mailbox.queue_bytes + len(entry.wire)
         if (
-            len(session.mailbox.queue) + session.mailbox.retained >= limit
-            or size > session.mailbox.queue_max_bytes
-            or session.mailbox.rejects_all
+            len(mailbox.queue) + mailbox.retained >= (mailbox.queue_limit or self._settings.max_queue_messages)
+            or size > mailbox.queue_max_bytes
+            or mailbox.rejects_all
             or self.backlog.is_full
         ):
             # What is stored was asked about when it was taken, and comes in order.
-            if not (session.mailbox.durable is not None and entry.position) and not self.has_room(session, entry):
+            if not (mailbox.durable is not None and entry.position) and not self.has_room(session, entry):
                 return
-            size = session.mailbox.queue_bytes + len(entry.wire)
+            size = mailbox.queue_bytes + len(entry.wire)
         if entry.weight is None and not entry.position:
             self.backlog.weigh(entry)
-        session.mailbox.queue_bytes = size
-        session.mailbox.queue_counted += 1
-        queue = session.mailbox.queue
+        mailbox.queue_bytes = size
+        mailbox.queue_counted += 1
+        queue = mailbox.queue
         if queue and queue[-1].priority < entry.priority:
-            insert(queue, entry, session.mailbox.batches.resending)
+            insert(queue, entry, mailbox.batches.resending)
         else:
             queue.append(entry)
         if entry.expires:
             self.expiry.watch(session, entry)
-        if session.mailbox.limit is not None:
-            session.mailbox.limit.queued(entry)
+        if mailbox.limit is not None:
+            mailbox.limit.queued(entry)
         if entry.lazy and self._settings.max_lazy_ms > 0:
             self._wait_lazily(session)
             return
-        session.mailbox.urgent = True
-        if not session.mailbox.is_ready:
-            session.mailbox.is_ready = True
+        mailbox.urgent = True
+        if not mailbox.is_ready:
+            mailbox.is_ready = True
             if not self._ready:
                 self._loop.call_soon(self._flush)
             self._ready.append(session)
 
     def enqueue_first(self, session: Session, entry: Entry) -> None:
         """Put an entry that is not lazy into an empty queue, and mark the session ready: it fits, whatever the bounds are."""
-        session.mailbox.queue.append(entry)
-        session.mailbox.urgent = True
-        if not session.mailbox.is_ready:
-            session.mailbox.is_ready = True
+        mailbox = session.mailbox
+        mailbox.queue.append(entry)
+        mailbox.urgent = True
+        if not mailbox.is_ready:
+            mailbox.is_ready = True
             if not self._ready:
                 self._loop.call_soon(self._flush)
             self._ready.append(session)
@@ -160,9 +161,10 @@ class Outbound(Connects):
         self._ready.append(session)
 
     def _wait_lazily(self, session: Session) -> None:
-        if session.mailbox.lazy_at == inf:
-            session.mailbox.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
-            self.timers.at(session, session.mailbox.lazy_at)
+        mailbox = session.mailbox
+        if mailbox.lazy_at == inf:
+            mailbox.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
+            self.timers.at(session, mailbox.lazy_at)
 
     def has_room(self, session: Session, entry: Entry) -> bool:
         """Whether the entry may wait for the session. If not, the policy of its queue has been applied: the entry has ended, or
@@ -200,15 +202,16 @@ class Outbound(Connects):
                     self._loop.call_soon(self._flush)
                 self._ready = ready[index:] + self._ready  # others have their turn first
                 return
-            session.mailbox.is_ready = False
-            if session.mailbox.urgent and not (session.requests or session.mailbox.is_paused):
+            mailbox = session.mailbox
+            mailbox.is_ready = False
+            if mailbox.urgent and not (session.requests or mailbox.is_paused):
                 try:
                     if session.socket is not None and not session.connect_only:  # `_wake`, without a call
                         self.push(session)
                     elif (
                         session.held is not None
                         and session.held.not_before <= now
-                        and (session.mailbox.limit is None or session.mailbox.has_leaving)
+                        and (mailbox.limit is None or mailbox.has_leaving)
                     ):
                         self.release(session, now)
                 except Exception:
@@ -239,22 +242,23 @@ class Outbound(Connects):
 
     def push(self, session: Session) -> None:
         """Send what is queued over the session's socket, as long as the socket takes it."""
-        socket = session.socket
-        while socket is not None and session.mailbox.queue and socket.is_writable and not session.mailbox.is_paused:
+        socket, mailbox = session.socket, session.mailbox
+        while socket is not None and mailbox.queue and socket.is_writable and not mailbox.is_paused:
             messages = self._departing(session)
             if messages:
                 socket.send(messages)
 
     def _departing(self, session: Session) -> list[bytes]:
         """The messages that leave now, ready for the wire."""
-        if session.mailbox.is_paused:
+        mailbox = session.mailbox
+        if mailbox.is_paused:
             return []
-        if session.mailbox.expiry:
+        if mailbox.expiry:
             self.expiry.remove_expired(session)
-        if session.mailbox.limit is None or not session.is_live:
-            entries = session.mailbox.take(self._settings.max_response_bytes)
+        if mailbox.limit is None or not session.is_live:
+            entries = mailbox.take(self._settings.max_response_bytes)
         else:
-            entries = session.mailbox.take_within(session.mailbox.limit, self._settings.max_response_bytes)
+            entries = mailbox.take_within(mailbox.limit, self._settings.max_response_bytes)
         if not entries:
             return []
         taken = entries
@@ -265,28 +269,29 @@ class Outbound(Connects):
                 entries = self.pipe.departing(session, entries)
             count = len(entries)
             self._metrics.deliveries += count
-            dispatcher = session.mailbox.dispatcher
+            dispatcher = mailbox.dispatcher
             if dispatcher.rules.tells:
                 return self.encode_updates(session, dispatcher, entries)
             return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
             for entry in taken:
-                session.mailbox.dead_letter_unsendable(entry, error)
+                mailbox.dead_letter_unsendable(entry, error)
             return []
 
     def _on_timer(self, session: Session, now: float) -> float:
-        if session.mailbox.lazy_at <= now:
-            session.mailbox.lazy_at = inf
-            session.mailbox.urgent = session.mailbox.urgent or bool(session.mailbox.queue)
-            if session.mailbox.urgent and not (session.requests or session.mailbox.is_paused):
+        mailbox = session.mailbox
+        if mailbox.lazy_at <= now:
+            mailbox.lazy_at = inf
+            mailbox.urgent = mailbox.urgent or bool(mailbox.queue)
+            if mailbox.urgent and not (session.requests or mailbox.is_paused):
                 self._wake(session, now)
-        due = min(session.mailbox.lazy_at, self.on_timer(session, now))
+        due = min(mailbox.lazy_at, self.on_timer(session, now))
         held = session.held
         if held is None:
             return due
         if held.not_before <= now:
             held.not_before = 0.0  # `now` may be a moment ahead of the clock: what comes next must not wait for that
-        if held.deadline <= now or (session.mailbox.urgent and not held.not_before and self._may_send(session)):
+        if held.deadline <= now or (mailbox.urgent and not held.not_before and self._may_send(session)):
             self.release(session, now)
             return due
         return min(due, held.deadline, held.not_before or inf)
