@@ -243,7 +243,7 @@ class FailingRun(Run):
             self._tell(server, durable, client)
             if durable in server.receivers:
                 ack = client.ack if self.random.random() < 0.9 else self.random.choice([None, 0, 10**9])
-                server.receiver(durable).acknowledge(ack)
+                server.receiver(durable).connected(ack)
                 server.serving.mark_dirty(durable)
                 server.receiver(durable).check()
 
@@ -254,7 +254,7 @@ class FailingRun(Run):
             client = self._client(durable)
             server.told(durable, [{"id": each, "state": "OK"} for each in client.got])
             client.got.clear()
-            server.receiver(durable).acknowledge(client.ack)
+            server.receiver(durable).connected(client.ack)
             server.receiver(durable).check()
 
     def _say(self) -> None:

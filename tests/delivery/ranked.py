@@ -62,7 +62,7 @@ class RankedReceiver(Receiver):
         """Whether something may be evicted that goes before what is queued: a subscription was answered late."""
 
     @property
-    def now(self) -> int:
+    def clock(self) -> int:  # type: ignore[override]
         return self.ledger.now
 
     def refill(self, count: int) -> None:
@@ -93,7 +93,7 @@ class RankedReceiver(Receiver):
 
     def depart(self) -> None:
         """A response is about to leave."""
-        self.expire(is_away=False)
+        self.sweep(is_away=False)
 
     def reply(self, count: int, now: float) -> tuple[int, list[str]]:
         if not self.dispatcher.is_paused:
@@ -105,31 +105,14 @@ class RankedReceiver(Receiver):
         stored, first = [each.priority for each in leaving if each.position], self._first_evicted()
         if not self.is_owed and stored and first is not None and min(stored) < priority_of(first):
             raise Broken(f"{stored} were sent to {self.durable.name} before {first}")
-        if over := [each for each in (*again, *leaving) if each.is_over(self.now)]:
-            raise Broken(f"at {self.now} was sent what had to go at {[each.expires for each in over]}")
+        if over := [each for each in (*again, *leaving) if each.is_over(self.clock)]:
+            raise Broken(f"at {self.clock} was sent what had to go at {[each.expires for each in over]}")
 
-    def expire(self, *, is_away: bool) -> None:
-        """Take out what has to go out by now."""
-        self.queue, gone = self.batches.expire(self.now, self.queue, is_away=is_away)
-        for entry in gone:
-            self.dispatcher.close(entry)
-            self._ended(entry)
-        at_client = {each.position for each in self._sent()}
-        over = {each for each in self.durable.expired(self.now) if each not in at_client}
-        self.durable.expire(over.union(each.position for each in gone if each.position))
+    def sweep(self, *, is_away: bool) -> None:
+        """End what has to go out by now."""
+        self.expire(self.clock, is_away=is_away)
         self.node.mark_dirty(self.durable)
         self.check()
-
-    def leave(self) -> None:
-        """The session ends: its client will say nothing more."""
-        self.expire(is_away=True)
-        for entry in [each for each in self._sent() if each.is_over(self.now)]:
-            self._take_out(entry)
-            self._ended(entry)
-
-    def dead_letter_all(self, code: str, reason: str) -> None:
-        self.expire(is_away=False)
-        super().dead_letter_all(code, reason)
 
 
 class RankedServer(ReceivingServer):
@@ -166,12 +149,12 @@ class RankedServer(ReceivingServer):
 
     def _sweep(self, receiver: Receiver, *, is_away: bool) -> None:
         assert isinstance(receiver, RankedReceiver)
-        receiver.expire(is_away=is_away)
+        receiver.sweep(is_away=is_away)
 
     def _look_after_lives(self) -> None:
         for durable in self.serving.sessions.values():
             receiver = self.receivers.get(durable)
-            at_client = () if receiver is None else {each.position for each in receiver._sent()}
+            at_client = () if receiver is None else {each.position for each in receiver.sent()}
             waiting = {**durable.pending, **durable.inbox}
             over = [each for each in waiting if 0 < waiting[each].expires <= self.ledger.now and each not in at_client]
             if over and not durable.is_fenced:
@@ -181,7 +164,7 @@ class RankedServer(ReceivingServer):
         if durable in self.receivers:
             receiver = self.receivers[durable]
             assert isinstance(receiver, RankedReceiver)
-            receiver.leave()
+            receiver.leave(receiver.clock)
         super().close(durable)
 
     def _end_open(self, durable: DurableSession) -> None:

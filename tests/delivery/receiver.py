@@ -1,34 +1,69 @@
-"""A small model of one session as its server has it: what the client has got, what is queued, and what decides about it. It
-moves messages as `broker.open_messages` does, with the real dispatcher, batches and engine, and looks after each move.
-"""
+"""The mailbox of one session, as its server has it, with what a run looks after: that everything which has not ended is
+somewhere, once, and leaves in its order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
+from typing import Any
 
-from crewel.delivery.batches import Batches
+from crewel.broker.session_queue.memory_mailbox import MemoryMailbox
+from crewel.broker.session_queue.stored_mailbox import StoredMailbox
 from crewel.delivery.dispatcher import Dispatcher, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, in_order, insert, place_of, rank_of
-from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, Transient
-from crewel.qos.connect import OverflowPolicy
+from crewel.delivery.records import EndReason, LogId, Transient
+from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 from crewel.qos.update import Origin
 from tests.delivery.ledger import Broken
+from tests.delivery.server_model import BOUND
 
 
-class Receiver:
-    """One session as its server has it: what the client has got, what is queued, and what decides about it."""
+class Listener:
+    """Gets what mailboxes report, and needs none of it: a run counts for itself."""
+
+    letters_for_anonymous = False
+
+    def __init__(self, mailbox: Receiver) -> None:
+        self._mailbox = mailbox
+
+    def has_changed(self, durable: DurableSession) -> None:
+        pass
+
+    def transients_ended(self, reason: EndReason, count: int) -> None:
+        pass
+
+    def left_no_letter(self) -> None:
+        pass
+
+    def overflowed(self, policy: OverflowPolicy, durable: DurableSession | None) -> None:
+        pass
+
+    def charged(self, durable: DurableSession) -> str:
+        return ""
+
+    def now(self) -> int:
+        return self._mailbox.clock
+
+    def share(self, most: int) -> int:
+        return most
+
+    def as_transient(self, entry: Entry) -> Transient:
+        return Transient(_id(entry), "0", entry.channel, entry.wire)
+
+
+class Receiver(StoredMailbox):
+    """A mailbox that knows what is not stored and has not ended."""
+
+    clock = 0
+    """Microseconds since 1970."""
 
     def __init__(self, durable: DurableSession, rules: Rules, policy: OverflowPolicy) -> None:
-        self.durable = durable
-        self.policy = policy
+        super().__init__(MemoryMailbox(Listener(self), 10**9), durable)
+        self.begin_batches()
+        self.bound_stored(Bounds(BOUND, 10**9, policy))
         self.dispatcher = Dispatcher(rules)
-        self.batches = Batches()
-        self.queue: list[Entry] = []
         self.volatile: set[str] = set()
         """Messages that are not stored, and have not ended."""
-        self.is_paused = False
         self.is_late = False
         """Whether older messages may come after newer ones: a subscription was answered late."""
         self.outside_log: set[LogId] = set()
@@ -36,16 +71,10 @@ class Receiver:
 
     # What is where
 
-    def _sent(self) -> list[Entry]:
+    def sent(self) -> list[Entry]:
         return list(
             dict.fromkeys([*(each for each, _ in self.dispatcher.in_flight.values()), *self.batches.unacknowledged])
         )
-
-    def _transients(self) -> list[Entry]:
-        return [each for each in dict.fromkeys([*self._sent(), *self.queue]) if not each.position]
-
-    def stored(self) -> list[LogId]:
-        return self.durable.in_order()
 
     def evicted(self) -> list[LogId]:
         return [each for each in map(place_of, self.durable.evicted) if self.durable.find(each) is not None]
@@ -57,42 +86,21 @@ class Receiver:
         waiting += self.evicted()
         if len(waiting) != len(set(waiting)):
             raise Broken(f"{name} would get something twice: {waiting}")
-        somewhere = {*waiting, *(each.position for each in self._sent() if each.position)}
+        somewhere = {*waiting, *(each.position for each in self.sent() if each.position)}
         if lost := set(self.stored()) - somewhere:
             raise Broken(f"{sorted(lost)} are open for {name}, and nowhere")
         if ghosts := set(waiting) - set(self.stored()):
             raise Broken(f"{sorted(ghosts)} have ended for {name}, and would be sent")
-        found = {_id(each) for each in self._transients()}
+        found = {_id(each) for each in (*self.sent(), *self.queue) if not each.position}
         if found != self.volatile:
             raise Broken(f"of what is not stored {name} has {sorted(found)}, not {sorted(self.volatile)}")
 
-    # Waiting again
-
-    def recall(self, entries: Iterable[Entry] = ()) -> None:
-        """These wait again in their place, and all that is stored waits in the store."""
-        self.batches.unbatch()
-        durable = self.durable
-        for place in sorted({each.position for each in (*entries, *self.queue) if each.position}):
-            if durable.find(place) is not None and not durable.is_evicted(place):
-                durable.evict(place)
-        self.queue = in_order(dict.fromkeys(each for each in (*entries, *self.queue) if not each.position))
-
-    def put_back(self, entries: list[Entry]) -> None:
-        """The client could not take these."""
-        for entry in entries:
-            self.queue = self.batches.take_out(entry, self.queue)
-        self.recall(entries)
-
-    def renew(self) -> None:
-        """Another client goes on."""
-        sent = self.batches.reset()
-        self.recall(dict.fromkeys((*self.dispatcher.forget(), *sent)))
+    # Waiting
 
     def look(self) -> None:
-        """Pause, or go on, as the dispatcher stands: what is stored is read anew, in its order."""
+        """Pause, or go on, as the dispatcher stands: what is stored is read from the store, in its order."""
         if self.is_paused is not self.dispatcher.is_paused:
-            self.is_paused = self.dispatcher.is_paused
-            self.recall()
+            self.pause(is_paused=self.dispatcher.is_paused)
 
     def refill(self, count: int) -> None:
         """Read what is evicted, unless the session is paused."""
@@ -113,12 +121,9 @@ class Receiver:
 
     def reply(self, count: int, now: float) -> tuple[int, list[str]]:
         """A response with at most so many messages leaves: its batch number, and the ids."""
-        leaving: list[Entry] = []
-        again = self.batches.resending
-        if not self.dispatcher.is_paused:
-            leaving, self.queue = self.queue[:count], self.queue[count:]
-        if self.batches.retain(leaving):
-            self.queue = in_order(self.queue)
+        again, self.burst = self.batches.resending, Burst(max_entries=count)
+        leaving = [] if self.dispatcher.is_paused else self.take(10**9)
+        self.retain(leaving)
         for entry in leaving:
             self.dispatcher.send(entry, now)
             if (
@@ -141,77 +146,42 @@ class Receiver:
         if not self.is_late and (ranks != sorted(ranks) or (ranks and first < ranks[-1])):
             raise Broken(f"{ranks} were sent to {self.durable.name} in this order, and before {first}")
 
-    def acknowledge(self, batch: int | None) -> None:
+    def connected(self, batch: int | None) -> None:
         """A connect came."""
-        told: list[Entry] = []
-        self.queue = self.batches.acknowledge(batch, self.queue, told)
-        for entry in self.dispatcher.acknowledge(told):
-            self._ended(entry)
+        for entry in self.acknowledge(batch):
+            self.gone(entry)
             if entry.position:
                 self.durable.end_message(entry.position)
 
     # Ends
 
-    def _ended(self, entry: Entry) -> None:
-        self.volatile.discard(_id(entry))
-
-    def _take_out(self, entry: Entry) -> None:
-        self.queue = self.batches.take_out(entry, self.queue)
-        self.dispatcher.close(entry)
+    def gone(self, *entries: Entry) -> None:
+        self.volatile.difference_update(map(_id, entries))
 
     def end(self, entry: Entry, reason: EndReason) -> None:
-        self._take_out(entry)
-        self._ended(entry)
-        if entry.position:
-            self.durable.end_message(entry.position, reason)
+        super().end(entry, reason)
+        self.gone(entry)
 
-    def dead_letter(self, entry: Entry, code: str, reason: str, attempts: int) -> None:
-        self._take_out(entry)
-        self._ended(entry)
-        message = None if entry.position else Transient(_id(entry), "0", entry.channel, entry.wire)
-        self.durable.dead_letter(PendingDeadLetter(self.durable.name, entry.position, code, reason, attempts, message))
+    def end_at(self, index: int, reason: EndReason) -> None:
+        self.gone(self.queue[index])
+        super().end_at(index, reason)
 
-    def _forget(self, place: LogId) -> None:
-        for entry in [each for each in (*self._sent(), *self.queue) if each.position == place]:
-            self._take_out(entry)
-        self.durable.forget_evicted(place)
+    def dead_letter_new(self, entry: Entry, *why: Any, **more: Any) -> None:
+        super().dead_letter_new(entry, *why, **more)
+        self.gone(entry)
 
-    def dead_letter_stored(self, place: LogId, code: str, reason: str) -> None:
-        self._forget(place)
-        self.durable.dead_letter(PendingDeadLetter(self.durable.name, place, code, reason, 0))
+    def drop_first(self, count: int) -> int:
+        self.gone(*self.transients()[: max(count - len(self.stored()), 0)])
+        return super().drop_first(count)
 
-    def bury_transients(self, code: str, reason: str) -> None:
-        for entry in self._transients():
-            self.dead_letter(entry, code, reason, 0)
-        self.queue = [each for each in self.queue if each.position]
+    def take_expired(self, now: int, *, is_away: bool) -> list[Entry]:
+        gone = super().take_expired(now, is_away=is_away)
+        self.gone(*gone)
+        return gone
 
-    def dead_letter_all(self, code: str, reason: str) -> None:
-        self.renew()
-        self.bury_transients(code, reason)
-        self.durable.evicted.clear()
-        for place in self.stored():
-            self.dead_letter_stored(place, code, reason)
-
-    def drop(self, count: int) -> None:
-        """The oldest so many end, and leave nothing behind."""
-        for place in (places := self.stored()[:count]):
-            self._forget(place)
-            self.durable.end_message(place, EndReason.DROPPED)
-        for entry in self._transients()[: count - len(places)]:
-            self.end(entry, EndReason.DROPPED)
-
-    def drop_oldest(self) -> bool:
-        """Make room for one that arrives, if something was never sent."""
-        resending = self.batches.resending
-        if not resending and (least := self.durable.lowest_evicted()) is not None:
-            place = place_of(least)
-            self._forget(place)
-            self.durable.end_message(place, EndReason.DROPPED)
-            return True
-        if len(self.queue) <= resending:
-            return False
-        self.end(self.queue[resending], EndReason.DROPPED)
-        return True
+    def leave(self, now: int) -> None:
+        super().leave(now)
+        self.gone(*(each for each in self.in_memory() if each.is_over(now)))
 
 
 def _id(entry: Entry) -> str:

@@ -1,5 +1,5 @@
-"""A small model of what the broker does with messages that clients fail to take: it moves them as `broker.open_messages` and
-`broker.dispatchers` do, with the real dispatcher, batches and engine, and looks after each move that none is in limbo.
+"""A small model of what the broker does with messages that clients fail to take: it moves them as
+`dispatcher_runner` does, with real mailboxes and the real engine, and looks after each move that none is in limbo.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from crewel.errors import StoreError
 from crewel.qos.connect import OverflowPolicy
 from crewel.qos.update import Origin
 from tests.delivery.receiver import Receiver
-from tests.delivery.server_model import BOUND, Server
+from tests.delivery.server_model import Server
 
 DEAD_SESSION = ("communication.noConnection.dead", "the session has ended")
 
@@ -83,7 +83,7 @@ class ReceivingServer(Server):
     def _restore(self, receiver: Receiver, told: dict[str, Any] | None) -> None:
         if told is not None and "sink" in told:
             receiver.dispatcher.rejection = Rejection(told["code"], told["reason"])
-            receiver.dead_letter_all(*receiver.dispatcher.rejection[:2])
+            receiver.dead_letter_all(receiver.clock, *receiver.dispatcher.rejection[:2])
         elif told is not None:
             receiver.dispatcher.holdback = Holdback.from_json(told)
         receiver.look()
@@ -126,22 +126,17 @@ class ReceivingServer(Server):
 
     def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
         durable = receiver.durable
-        if receiver.dispatcher.rejection is not None:
-            receiver.dead_letter(entry, *receiver.dispatcher.rejection[:2], 0)
-        elif not is_bounded or len(durable) + len(receiver.volatile) <= BOUND:
+        if not is_bounded and receiver.dispatcher.rejection is None:
             return True
-        elif receiver.policy is OverflowPolicy.DROP_OLDEST and receiver.drop_oldest():
-            self.serving.mark_dirty(durable)
-            return True
-        elif receiver.policy is OverflowPolicy.DEAD_MESSAGE:
-            receiver.dead_letter(entry, "resource.overflow.queue.entries", "the queue is full", 0)
-        else:
-            if entry.position:
-                durable.end_message(entry.position, EndReason.DROPPED)
-            if receiver.policy is OverflowPolicy.DISCONNECT and (durable.name, "") not in self.busy:
+        has_room = receiver.make_room(entry, 0)
+        if receiver.must_end:
+            receiver.must_end = False
+            if (durable.name, "") not in self.busy:
                 self.close(durable)
+            elif entry.position:
+                durable.end_message(entry.position, EndReason.DROPPED)
         self.serving.mark_dirty(durable)
-        return False
+        return has_room
 
     def redrive(self, letter: PendingDeadLetter) -> None:
         """An operator sends a letter to its receiver again."""
@@ -176,12 +171,7 @@ class ReceivingServer(Server):
 
     def _carry_out(self, receiver: Receiver, judgement: Judgement) -> None:
         dispatcher, durable = receiver.dispatcher, receiver.durable
-        for entry in judgement.settled:
-            receiver.end(entry, EndReason.SETTLED)
-        for each in judgement.dead_letters:
-            receiver.dead_letter(*each[:4])
-        if judgement.put_back:
-            receiver.put_back(judgement.put_back)
+        receiver.carry_out(judgement, lambda *_: False)
         self.serving.mark_dirty(durable)
         death = dispatcher.conclude(self.now)
         if death is not None:
@@ -190,7 +180,7 @@ class ReceivingServer(Server):
             return
         held, rejecting = dispatcher.holdback is not None, dispatcher.rejection is not None
         if rejecting:
-            receiver.dead_letter_all(*dispatcher.rejection[:2])  # type: ignore[index]
+            receiver.dead_letter_all(receiver.clock, *dispatcher.rejection[:2])  # type: ignore[index]
         if held or rejecting:
             self._hold(receiver)
         receiver.look()
@@ -215,9 +205,9 @@ class ReceivingServer(Server):
             case "skip" if receiver.stored():
                 receiver.dead_letter_stored(receiver.stored()[0], "user.update.holdback", "skipped")
             case "drain":
-                receiver.dead_letter_all("user.update.holdback", "drained")
+                receiver.dead_letter_all(receiver.clock, "user.update.holdback", "drained")
             case "drop":
-                receiver.drop(count)
+                receiver.drop_first(count)
         self.serving.mark_dirty(durable)
         receiver.look()
         receiver.check()
@@ -227,7 +217,7 @@ class ReceivingServer(Server):
     def close(self, durable: DurableSession) -> None:
         if receiver := self.receivers.pop(durable, None):
             if durable.is_named or durable.death is not None:
-                receiver.bury_transients(*(durable.death or DEAD_SESSION))
+                receiver.dead_letter_transients(*(durable.death or DEAD_SESSION))
             self.serving.mark_dirty(durable)
         super().close(durable)
 

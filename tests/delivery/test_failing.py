@@ -38,8 +38,8 @@ def test_what_was_owed_has_ended_once_or_waits_however_receivers_fail(first: int
 
 
 class LeavesInTheBatch(Receiver):
-    def put_back(self, entries: list[Entry]) -> None:
-        self.recall(entries)
+    def take_back(self, entry: Entry) -> None:
+        pass
 
 
 class KeepsBatchesOfWhatWaits(Receiver):
@@ -56,12 +56,12 @@ class ForgetsWhatIsQueued(Receiver):
 
 
 class SendsWhatHasEnded(Receiver):
-    def _take_out(self, entry: Entry) -> None:
+    def take_out(self, entry: Entry) -> None:
         self.dispatcher.close(entry)
 
 
 class DropsWhatIsAtTheClient(Receiver):
-    def _forget(self, place: LogId) -> None:
+    def forget_stored(self, place: LogId) -> None:
         self.durable.forget_evicted(place)
 
 

@@ -90,8 +90,10 @@ class GoesOnAsItIs(RankedReceiver):
 
 
 class SendsAgainAsItWasSent(Batches):
-    def acknowledge(self, batch: int | None, queue: list[Entry], told: list[Entry] | None = None) -> list[Entry]:
-        after = super().acknowledge(batch, queue, told)
+    def acknowledge(
+        self, batch: int | None, queue: list[Entry], acknowledged: list[Entry] | None = None, *, is_busy: bool = False
+    ) -> list[Entry]:
+        after = super().acknowledge(batch, queue, acknowledged, is_busy=is_busy)
         return [*self.unacknowledged, *after[self.resending :]] if self.must_resend else after
 
 
