@@ -13,12 +13,10 @@ from typing import Protocol
 import aiohttp
 import orjson
 
-from crewel.bayeux.codec import encoded
 from crewel.bayeux.message import Fields
 from crewel.client.errors import (
     WRONG_PATHS,
     MessageTooLargeError,
-    NotEncodableError,
     RequestTimeoutError,
     TransportError,
     UntrustedCertificateError,
@@ -26,6 +24,7 @@ from crewel.client.errors import (
     WrongAddressError,
 )
 from crewel.client.message import CONNECT
+from crewel.client.payload import written
 
 log = logging.getLogger("crewel.client")
 
@@ -124,10 +123,7 @@ def _encode(payload: list[Fields], limit: int | None) -> bytes:
         NotEncodableError: JSON cannot say what is in one of the messages.
         MessageTooLargeError: it has more bytes than `limit`.
     """
-    try:
-        parts = [encoded(fields, "") for fields in payload]
-    except TypeError as error:
-        raise NotEncodableError(str(error)) from None
+    parts = [written(fields) for fields in payload]
     body = b"[" + b",".join(parts) + b"]"
     if limit is not None and len(body) > limit:
         raise _too_large(f"{_named(payload)} has {len(body)} bytes", limit)
