@@ -401,8 +401,8 @@ class Client:
         check_worker(name, options)
         if data is not None:
             Payload(data)  # a type that there is not is an error here, and not at the first message
-        own = session_options(self._config.url, name, options)
-        patience = {} if self.outbox is None else {"open_timeout": math.inf}
+        own: dict[str, Any] = {**session_options(self._config.url, name, options)}
+        patience: dict[str, Any] = {} if self.outbox is None else {"open_timeout": math.inf}
         worker = Client(
             self._config.url,
             extensions=self._extensions,

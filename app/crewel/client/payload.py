@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from decimal import Decimal
+from inspect import isroutine
 from typing import Any, Final
 
 import orjson
 
 from crewel.bayeux.codec import encoded
+from crewel.client.arguments import wrong_type
 from crewel.client.errors import NotEncodableError
 from crewel.client.message import Message
 
 ILLEGAL: Final = "user.update.illegalArgument"
 """The code with which a message is rejected whose data has another type."""
+_EXPECTED: Final = "a type, such as a pydantic model or a dataclass"
 _MOST_FAULTS: Final = 3
 """How many of the faults of one message its rejection names."""
 
@@ -25,13 +28,13 @@ class Payload:
     def __init__(self, kind: Any) -> None:
         import pydantic  # only programs that name a type need it, and loading it takes a while
 
+        if isinstance(kind, str | dict | list | tuple) or isroutine(kind):  # pydantic takes a dict for a schema
+            raise wrong_type("data", kind, _EXPECTED)
         try:
             self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(kind)
         except (pydantic.errors.PydanticUserError, TypeError) as error:
             reason = str(error).partition("\n")[0]
-            raise TypeError(
-                f"data is a type, such as a pydantic model or a dataclass, not {kind!r:.200}: {reason}"
-            ) from None
+            raise TypeError(f"{wrong_type('data', kind, _EXPECTED)}: {reason}") from None
         self._invalid = pydantic.ValidationError
 
     def read(self, message: Message[Any]) -> str | None:
@@ -88,4 +91,5 @@ def _plain(value: Any) -> Any:
         return {
             each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value) if each.name[0] != "_"
         }
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+    dump = getattr(value, "model_dump", None)
+    return value if dump is None else dump(mode="json")

@@ -60,9 +60,8 @@ class ReceiveOptions(SubscribeOptions, total=False):
 
 def of_subscribe(options: SubscribeOptions) -> SubscribeOptions:
     """Those of the options, of a subscription or of a worker, that the server is asked for."""
-    return cast(
-        "SubscribeOptions", {name: options[name] for name in options if name in SubscribeOptions.__annotations__}
-    )  # type: ignore[literal-required]
+    asked = {name: value for name, value in options.items() if name in SubscribeOptions.__annotations__}
+    return cast("SubscribeOptions", asked)
 
 
 def subscribe_ext(ext: Fields | None, **options: Unpack[SubscribeOptions]) -> Fields | None:

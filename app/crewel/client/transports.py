@@ -29,9 +29,9 @@ from crewel.client.payload import written
 log = logging.getLogger("crewel.client")
 
 _HEADERS = {"Content-Type": "application/json"}
-_CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)
+_CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)  # pyright: ignore[reportCallIssue] - it does not know what attrs makes
 """How long a peer may take to answer a close frame."""
-_UPGRADE_HINTS = dict.fromkeys(
+_UPGRADE_HINTS: dict[int, str] = dict.fromkeys(
     (400, 426),
     ": either the server offers no WebSocket, or a proxy does not forward the Upgrade and Connection headers",
 )
