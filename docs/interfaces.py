@@ -22,6 +22,8 @@ _CLIENT_PARTS: Final = {
     "subscription": "Subscriptions",
     "message": "Messages",
     "consumer": "Workers",
+    "worker": "Options of a worker",
+    "app": "Programs of workers",
     "outbox": "Outbox",
     "inbox": "Inbox",
     "requests": "Requests",

@@ -30,12 +30,16 @@ SEARCH = {"tutorial": 4, "how-to": 3, "explanation": 2, "contributing": 0.5, "pr
 
 FINDS = {
     "how-to/acknowledging.md": ("ack", "acknowledge", "acknowledgement", "reject", "retry"),
+    "how-to/celery.md": ("celery", "decorator", "task queue", "worker"),
+    "how-to/django.md": ("django", "asgi", "wsgi"),
+    "how-to/fastapi.md": ("fastapi", "pydantic"),
+    "how-to/flask.md": ("flask", "gunicorn"),
     "how-to/operating.md": ("backlog",),
     "how-to/page.md": ("CORS",),
     "how-to/point-to-point.md": ("consumer group", "offline", "work queue"),
     "how-to/subscribing.md": ("replay", "recovery"),
     "how-to/topics.md": ("expiry", "retention", "ttl"),
-    "reference/client.md": ("asyncio", "sync", "synchronous"),
+    "reference/client.md": ("asyncio", "prefetch", "sync", "synchronous"),
     "tutorial/dead-letters.md": ("dead letter", "dead letter queue", "dlq", "redrive"),
 }
 """What readers type who look for a page. The search of the site compares beginnings of words, so that "acknowledge" does not
