@@ -131,8 +131,17 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
-    """Return the page with names for what the theme leaves without one, or gives the same one twice: readers that listen to a
-    page tell its parts apart by them."""
+    """Return the page as readers that listen to it can tell its parts apart."""
+    return _named(output)
+
+
+def on_post_template(output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
+    """Return the page of errors, as all others."""
+    return _named(output_content) if template_name.endswith(".html") else output_content
+
+
+def _named(output: str) -> str:
+    """The page with names for what the theme leaves without one, or gives the same one twice, and without empty headings."""
     seen: Counter[str] = Counter()
 
     def unique(found: re.Match[str]) -> str:
@@ -142,6 +151,7 @@ def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
     named = output.replace(
         'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
     )
+    named = re.sub(r"<th([^>]*)></th>", r"<td\1></td>", named)
     return re.sub(r'(<nav class="md-nav[^"]*"[^>]* aria-label=")([^"]*)"', unique, named)
 
 

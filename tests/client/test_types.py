@@ -1,6 +1,7 @@
 """Both clients under mypy --strict and pyright, as programs that use them have them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def pyright(tmp_path: Path, *programs: Path) -> list[dict[str, Any]]:
     node = ROOT / "tests" / "interop" / "node_modules" / "pyright" / "index.js"
     assert node.is_file(), "make .cache/stamps/interop installs it"
     config = {
-        "include": [str(each) for each in programs],
+        "include": [os.path.relpath(each, tmp_path) for each in programs],
         "extraPaths": [str(ROOT / "app")],
         "pythonVersion": "3.11",
         "typeCheckingMode": "standard",
@@ -49,7 +50,9 @@ def pyright(tmp_path: Path, *programs: Path) -> list[dict[str, Any]]:
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
     command = ["node", str(node), "--outputjson", "--pythonpath", sys.executable, "--project", str(tmp_path)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
-    found: list[dict[str, Any]] = json.loads(ended.stdout)["generalDiagnostics"]
+    said = json.loads(ended.stdout)
+    assert said["summary"]["filesAnalyzed"] >= len(programs)
+    found: list[dict[str, Any]] = said["generalDiagnostics"]
     return found
 
 
