@@ -1,4 +1,5 @@
 import type {CometD, Extension, Message} from "cometd";
+import "./messages.js";
 
 /** Fields of `ext.session` in the handshake. */
 export interface SessionFields {

@@ -329,7 +329,7 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
     """A server that listens, with an application to which `attach` has added Crewel: `build` makes one, and others bring more
     paths. The value is its Bayeux URL."""
     settings = app[BROKER].settings
-    tls = _tls(settings)
+    tls = tls_of(settings)
     http = settings.http
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
@@ -389,7 +389,8 @@ def _tls_options(tls: ssl.SSLContext | None, http: Http) -> dict[str, Any]:
     }
 
 
-def _tls(settings: Settings) -> ssl.SSLContext | None:
+def tls_of(settings: Settings) -> ssl.SSLContext | None:
+    """The certificate that the server shows; None if it serves http. Raises SettingsError."""
     certificate, key = settings.http.tls_cert, settings.http.tls_key
     if certificate is None or key is None:  # both: the settings have checked that
         return None

@@ -136,7 +136,7 @@ def test_the_package_has_the_scripts_that_the_server_serves(package: Path) -> No
         assert files.pop(f"{name}.js") == path.read_bytes()
     assert files.keys() == {
         "package.json", "README.md", "LICENSE", "index.js", "index.d.ts",
-        "outbox.d.ts", "request.d.ts", "session.d.ts", "update.d.ts",
+        "messages.d.ts", "outbox.d.ts", "request.d.ts", "session.d.ts", "update.d.ts",
     }  # fmt: skip
 
 
@@ -186,6 +186,69 @@ def test_the_types_refuse_the_arguments_that_the_modules_refuse(project: Path) -
         _run("npx", "tsc", "--noEmit", cwd=project)
     finally:
         source.unlink()
+
+
+SAMPLES = (
+    "README.md",
+    "browser/README.md",
+    "docs/how-to/acknowledging.md",
+    "docs/how-to/dead-letters.md",
+    "docs/how-to/jwt.md",
+    "docs/how-to/page.md",
+    "docs/how-to/point-to-point.md",
+    "docs/how-to/request-reply.md",
+    "docs/how-to/sessions.md",
+    "docs/how-to/subscribing.md",
+    "docs/how-to/topics.md",
+    "docs/reference/browser.md",
+)
+"""The pages whose samples in JavaScript use `cometd` and the package."""
+_SAMPLE = re.compile(r"^( *)```(js|ts)[^\n]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_MODULES = (
+    ('"/static/vendor/cometd/cometd.js"', '"cometd"'),
+    ('"./session.mjs"', '"@crewel/client/session.js"'),
+    ('"/extensions/', '"@crewel/client/'),
+)
+_EXCERPT = 'import {CometD} from "cometd";\ndeclare const cometd: CometD;\n'
+_NAMES = 'import {ErrorAnswer, Outbox, RequestExtension, SessionExtension, UpdateExtension} from "@crewel/client";\n'
+
+
+def samples(*, are_strict: bool) -> Iterator[tuple[str, str]]:
+    """The samples of the pages with the names of their files: those in TypeScript, or those in JavaScript."""
+    for page in SAMPLES:
+        for number, (_, language, text) in enumerate(_SAMPLE.findall((ROOT / page).read_text("utf-8"))):
+            is_program = not text.lstrip().startswith(("{", "[")) and not re.search(r"^export ", text, re.MULTILINE)
+            if is_program and (language == "ts") == are_strict:
+                yield f"{Path(page).stem}{number}.ts", program(text)
+
+
+def program(sample: str) -> str:
+    """The sample as a module. An excerpt gets the client and the names that it speaks of, unless it brings them."""
+    for here, there in _MODULES:
+        sample = sample.replace(here, there)
+    client = "" if re.search(r"const cometd\b|, CometD[,}]|{CometD", sample) else _EXCERPT
+    names = "" if "@crewel/client" in sample else _NAMES
+    return f"{client}{names}{sample}\nexport {{}};\n"
+
+
+@pytest.mark.parametrize("are_strict", [True, False])
+def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path, are_strict: bool) -> None:
+    """Those in JavaScript too, with the types of `cometd` and of the package, and without further annotations."""
+    directory = project / "samples"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    found = dict(samples(are_strict=are_strict))
+    assert len(found) >= (1 if are_strict else 15)
+    for name, text in found.items():
+        (directory / name).write_text(text)
+    (directory / "node.d.ts").write_text('declare module "cometd-nodejs-client";\n')
+    config = {
+        "extends": "../tsconfig.json",
+        "compilerOptions": {"strict": are_strict, "noImplicitAny": are_strict},
+        "include": ["."],
+    }
+    (directory / "tsconfig.json").write_text(json.dumps(config))
+    _run("npx", "tsc", "--noEmit", "--project", str(directory), cwd=project)
 
 
 @pytest.mark.timeout(900)  # of this the build is almost all, on a busy machine
