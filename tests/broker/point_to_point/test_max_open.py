@@ -1,5 +1,5 @@
-"""`maxOpen` of sessions whose messages come from the queue of their subject: one after the other, also when an operator ends all
-sessions of the subject, blocks it, or redrives dead letters."""
+"""`maxOpen` of sessions whose messages come from the queue of their subject: one after the other, also when an operator blocks
+the subject, which ends its sessions, or redrives dead letters."""
 
 from __future__ import annotations
 
