@@ -56,7 +56,9 @@ def test_many_threads_share_one_client_and_keep_the_order_of_each(server: Server
         came = [heard.receive(LIMIT_S).data for _ in range(count * each)]
         for thread in threads:
             thread.join(LIMIT_S)
-    assert sorted(came, key=lambda data: data[0]) == [[thread, number] for thread in range(count) for number in range(each)]
+    assert sorted(came, key=lambda data: data[0]) == [
+        [thread, number] for thread in range(count) for number in range(each)
+    ]
 
 
 def test_a_callback_may_use_the_client(server: Server) -> None:
