@@ -309,7 +309,7 @@ def _tune_collector() -> None:
     objects are looked at once in many messages and not once in a few hundred allocations. What survives that is looked at again
     by the thirty thousand, less than ten milliseconds of the event loop (0007)."""
     gc.freeze()
-    gc.set_threshold(10_000, 2, 320)
+    gc.set_threshold(4_000, 2, 800)
     gc.enable()
 
 
