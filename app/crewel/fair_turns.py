@@ -75,8 +75,10 @@ class FairTurns:
         """Do this for a client at the address, in a later turn of the loop. `has_begun`: it is the rest of something, so only
         `AMID` others of the address come before."""
         holder = holder_of(address)
-        waiting = self._waiting.get(holder) or self._new.setdefault(holder, deque())
-        if has_begun:
+        waiting = self._waiting.get(holder) or self._new.get(holder)
+        if waiting is None:
+            (self._waiting if has_begun else self._new)[holder] = deque((work,))
+        elif has_begun:
             waiting.insert(AMID, work)
         else:
             waiting.append(work)

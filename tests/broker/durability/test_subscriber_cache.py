@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.channel import parse
+from crewel.broker.session import Session
+from crewel.broker.session_queue.overflow import Overflow
 from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Submission
 from crewel.storage import log as stored_log
 from tests.broker.stored_world import Receiver, StoredWorld, data
@@ -60,6 +63,27 @@ def is_booked(world: StoredWorld) -> bool:
 def waiting(client: Receiver) -> list[int]:
     assert client.session.durable is not None
     return list(client.session.durable.pending)
+
+
+def test_full_queues_leave_the_rest_of_a_message_to_another_turn(stored: StoredWorld) -> None:
+    """One message for 1,000 full queues was a turn of 30 ms. What follows in the log waits until all have it."""
+    fan_outs = stored.broker.outbound.fan_outs
+    fan_outs.step = 2
+    receivers = [Receiver(stored).started("/a", name=f"joe{n}/1", queue={"maxEntries": 1}) for n in range(6)]
+    store(stored, 0)
+    has_room, turns = Overflow.has_room, list[str]()
+
+    def noted(overflow: Overflow, session: Session, durable: DurableSession, entry: Entry) -> bool:
+        stored.loop.call_soon(turns.append, "others")
+        turns.append(session.name)
+        return has_room(overflow, session, durable, entry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Overflow, "has_room", noted)
+        store(stored, 1)
+    assert turns[:3] == [receivers[0].session.name, receivers[1].session.name, "others"]
+    assert [each for each in turns if each != "others"] == [each.session.name for each in receivers]
+    assert len(stored.letters()) == 6
 
 
 class TestTogether:
