@@ -202,7 +202,7 @@ class Limiter:
             self._metrics.limited["max_calls_per_session"] += 1
             return f"limits.max_calls_per_session: {most} calls of this session wait for their results"
         most = settings.max_calls_per_address
-        if most and account is not None and account.calls >= most and not (session.is_exempt or session.is_operator):
+        if most and account is not None and account.calls >= most and not session.is_operator:
             self._metrics.limited["max_calls_per_address"] += 1
             return f"limits.max_calls_per_address: {most} calls of this address wait for their results"
         return ""
