@@ -243,13 +243,9 @@ class FastSocket(asyncio.Protocol, Peer):
     def _rest(self) -> None:
         if not self._is_resting:
             self._is_resting = True
-            self._sockets.loop.call_later(self._rest_s, self._wake)
+            # And then in the turn of its address: the rests of many sockets end together.
+            self._sockets.loop.call_later(self._rest_s, self._sockets.turns.later, self.remote, self._rested)
         self._rest_s = 0.0
-
-    def _wake(self) -> None:
-        """The rest is over: go on when it is the turn of this address."""
-        if not (self._waiting and self._sockets.turns.put_off(self.remote, self._rested)):
-            self._rested()
 
     def _rested(self) -> None:
         self._is_resting = False
@@ -350,15 +346,6 @@ class FastSocket(asyncio.Protocol, Peer):
         elif self.is_writable and not self._has_parted:
             self._read(True)
 
-    def _go_on_in_turn(self) -> None:
-        """Go on, in a later turn if clients were served for long enough in this one: many sockets are answered at once."""
-        turns = self._sockets.turns
-        if self._waiting and not self._is_resting and turns.is_over():
-            self._is_resting = True
-            turns.later(self.remote, self._rested)
-        else:
-            self._go_on()
-
     def _read(self, is_on: bool) -> None:
         """Read what the peer sends, or leave it to wait in its own buffers."""
         if self._transport.is_closing():
@@ -417,8 +404,9 @@ class FastSocket(asyncio.Protocol, Peer):
         self._first_bytes = None
         if self._rest_s:
             self._rest()
-        if self._waiting is not None or self._is_lost:
-            self._sockets.loop.call_soon(self._go_on_in_turn)
+        if (self._waiting is not None or self._is_lost) and not self._is_resting:
+            self._is_resting = True
+            self._sockets.turns.later(self.remote, self._rested)  # the store answers many sockets together
 
     # What goes
 
