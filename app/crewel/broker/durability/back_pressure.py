@@ -13,7 +13,6 @@ account has many dead letters, publishers of other accounts do not wait, and the
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -23,17 +22,13 @@ from crewel.broker.session_queue.fan_outs import FanOuts
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, Payers
 from crewel.errors import StoreError, StoreUnavailable
 
-log = logging.getLogger(__name__)
-
+_LIMIT: Final = "max_pending_dead_letters"
 _LONGEST_S: Final = 5.0
 """How long a publish waits: less than clients wait for their answer."""
 _IN_ALL: Final = 4
 """Beyond so many times the limit of one account, all accounts share that equally."""
 _WHILE_MANY: Final = 5
 """So many times the cost above which its publishers wait is the limit of an account while many messages wait for receivers."""
-_QUIET_S: Final = 60.0
-"""How often the log speaks of one account."""
-_MOST_QUIET: Final = 1000
 
 
 class BackPressure:
@@ -45,7 +40,6 @@ class BackPressure:
         self._limits = runtime.settings.limits
         self._access = access
         self._fan_outs = fan_outs
-        fan_outs.on_many = self.update
         self.is_on = False
         """Whether some publishes have to wait."""
         self.max_dead_letters = 10 * MAX_DEAD_LETTER_COST
@@ -56,7 +50,6 @@ class BackPressure:
         self._debtor = ""
         """The account with the most pending dead letters, if its publishers wait because of them."""
         self._delayed: dict[tuple[str, Payers], list[asyncio.Future[None]]] = {}
-        self._quiet_until: dict[str, float] = {}
 
     def update(self) -> None:
         """Look how much is pending, and let publishes continue."""
@@ -123,24 +116,9 @@ class BackPressure:
         if owed <= limit:
             return ""
         payer = next(each for each in payers if letters.by_payer[each].size == owed)
-        self._report(payer, owed, limit)
-        return f"{owed} dead letters of {payer} are pending, and allowed are {limit} (limits.max_pending_dead_letters)"
-
-    def _report(self, payer: str, owed: int, limit: int) -> None:
-        self._metrics.limited["max_pending_dead_letters"] += 1
-        now = self._loop.time()
-        if self._quiet_until.get(payer, 0.0) > now:
-            return
-        if len(self._quiet_until) >= _MOST_QUIET:
-            self._quiet_until.clear()
-        self._quiet_until[payer] = now + _QUIET_S
-        log.warning(
-            "receivers of %s end, because their queues are full: %d dead letters of theirs are pending, and allowed are %d"
-            " (limits.max_pending_dead_letters)",
-            payer,
-            owed,
-            limit,
-        )
+        self._metrics.limited[_LIMIT] += 1
+        self._metrics.limited_last[_LIMIT] = payer  # for the log: RefusalSummary
+        return f"{owed} dead letters of {payer} are pending, and allowed are {limit} (limits.{_LIMIT})"
 
 
 def _too_many(size: int) -> StoreError:
