@@ -258,6 +258,29 @@ class TestManyReceivers:
         assert looked_at == []
         assert [data(each.take()) for each in many] == [[1]] + [[1, 2]] * 29
 
+    def test_others_have_turns_while_many_that_have_changed_are_looked_up(
+        self, stored: StoredWorld, many: list[Receiver]
+    ) -> None:
+        store(stored, 1)
+        for each in many[:10]:
+            each.say("/meta/unsubscribe", subscription="/a")
+            each.subscribe("/a")
+        stored.settle()
+
+        async def most_at_once() -> int:
+            task = asyncio.get_running_loop().create_task(stored.broker.publish_stored("/a", 2))
+            most = before = 0
+            while not task.done() or stored.access.writing.under_way is not None:
+                await asyncio.sleep(0)
+                most, before = max(most, len(looked_at) - before), len(looked_at)
+            return most
+
+        with count_calls(DurableSession, "receives_all") as looked_at:
+            assert stored.wait(most_at_once()) <= 3
+        stored.settle()
+        assert len(looked_at) >= 30
+        assert [data(each.take()) for each in many] == [[1, 2]] * 30
+
     def test_messages_keep_their_order(self, stored: StoredWorld, many: list[Receiver]) -> None:
         async def publish() -> None:
             publish = stored.broker.publish_stored

@@ -27,6 +27,8 @@ from crewel.delivery.fan_out_buffer import FanOutBuffer, SubscriberSet
 from crewel.delivery.records import PendingMessage
 
 _MOST_CHANNELS: Final = 10_000
+_FEW: Final = 4
+"""If more than one of so many subscribers has changed, and more than are looked up at once, all are looked up again."""
 
 
 class Subscribers:
@@ -126,9 +128,9 @@ class SubscriberCache:
 
     def _renewed(self, channel: Channel, known: Subscribers | None) -> Subscribers | None:
         changed = None if known is None else self._changed(known)
-        most = self._channels.most_subscribers(channel)
-        if known is None or changed is None or len(changed) > most:
-            if most > self._outbound.fan_outs.looked_up:
+        most, at_once = self._channels.most_subscribers(channel), self._outbound.fan_outs.looked_up
+        if known is None or changed is None or len(changed) > min(most, max(at_once, most // _FEW)):
+            if most > at_once:
                 self._known.pop(channel.name, None)
                 return None
             for _ in self.look_up(channel):
