@@ -307,9 +307,9 @@ async def serve(
 def _tune_collector() -> None:
     """Keep the garbage collector off the hot path: what is loaded now stays, and a message makes no cycles, so young
     objects are looked at once in many messages and not once in a few hundred allocations. What survives that is looked at again
-    by the thirty thousand, less than ten milliseconds of the event loop (0007)."""
+    by the twelve thousand, some milliseconds of the event loop (0007)."""
     gc.freeze()
-    gc.set_threshold(10_000, 2, 320)
+    gc.set_threshold(4_000, 2, 800)
     gc.enable()
 
 

@@ -173,6 +173,9 @@ class Limits(Group):
     max_calls_per_session: Number = setting(
         1000, "Maximum number of pending remote calls of one session.", live=True, ge=0
     )
+    max_calls_per_address: Number = setting(
+        20000, "Maximum number of pending remote calls of all sessions of one address.", live=True, ge=0
+    )
     max_history_entries: Number = setting(
         1000000, "Maximum history that a publish may ask for. Topic rules may ask for more.", live=True, ge=0
     )

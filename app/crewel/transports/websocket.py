@@ -226,7 +226,7 @@ class Socket(ParsedPeer):
         async for frame in self._ws:
             self._last_frame_at = broker.loop.time()
             if busy >= PORTION_S or turns.is_over():
-                await turns.rest(self.remote)
+                await turns.rest(self.remote, has_begun=False)
                 busy = 0.0
             began = perf_counter()
             if frame.type is WSMsgType.ERROR:  # aiohttp has closed the socket with the code that fits

@@ -243,7 +243,8 @@ class FastSocket(asyncio.Protocol, Peer):
     def _rest(self) -> None:
         if not self._is_resting:
             self._is_resting = True
-            self._sockets.loop.call_later(self._rest_s, self._rested)
+            # And then in the turn of its address: the rests of many sockets end together.
+            self._sockets.loop.call_later(self._rest_s, self._sockets.turns.later, self.remote, self._rested)
         self._rest_s = 0.0
 
     def _rested(self) -> None:
@@ -403,8 +404,9 @@ class FastSocket(asyncio.Protocol, Peer):
         self._first_bytes = None
         if self._rest_s:
             self._rest()
-        if self._waiting is not None or self._is_lost:
-            self._sockets.loop.call_soon(self._go_on)
+        if (self._waiting is not None or self._is_lost) and not self._is_resting:
+            self._is_resting = True
+            self._sockets.turns.later(self.remote, self._rested)  # the store answers many sockets together
 
     # What goes
 
