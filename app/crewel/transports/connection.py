@@ -27,7 +27,6 @@ from crewel.event_loop import GRACE_S, has_stalled
 from crewel.transports.connection_caps import ConnectionCaps
 
 if TYPE_CHECKING:
-    from crewel.transports.paced_reader import PacedReader
     from crewel.transports.websocket import Socket
 
 _MOST_KEPT: Final = 1 << 20  # bytes
@@ -66,7 +65,6 @@ class Connection(RequestHandler):
         "_kept",
         "_may_return",
         "_muted",
-        "_paced",
         "_reader_timer",
         "_socket",
         "_unanswered",
@@ -105,7 +103,6 @@ class Connection(RequestHandler):
         self._may_return = True  # all bytes so far were whole requests, and each has been answered
         self._unanswered = False
         self._socket: Socket | None = None
-        self._paced: PacedReader | None = None
         assert self._request_factory is not None
         self._request_factory = partial(_request, self._request_factory)
 
@@ -120,9 +117,8 @@ class Connection(RequestHandler):
 
     def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
         """aiohttp calls this with the reader of the frames: it gets them in turns."""
-        if self._socket is not None:
-            self._paced = self._socket.paced(parser, self)
-        super().set_parser(parser if self._paced is None else cast("WebSocketReader", self._paced), data_received_cb)
+        paced = parser if self._socket is None else cast("WebSocketReader", self._socket.paced(parser, self))
+        super().set_parser(paced, data_received_cb)
 
     def hold_reading(self) -> None:
         """Leave what the peer sends in its own buffers."""
@@ -268,9 +264,6 @@ class Connection(RequestHandler):
         if self._reader_timer is not None:
             self._reader_timer.cancel()
         self._wire = None
-        if self._paced is not None:
-            self._paced.flush()
-            self._paced = None  # they refer to each other
         super().connection_lost(exc)
         self._body = None
         if self._socket is not None:

@@ -70,14 +70,10 @@ class PacedReader:
         return _GOES_ON
 
     def feed_eof(self) -> None:
-        """Nothing more will come."""
-        self.flush()
-        self._parser.feed_eof()
-
-    def flush(self) -> None:
-        """Read what is kept: the connection is lost."""
+        """Nothing more will come: read what is kept."""
         while self._kept:
             self._feed(self._kept.popleft())
+        self._parser.feed_eof()
 
     def stop(self) -> None:
         """Drop what is kept, and receive nothing more."""
