@@ -19,7 +19,7 @@ from crewel.event_loop import TURN_S
 
 SLICE_S: Final = TURN_S / 2
 """How long clients are served in one turn of the loop, nearly: receivers have the other half."""
-PORTION_S: Final = TURN_S / 5
+PORTION_S: Final = TURN_S / 10
 """How long one client is served, nearly, before the next."""
 AMID: Final = 8
 """Other work of an address that comes before what has begun: so a short request behind a long one has its turn soon."""

@@ -31,6 +31,7 @@ _PAYLOADS: Final[Mapping[str, str]] = {
     "too_many": "bayeux.max_batch_messages",
     "too_deep": "bayeux.max_depth",
     "too_slow": "http.body_timeout_ms",
+    "no_handshake": "websocket.handshake_timeout_ms",
     "handshake_in_batch": "a client sends more with its handshake; Faye: docs/how-to/from-faye.md",
 }
 """What refuses a whole request, by the fault: a setting, or where to read on."""

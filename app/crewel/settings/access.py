@@ -205,6 +205,17 @@ class Limits(Group):
         200, "Rate of new channels that one address publishes to.", unit="channels a second", live=True, ge=0
     )
     channels_burst: Number = setting(10000, "Burst of new channels of one address, after a pause.", live=True, ge=1)
+    control_frames_per_s: Number = setting(
+        50,
+        "Rate of pings, pongs, fragments of less than 64 bytes and empty arrays of one WebSocket, also from exempt"
+        " addresses. Beyond it, the server closes the WebSocket with code 1008.",
+        unit="frames a second",
+        live=True,
+        ge=0,
+    )
+    control_frames_burst: Number = setting(
+        250, "Burst of such frames of one WebSocket, after a pause.", unit="frames", live=True, ge=1
+    )
     failed_tokens_per_s: Number = setting(
         10,
         "Rate of invalid tokens of one address, including loopback. Beyond it, the server checks no token.",
