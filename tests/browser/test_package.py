@@ -403,3 +403,74 @@ def test_a_page_without_a_bundler_has_an_outbox(start_server: StartServer, conte
         "left": 0,
         "wrong": "maxMessages is a whole number from 1, not 0",
     }
+
+
+# The template
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `npm create crewel` runs, packed."""
+    directory = tmp_path_factory.mktemp("create")
+    _run("npm", "pack", "--silent", "--pack-destination", str(directory), cwd=ROOT / "browser" / "create")
+    [archive] = directory.glob("create-crewel-*.tgz")
+    return archive
+
+
+def create(template: Path, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the packed template as its README says."""
+    command = ["npm", "exec", "--offline", "--yes", "--package", str(template), "--", "create-crewel", *arguments]
+    environ = os.environ | {"npm_config_cache": str(directory / "cache"), "npm_config_loglevel": "error"}
+    return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+@pytest.mark.timeout(900)
+def test_a_page_is_made_of_the_packed_template(
+    template: Path, package: Path, project: Path, start_server: StartServer, context: BrowserContext, tmp_path: Path
+) -> None:
+    client = tmp_path / "crewel-client.tgz"
+    with tarfile.open(client, "w:gz") as packed:
+        packed.add(package, "package")
+    ended = create(template, tmp_path, "my-page", "--client", client.name)
+    assert ended.returncode == 0, ended.stderr
+    made = tmp_path / "my-page"
+    description = json.loads((made / "package.json").read_text())
+    assert (description["name"], description["dependencies"]["@crewel/client"]) == ("my-page", f"file:{client}")
+    assert (made / ".gitignore").read_text() == "node_modules/\ndist/\n"
+    (made / "node_modules").symlink_to(project / "node_modules")
+    _run("npm", "run", "build", cwd=made)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(made / "dist"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        origin = f"http://127.0.0.1:{served.server_address[1]}"
+        server = start_server(f"http.allowed_origins={origin}")
+        page = context.new_page()
+        page.goto(f"{origin}/?server={server.url}")
+        status(page, "connected")
+        for pizzas, shown in (("2", ["2 pizzas"]), ("20", ["2 pizzas", "rejected: the oven is too small"])):
+            page.get_by_label("Pizzas").fill(pizzas)
+            page.get_by_role("button", name="Order").click()
+            shows(page, *shown)
+        served.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "it takes one directory"),
+        (("full",), "is not empty"),
+        (("page", "--client", "nothing.tgz"), "there is no nothing.tgz"),
+        (("page", "--wrong"), "--wrong"),
+    ],
+)
+def test_the_template_refuses_what_it_cannot_do(
+    template: Path, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    ended = create(template, tmp_path, *arguments)
+    assert ended.returncode == 2
+    assert words in ended.stderr
+    assert not (tmp_path / "page").exists()

@@ -10,6 +10,9 @@ from tests.house.source import ROOT
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 PLACES = {
     "browser/package.json": r'^  "version": "([^"]+)"',
+    "browser/create/package.json": r'^  "version": "([^"]+)"',
+    "browser/create/README.md": r"(?:create-crewel|crewel-client)-([\d.]+)\.tgz",
+    "browser/create/template/package.json": r'"@crewel/client": "\^([^"]+)"',
     "browser/README.md": r"crewel-client-([\d.]+)\.tgz",
     "docs/reference/browser.md": r"crewel-client-([\d.]+)\.tgz",
     "docs/how-to/kubernetes.md": r"/crewel:([\d.]+\d)",
