@@ -230,6 +230,17 @@ async def test_work_is_done_behind_a_step_that_cannot_be_made(queue: Queue) -> N
     assert await queue.until_told(2) == ["one StoreError", "work"]
 
 
+async def test_work_does_not_wait_for_what_is_asked_for_behind_it(queue: Queue) -> None:
+    """Messages of other nodes are there, whether the store is fast or slow."""
+    queue.publish("one")
+    await queue.until_told(1)
+    queue.writing.in_turn(
+        lambda: "work", lambda found: queue.told.append(f"{found}, {len(queue.groups)} groups asked for")
+    )
+    queue.publish("two")
+    assert await queue.until_told(3) == ["one", "work, 1 groups asked for", "two"]
+
+
 async def test_what_follows_waits_for_work_that_takes_long(queue: Queue) -> None:
     queue.hinders = asyncio.Event()
     queue.writing.in_turn(lambda: ["work"], lambda found: queue._published(found, StoreUnavailable("")))

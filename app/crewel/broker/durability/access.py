@@ -387,6 +387,9 @@ class WriteQueue(Generic[T]):
     def _ask(self) -> None:
         queue = self._queue
         requests = [queue.popleft()]
+        if type(requests[0]) is _Turn:
+            self._hand_over(iter([(requests[0], None)]))  # all before it is answered: it waits for nothing behind it
+            return
         size = requests[0].size
         while queue and len(requests) < _MOST_STEPS and size + queue[0].size <= MOST_BYTES:
             requests.append(queue.popleft())
