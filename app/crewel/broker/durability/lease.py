@@ -94,7 +94,7 @@ class StoreLease:
 
     @property
     def is_steady(self) -> bool:
-        """Whether it lasts, and has not ended for as long as a lease lasts: the store was there for all servers that reach it."""
+        """Whether it lasts, and has not ended for as long as a lease lasts: the store was not away for all servers."""
         return self.lasts and elapsed() - self._since > self._lasts_ms / 1000
 
     @property
