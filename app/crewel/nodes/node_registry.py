@@ -123,7 +123,7 @@ class NodeRegistry:
         if access.is_reloading:
             return
         asked = elapsed()
-        self.know(await access.writing.ask(nodes.members(access.keys)))
+        self.know(await access.writing.ask(nodes.members(access.keys), unordered=True))
         self._log_changes()
         follows = durability.tail.is_wanted
         if self.others():
@@ -140,7 +140,7 @@ class NodeRegistry:
             if count:
                 self._metrics.inherited_sessions += count
                 log.warning("took over %d sessions of a dead node", count)
-            self.know(await access.writing.ask(nodes.members(access.keys)))
+            self.know(await access.writing.ask(nodes.members(access.keys), unordered=True))
         if not self.others() and (has_dead or follows.is_set()):
             follows.clear()
             access.writing.probe()  # for the last that they have appended, which the tail may not have read
