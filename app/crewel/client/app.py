@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, Unpack, overload
 
@@ -160,13 +161,12 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
         restore()
 
     def restore() -> None:
-        for number in SIGNALS:
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
+        for number in handled:
+            loop.remove_signal_handler(number)
 
-    for number in SIGNALS:
-        with suppress(NotImplementedError):  # Windows has none: Ctrl+C ends the program at once
-            loop.add_signal_handler(number, end)
+    handled = () if os.name == "nt" else SIGNALS  # there Ctrl+C ends the program at once
+    for number in handled:
+        loop.add_signal_handler(number, end)
     try:
         yield
     finally:

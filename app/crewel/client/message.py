@@ -216,9 +216,7 @@ class Message(Generic[DataT]):
 
     @property
     def _binary(self) -> Fields | None:
-        data: Any = self.fields[
-            "data"
-        ]  # as it came: `self.data` may be of the type that its subscription has asked for
+        data: Any = self.fields.get("data")  # as it came: `self.data` may be of the type that its subscription asks for
         is_binary = "binary" in self.ext and isinstance(data, dict) and isinstance(data.get("data"), str)
         return data if is_binary else None
 

@@ -38,7 +38,7 @@ class TestSubject:
         joe = login(world, "joe/1", **ONE)
         assert all_one_by_one(joe) == [1, 2, 3]
 
-    def test_it_counts_together_with_what_comes_by_a_subscription(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_limit_counts_together_with_what_comes_by_a_subscription(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1", "/a", **ONE)
         store(world, "/a", 1)
         clerk.post(2, "client/joe")
