@@ -30,7 +30,7 @@ from crewel.nodes.membership import Membership
 from crewel.security.grants import Scope
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
-from crewel.storage.dead_letter_groups import alike
+from crewel.storage.dead_letter_groups import REASON, alike
 from crewel.storage.fact_index import FactIndex
 from crewel.storage.store import Store
 
@@ -56,12 +56,19 @@ class Administration:
         self.session_counter = SessionCounter(self)
         self.likeness = CachedResult(lambda: alike(self.store), _KEPT_S)
         """The groups of the newest dead letters by the shape of their data."""
+        self.reasons = CachedResult(lambda: alike(self.store, kind=REASON), _KEPT_S)
+        """Those by reason."""
         self.fact_index = FactIndex()
         self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
         self.timelines = Timelines()
         broker.events.on_event.append(self.timelines.add)
         self.audit = Audit(broker.runtime, broker.access)
+
+    def forget_groups(self) -> None:
+        """Dead letters were moved: what is known of their groups does not hold any more."""
+        self.likeness.drop()
+        self.reasons.drop()
 
     @property
     def node(self) -> str:
