@@ -9,7 +9,8 @@ import {h, say} from "./elements.js";
 import {Feed} from "./feed.js";
 import {sentence, zone} from "./format.js";
 import {job, jobs} from "./jobs.js";
-import {deadLetter, deadLetters} from "./letters.js";
+import {deadLetter} from "./letter.js";
+import {bin, deadLetters} from "./letters.js";
 import {findMessage, message} from "./message.js";
 import {overview} from "./overview.js";
 import {receiver, receivers} from "./receivers.js";
@@ -23,6 +24,7 @@ const VIEWS = [
     {address: /^\/receivers$/, key: "r", name: "Receivers", href: "#/receivers", show: receivers},
     {address: /^\/receivers\/(.+)$/, name: "Receiver", show: receiver},
     {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters},
+    {address: /^\/dead-letters\/bin$/, name: "Bin of dead letters", show: bin},
     {address: /^\/dead-letters\/([0-9]+-[0-9]+)$/, name: "Dead letter", show: deadLetter},
     {address: /^\/message$/, key: "m", name: "Message", href: "#/message", show: findMessage},
     {address: /^\/message\/([^/]+)$/, name: "Message", show: message},

@@ -7,6 +7,7 @@ import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
 import {data, facts, filters, h, missing, pager, parts, select, swap, table, topicLink} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
+import {ReceiverWorks} from "./receiver_works.js";
 
 const PAGE = 100;
 const WORDS = {
@@ -30,7 +31,7 @@ const RECEIVERS_CHANGE = ["held", "released", "died"];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
 const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"], ["oldest", "Oldest message"]];
 
-export function receivers({query, go, changed}) {
+export function receivers({query, go, me, again, changed}) {
     const asked = Object.fromEntries(query);
     const sort = asked.sort ?? "name";
     const form = filters(FIELDS, asked, go,
@@ -40,7 +41,9 @@ export function receivers({query, go, changed}) {
         select("held", "On hold", [["", "any"], ["true", "yes"], ["false", "no"]], asked.held ?? "", go),
         select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === "name" ? "" : changes.sort})));
     const list = h("div");
-    const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form, list);
+    const {after: _, sort: __, ...matching} = asked;
+    const works = new ReceiverWorks(me.role, matching, again);
+    const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form, works.element, list);
 
     async function refresh() {
         const told = await get("/receivers", {
@@ -53,7 +56,7 @@ export function receivers({query, go, changed}) {
         const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [sorted, told.receivers.map(row)];
         swap(list,
             missing(told, "receivers are missing here"),
-            table("Receivers", headings, rows, "No receiver matches."), pager(asked, told.next, go));
+            table("Receivers", ...works.boxed(headings, rows, told.receivers, !asked.after && !told.next), "No receiver matches."), pager(asked, told.next, go));
     }
 
     return {element, refresh, everyMs: 5000, hears: RECEIVERS_CHANGE};

@@ -3,7 +3,7 @@
  */
 
 import {call, get, post} from "./api.js";
-import {action, may} from "./dialogs.js";
+import {action, check, json, may} from "./dialogs.js";
 import {data, facts, filters, h, missing, pager, pathOf, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things, time} from "./format.js";
 
@@ -126,9 +126,10 @@ export function topic({words: [name], query, go, me, again}) {
             return;
         }
         const possible = may(told.may, "destroy") ? ACTIONS.filter(([, , , fits]) => fits(told)) : [];
-        if (known !== possible.map(([text]) => text).join()) {
-            known = possible.map(([text]) => text).join();
-            swap(actions, ...possible.map(button));
+        const offered = possible.map(([text]) => text).join();
+        if (known !== offered) {
+            known = offered;
+            swap(actions, ...may(told.may, "operate") ? [publishing()] : [], ...possible.map(button));
         }
         const [past] = await Promise.all([get(`/history${path}`, {count: most}), showSubscribers()]);
         swap(head, missing(told, "what it has of this topic is missing here"), about(told));
@@ -159,6 +160,25 @@ export function topic({words: [name], query, go, me, again}) {
         swap(names,
             h("ul", {class: "names"}, result.slice(0, NAMED).map((each) => h("li", {}, h("a", {href: `#/receivers${pathOf(`/${each}`)}`}, each)))),
             h("p", {class: "hint"}, result.length > NAMED ? `and ${count(result.length - NAMED)} more` : result.length ? "" : "None with a name. Members of groups are listed above."));
+    }
+
+    /** Publishes what the operator writes: to see whether it arrives. */
+    function publishing() {
+        const fields = [json("data", "Data", {test: true}, "JSON"), check("persistent", "Store it", "Subscribers that are away get it too.")];
+        return action({
+            name: "Publish a test message",
+            question: async () => {
+                const told = await get(`/topics${path}`).catch(() => null);
+                const subscribers = told === null ? "" : ` It has ${things(told.subscribers, "subscriber")}${told.groups.length ? ` and ${things(told.groups.length, "group")}` : ""}.`;
+                return {title: "Publish a test message", effect: `Publishes a message to ${channel}, as the server itself.${subscribers}`, button: "Publish", fields};
+            },
+            work: async (reason, _, {data: value, persistent}) => {
+                const told = await post(`/publish${path}`, {data: value, persistent, ...(reason ? {reason} : {})});
+                return told.id === null ? "Published. It was not stored: what became of it is not recorded." : ["Published as ", h("a", {href: `#/message/${told.id}`}, `message ${told.id}`), "."];
+            },
+            output,
+            again,
+        });
     }
 
     function button([text, resource, more, , effect, done]) {
