@@ -73,7 +73,7 @@ export function topicLink(channel) {
 
 /** A receiver as a link to its view; a subject, which has none, as a text. */
 export function receiverLink(name) {
-    return /^client\/[^/]+\/.+/.test(name) ? h("a", {href: `#/receivers/${pathOf(name)}`}, name) : name;
+    return /^client\/[^/]+\/.+/.test(name) ? h("a", {href: `#/receivers/${pathOf(name)}`}, parts(name, "/")) : name;
 }
 
 /** A name with its slashes, as a part of an address. */

@@ -8,6 +8,7 @@ import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
 import {Feed} from "./feed.js";
 import {sentence, zone} from "./format.js";
+import {group} from "./groups.js";
 import {job, jobs} from "./jobs.js";
 import {deadLetter} from "./letter.js";
 import {bin, deadLetters} from "./letters.js";
@@ -30,6 +31,7 @@ const VIEWS = [
     {address: /^\/message\/([^/]+)$/, name: "Message", show: message},
     {address: /^\/topics$/, key: "t", name: "Topics", href: "#/topics", show: topics},
     {address: /^\/topics\/(.+)$/, name: "Topic", show: topic},
+    {address: /^\/groups\/([^/]+)\/(.+)$/, name: "Group", show: group},
     {address: /^\/requests$/, key: "q", name: "Requests", href: "#/requests", show: requests},
     {address: /^\/jobs$/, key: "j", name: "Jobs", href: "#/jobs", show: jobs},
     {address: /^\/jobs\/([0-9]+-[0-9]+)$/, name: "Job", show: job},

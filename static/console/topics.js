@@ -6,6 +6,8 @@ import {call, get, post} from "./api.js";
 import {action, check, json, may} from "./dialogs.js";
 import {data, facts, filters, h, missing, pager, pathOf, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things, time} from "./format.js";
+import {hrefOfGroup} from "./groups.js";
+import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const PAGE = 100;
 const SHOWN = 20;
@@ -44,7 +46,8 @@ export function topics({query, go}) {
     const element = h("div", {class: "stack"}, h("h1", {}, "Topics"), form, prefixes, list);
 
     async function refresh() {
-        const [told, counted] = await Promise.all([
+        const [rates, told, counted] = await Promise.all([
+            ratesBy("topic"),
             get("/topics", {pattern, state: asked.state, after: asked.after, count: PAGE}),
             below === null ? null : get("/prefixes", {below, count: PAGE}),
         ]);
@@ -52,7 +55,7 @@ export function topics({query, go}) {
         swap(prefixes, ...counted === null ? [] : tree(below, counted, go));
         swap(list,
             missing(told, "topics may be missing here"),
-            table("Topics", COLUMNS.map(([heading]) => heading), told.topics.map((each) => COLUMNS.map(([, cell]) => cell(each))), "No topic matches. A topic begins with the first publish or subscription to its channel."),
+            table("Topics", ...withRates(COLUMNS.map(([heading]) => heading), told.topics.map((each) => COLUMNS.map(([, cell]) => cell(each))), told.topics.map((each) => each.channel), rates), "No topic matches. A topic begins with the first publish or subscription to its channel."),
             pager(asked, told.next, go));
     }
 
@@ -131,8 +134,8 @@ export function topic({words: [name], query, go, me, again}) {
             known = offered;
             swap(actions, ...may(told.may, "operate") ? [publishing()] : [], ...possible.map(button));
         }
-        const [past] = await Promise.all([get(`/history${path}`, {count: most}), showSubscribers()]);
-        swap(head, missing(told, "what it has of this topic is missing here"), about(told));
+        const [past, rates] = await Promise.all([get(`/history${path}`, {count: most}), ratesBy("topic"), showSubscribers()]);
+        swap(head, missing(told, "what it has of this topic is missing here"), about(told, rates?.[channel]));
         swap(messages,
             h("h2", {}, `History: ${things(past.entries, "message")}`),
             past.messages.length > 0 ? h("p", {class: "hint"}, `The newest ${count(past.messages.length)}. Viewing changes nothing.`) : "",
@@ -195,11 +198,12 @@ export function topic({words: [name], query, go, me, again}) {
     return {element, refresh, everyMs: 5000};
 }
 
-function about(told) {
+function about(told, rates) {
     return h("section", {class: "card"}, facts([
         ["State", state(told)],
         ["History", history(told)],
         ["Newest", told.newest && ago(millisecondsOf(told.newest))],
+        ["Last ten minutes", rates && sparkline(rates)],
         ["Waiting", `${things(told.queued, "message")} in queues, once for each receiver`],
         ["Subscribers", `${count(told.subscribers)}${told.subscribers ? `: ${count(told.exactSubscribers)} by this name, the others by a pattern` : ""}${told.groups.length ? ", and the members of its groups" : ""}`],
         ["Groups", told.groups.length ? told.groups.map(group) : null],
@@ -214,7 +218,7 @@ function about(told) {
 function group({name, pattern, members, waiting}) {
     const some = members.slice(0, MEMBERS).map((each) => [h("a", {href: `#/receivers${pathOf(`/${each}`)}`}, each), " "]);
     const more = members.length > MEMBERS ? `and ${count(members.length - MEMBERS)} more` : "";
-    return h("p", {}, `${name} on ${pattern}: ${things(waiting, "message")} waiting, ${things(members.length, "member")} `, some, more);
+    return h("p", {}, h("a", {href: hrefOfGroup(pattern, name)}, `${name} on ${pattern}`), `: ${things(waiting, "message")} waiting, ${things(members.length, "member")} `, some, more);
 }
 
 function message(each) {

@@ -1,4 +1,4 @@
-"""Dead letters on the operator's page: what is selected, undo of a discard, a message that is edited, and a test message."""
+"""Dead letters on the operator's page: what is selected, undo of a discard, a message that is edited; a test message; groups."""
 
 from __future__ import annotations
 
@@ -163,4 +163,27 @@ def test_operator_releases_several_receivers_at_once(browser: Browser, receivers
     assert "Drops the whole queues of client/ann/1" in confirm(page, "Clear", "not needed")
     expect(page.locator(".outcome")).to_have_text("1 receiver cleared.")
     assert desk.get("/sessions/ann/1")["waiting"] == 0
+    console.close()
+
+
+def test_operator_sees_which_member_of_a_group_has_what(browser: Browser, receivers: tuple[Server, Receiver]) -> None:
+    server, _ = receivers
+    worker = Receiver(server).be("worker/1", maxOpen=1)
+    worker.send(worker.message("/meta/subscribe", subscription="/jobs/*", ext={"subscribe": {"group": "workers"}}))
+    speaker = Receiver(server).be()
+    for number in range(3):
+        speaker.publish("/jobs/print", number, ext=STORED)
+    until(lambda: Desk(server).get("/groups/jobs/*?name=workers")["waiting"] == 2)
+    console = Console(browser, server).open("/receivers?kind=group")
+    page = console.page
+    page.get_by_role("link", name="/jobs/* workers").click()
+    expect(page.get_by_text("2 messages that no member has yet")).to_be_visible()
+    row = page.get_by_role("table", name="Members").locator("tbody tr")
+    expect(row).to_contain_text("client/worker/1")
+    expect(row.locator("td.number").first).to_have_text("1")
+    expect(page.locator("dt", has_text="Rate").locator("+ dd").get_by_role("img")).to_be_visible()
+    page.goto(f"{server.base}/admin/#/topics/jobs/print")
+    expect(page.locator("dt", has_text="Last ten minutes").locator("+ dd").get_by_role("img")).to_be_visible()
+    page.get_by_role("link", name="workers on /jobs/*").click()
+    expect(page.get_by_role("heading", name="Group workers on /jobs/*")).to_be_visible()
     console.close()

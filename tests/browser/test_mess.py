@@ -127,7 +127,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     # A group whose only member is away
     finder.begin().click(finder.finding("consumer group without a member").get_by_role("link"))
     finder.click(page.get_by_role("link", name="/jobs/resize"))
-    finder.sees(re.compile("2 messages waiting, 1 member"))
+    finder.sees(re.compile("2 messages that no member has yet"))
     finder.click(page.get_by_role("link", name="client/worker/1"))
     finder.sees("POLLING")
     done = 0

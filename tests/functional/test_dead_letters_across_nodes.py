@@ -1,4 +1,4 @@
-"""Dead letters of nodes that share a store: the bin, an edit for a receiver at the other node, and a test message."""
+"""Nodes that share a store share the bin of dead letters, and show a group with its members at all of them."""
 
 from __future__ import annotations
 
@@ -31,3 +31,25 @@ def test_nodes_that_share_a_store_share_the_bin(pair: list[Server]) -> None:
     assert (message["data"], message["ext"]["update"]["id"]) == ("fixed", told["redrivenAs"])
     here.post("/publish/orders", {"data": "test"})
     assert [each["data"] for each in until(person.take)] == ["test"]
+
+
+@pytest.mark.timeout(120)
+def test_a_group_is_shown_with_its_members_at_both_nodes(pair: list[Server]) -> None:
+    for number, server in enumerate(pair, 1):
+        member = Receiver(server).be(f"worker/{number}", maxOpen=1)
+        subscribe = {"subscription": "/jobs/*", "ext": {"subscribe": {"group": "workers"}}}
+        (reply,) = member.send(member.message("/meta/subscribe", **subscribe))
+        assert reply["successful"], reply
+    publish(pair[0], "/jobs/print", 5)
+    for server in pair:
+        desk = Desk(server, TOKEN)
+
+        def shown(desk: Desk = desk) -> bool:
+            told = desk.get("/groups/jobs/*?name=workers")
+            names = [each["name"] for each in told["members"]]
+            assert (names, told["unreached"]) == (["client/worker/1", "client/worker/2"], 0)
+            return told["waiting"] == 3 and [each["open"] for each in told["members"]] == [1, 1]
+
+        until(shown)
+        rates = until(lambda desk=desk: desk.get("/rates?by=group")["rates"].get("/jobs/* workers"))  # type: ignore[misc]
+        assert len(rates) == 20
