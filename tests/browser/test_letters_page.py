@@ -1,4 +1,4 @@
-"""Dead letters on the operator's page: what is selected, undo of a discard, a message that is edited; a test message; groups."""
+"""Dead letters on the operator's page: what is selected, undo of a discard, an edited message; a test message; groups."""
 
 from __future__ import annotations
 

@@ -56,9 +56,9 @@ RATE_ROUTES: Final = (
         "Show how many stored messages a second receivers acknowledged, groups gave to their members, or topics got in the"
         " last ten minutes.",
         _rates,
-        "`by`; `at`: the ends of the slices of time, milliseconds since 1970; `rates`: by name (client/joe/1, a channel, or"
-        " pattern and name of a group), messages a second for each slice, of the 1000 with the most. A slice is null if there"
-        " are too many facts to reach back to it. What had no message is left out.",
+        "`by`; `at`: the ends of the slices of time, milliseconds since 1970; `rates`: messages a second, one number for each"
+        " slice, by name (client/joe/1, a channel, or pattern and name of a group). Only the 1000 with the most are there. A"
+        " slice is null if there are too many facts to reach back to it. What had no message is left out.",
         query=(text_field("by", f"Of these: {', '.join(KINDS)}.", one_of(*KINDS)),),
         about=About.MANY,
     ),
