@@ -226,6 +226,8 @@ class Metrics(Collector):
         self.trimmed_unread: Counter[str] = Counter()
         self.facts_dropped = 0
         self.limited: Counter[str] = Counter()
+        self.limited_last: dict[str, str] = {}
+        """The account that was beyond the limit last, by the limit: for the log."""
         self.errors: Counter[str] = Counter()
         self.refused_publishes: Counter[str] = Counter()
         self.refused_channels: dict[str, str] = {}

@@ -110,7 +110,7 @@ class Parts:
         self.expiry = outbound.expiry = Expiry(runtime, access, self.clock)
         self.open_messages = OpenMessages(runtime, self.ids, self.expiry, access)
         self.overflow = Overflow(
-            runtime, outbound, self.open_messages, self.events, self.expiry, access, self.pressure.overflowed
+            runtime, outbound, self.open_messages, self.events, self.expiry, self.pressure.overflowed
         )
         self.backlog = BacklogLoader(access, outbound, self.open_messages, self.overflow, runtime.loop, runtime.spawn)
         self.dispatchers = DispatcherRunner(
@@ -410,6 +410,7 @@ class Parts:
         outbound.encode_updates, outbound.on_timer = self.updates.encode, dispatchers.on_timer
         outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
         outbound.load_backlog = self.backlog.load_if_waiting
+        outbound.fan_outs.on_many = self.pressure.update
         outbound.on_unsendable, outbound.has_room = self.open_messages.dead_letter_unsendable, self.overflow.has_room
         dispatchers.on_active, dispatchers.on_capacity = shared.on_connect, shared.on_capacity
         dispatchers.on_blocked, dispatchers.try_other = shared.requeue.requeue_all, shared.requeue.try_other

@@ -118,14 +118,20 @@ class OpenMessages:
         has_none = entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM)
         if durable is None or has_none:
             self._runtime.metrics.dropped["noLetter"] += 1
-            if entry.position and durable is not None:
-                durable.end_message(entry.position, EndReason.DROPPED)
+            self.drop_new(session, entry)
         else:
             message = None if entry.position else self._as_transient(entry)
             pending = durable.pending.get(entry.position) or durable.inbox.get(entry.position)
             attempts += 0 if pending is None else pending.attempts
             durable.dead_letter(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message, given))
+            self._access.node.mark_dirty(durable)
+
+    def drop_new(self, session: Session, entry: Entry) -> None:
+        """A message that was not queued for the session ends, and leaves nothing behind."""
+        durable = session.durable
         if durable is not None:
+            if entry.position:
+                durable.end_message(entry.position, EndReason.DROPPED)
             self._access.node.mark_dirty(durable)
 
     def dead_letter_unsendable(self, session: Session, entry: Entry, error: Exception) -> None:

@@ -51,6 +51,7 @@ class Outbound(Connects):
         self._ready: list[Session] = []
         self._end = end
         self._overflowed: set[Session] = set()
+        self._is_ending = False  # whether more of these end in the next turn
         self.has_room: Callable[[Session, DurableSession, Entry], bool] | None = None
         """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
         self.encode_updates: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
@@ -263,7 +264,7 @@ class Outbound(Connects):
                         self.release(session, now)
                 except Exception:
                     log.exception("a flush failed")
-        if self._overflowed:
+        if self._overflowed and not self._is_ending:
             self._end_overflowed()
 
     def _end_overflowed(self) -> None:
@@ -273,8 +274,9 @@ class Outbound(Connects):
             self._end(self._overflowed.pop())
             if self._loop.time() > until:
                 break
-        if self._overflowed and not self._ready:
-            self._loop.call_soon(self._flush)
+        self._is_ending = bool(self._overflowed)
+        if self._is_ending:
+            self._loop.call_soon(self._end_overflowed)
 
     def _wake(self, session: Session, now: float) -> None:
         if session.socket is not None and not session.connect_only:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 from weakref import WeakKeyDictionary
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, least, place_of, priority_of
 from crewel.delivery.pending_dead_letters import Payers
-from crewel.delivery.records import EndReason
 from crewel.qos.connect import Bounds, OverflowPolicy
 from crewel.settings.access import Limits
 
@@ -100,7 +98,6 @@ class Overflow:
     _open_messages: OpenMessages
     _events: Events
     _expiry: Expiry
-    _access: StoreAccess
     _charged: Callable[[Payers], str]
     """Called when a dead letter was charged to these accounts: why the session has to end, or an empty text."""
 
@@ -162,7 +159,7 @@ class Overflow:
             case OverflowPolicy.DROP_OLDEST:
                 if self._drop_oldest(session, durable, entry.priority):
                     return True
-                self._drop(durable, entry)
+                self._open_messages.drop_new(session, entry)
             case OverflowPolicy.DISCONNECT:
                 self._outbound.end_soon(session)
             case OverflowPolicy.DEAD_MESSAGE:
@@ -172,16 +169,10 @@ class Overflow:
                         durable.death = (EXHAUSTED, why)
                         self._outbound.end_soon(session)
                 else:
-                    self._drop(durable, entry)
+                    self._open_messages.drop_new(session, entry)
             case _:
                 assert_never(policy)
-        self._access.node.mark_dirty(durable)
         return False
-
-    @staticmethod
-    def _drop(durable: DurableSession, entry: Entry) -> None:
-        if entry.position:
-            durable.end_message(entry.position, EndReason.DROPPED)
 
     def _can_dead_letter(self, durable: DurableSession) -> bool:
         """Whether what the session has no room for becomes dead letters. No client comes back to a session without a name."""
