@@ -305,8 +305,8 @@ class Cluster(Group):
     )
     enabled: bool = setting(
         False,
-        "Share the store with other servers that have this setting. Experimental: docs/explanation/nodes.md says what"
-        " works. Needs storage.url.",
+        "Share the store with other servers that have this setting. Needs storage.url. docs/explanation/nodes.md says what"
+        " is limited to one node.",
     )
     workers: Number = setting(
         1,

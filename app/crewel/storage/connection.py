@@ -165,6 +165,7 @@ class Connection(asyncio.Protocol):
         self._wanted = 0
         self._answers: list[Any] = []
         self._done: Callable[[list[Any]], None] | None = None
+        self._limit_s = LIMIT_S
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None  # one for many exchanges
         self._transport.set_protocol(self)
@@ -174,11 +175,15 @@ class Connection(asyncio.Protocol):
         """Whether it has ended."""
         return self._transport.is_closing()
 
+    def wait_longer(self, limit_s: float) -> None:
+        """Let the store have so many seconds for each exchange from now on."""
+        self._limit_s = limit_s
+
     def exchange(self, commands: Sequence[bytes], done: Callable[[list[Any]], None]) -> None:
         """Send the commands, and call `done` with an answer each. What the store answers with an error is a
         `hiredis.ReplyError`, what it did not answer StoreUncertain."""
         self._wanted, self._answers, self._done = len(commands), [], done
-        self._deadline = self._loop.time() + LIMIT_S
+        self._deadline = self._loop.time() + self._limit_s
         if self._timer is None:
             self._timer = self._loop.call_at(self._deadline, self._check_deadline)
         self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
@@ -237,11 +242,11 @@ class Connection(asyncio.Protocol):
             return
         now = self._loop.time()
         if has_stalled(due, now):
-            self._deadline = now + LIMIT_S
+            self._deadline = now + self._limit_s
         if now < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._check_deadline)
         else:
-            self._lost(f"no answer within {LIMIT_S:g} s")
+            self._lost(f"no answer within {self._limit_s:g} s")
 
 
 async def connected(pool: ConnectionPool, lost: Callable[[str], None]) -> Connection:
