@@ -90,7 +90,7 @@ test-store: $(PYTHON_READY)  ## Run the tests of the store
 test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(POSTGRES_READY)  ## Run the tests of whole servers, also with other clients
 	$(BIN)/pytest $(PARALLEL) $(SERVER_TESTERS) $(TRIES) -m server $(LONG:%=--ignore %) --ignore tests/deploying --ignore tests/examples
 
-test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(PACKAGE_READY)  ## Run the tests in a browser
+test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(PACKAGE_READY) $(DOCS_READY)  ## Run the tests in a browser
 	$(BIN)/pytest $(PARALLEL) $(TESTERS) $(TRIES) -m browser
 
 test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipeline, and run its tests

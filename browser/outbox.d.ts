@@ -1,4 +1,5 @@
 import type {CometD, Extension, Message} from "cometd";
+import "./messages.js";
 
 /** The outbox is full: it has `maxMessages` publishes. */
 export class OutboxFullError extends Error {

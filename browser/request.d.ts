@@ -1,4 +1,5 @@
 import type {CometD, Extension, Message, SubscriptionHandle} from "cometd";
+import "./messages.js";
 
 /** An answer that reports a failure of the responder. A responder throws it to report one. */
 export class ErrorAnswer extends Error {

@@ -1,4 +1,5 @@
 import type {CometD, Extension, Message} from "cometd";
+import "./messages.js";
 
 /** Fields of `ext.session` in the handshake. */
 export interface SessionFields {
@@ -36,6 +37,11 @@ export interface SessionOptions {
     key?: string;
     /** Called after each reply to a handshake, and when another client takes over the session. */
     changed?: (session: SessionExtension) => void;
+    /**
+     * Whether this client tries again while another one has its name, and takes the session over when that has gone. A tab that
+     * is closed hands its secret over to the tabs that wait. Default: false.
+     */
+    waits?: boolean;
 }
 
 /** Names the session of this page, and resumes it after a reload. */
@@ -50,8 +56,12 @@ export class SessionExtension implements Extension {
     readonly name: string | null;
     /** The secret with which a handshake takes over the session, or null. */
     readonly resume: string | null;
+    /** Whether this client waits for another one that has its name. */
+    readonly isWaiting: boolean;
     /** Makes the next handshake open a new session. */
     forget(): void;
+    registered(): void;
+    unregistered(): void;
     incoming(message: Message): Message | null;
     outgoing(message: Message): Message | null;
 }

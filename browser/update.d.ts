@@ -1,4 +1,5 @@
 import type {CometD, Extension, Message} from "cometd";
+import "./messages.js";
 
 /** The delivery status of a message that the server did not accept. */
 export interface RejectedStatus {

@@ -22,6 +22,8 @@ _CLIENT_PARTS: Final = {
     "subscription": "Subscriptions",
     "message": "Messages",
     "consumer": "Workers",
+    "worker": "Options of a worker",
+    "app": "Programs of workers",
     "outbox": "Outbox",
     "inbox": "Inbox",
     "requests": "Requests",
@@ -209,7 +211,8 @@ def _imports(package: str, names: Iterable[str]) -> str:
 def typescript() -> str:
     """Return the declarations of `@crewel/client`, module by module."""
     return "\n\n".join(
-        f"### {name}.js\n\n```ts\n{_text(ROOT / 'browser' / f'{name}.d.ts').strip()}\n```" for name in _TYPES
+        f"### {heading}\n\n```ts\n{_text(ROOT / 'browser' / f'{name}.d.ts').strip()}\n```"
+        for name, heading in [*((each, f"{each}.js") for each in _TYPES), ("messages", "Messages and replies")]
     )
 
 

@@ -30,12 +30,16 @@ SEARCH = {"tutorial": 4, "how-to": 3, "explanation": 2, "contributing": 0.5, "pr
 
 FINDS = {
     "how-to/acknowledging.md": ("ack", "acknowledge", "acknowledgement", "reject", "retry"),
+    "how-to/celery.md": ("celery", "task queue"),
+    "how-to/django.md": ("django", "asgi", "wsgi"),
+    "how-to/fastapi.md": ("fastapi", "pydantic"),
+    "how-to/flask.md": ("flask", "gunicorn"),
     "how-to/operating.md": ("backlog",),
     "how-to/page.md": ("CORS",),
     "how-to/point-to-point.md": ("consumer group", "offline", "work queue"),
     "how-to/subscribing.md": ("replay", "recovery"),
     "how-to/topics.md": ("expiry", "retention", "ttl"),
-    "reference/client.md": ("asyncio", "sync", "synchronous"),
+    "reference/client.md": ("asyncio", "prefetch", "sync", "synchronous"),
     "tutorial/dead-letters.md": ("dead letter", "dead letter queue", "dlq", "redrive"),
 }
 """What readers type who look for a page. The search of the site compares beginnings of words, so that "acknowledge" does not
@@ -127,8 +131,17 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
-    """Return the page with names for what the theme leaves without one, or gives the same one twice: readers that listen to a
-    page tell its parts apart by them."""
+    """Return the page as readers that listen to it can tell its parts apart."""
+    return _named(output)
+
+
+def on_post_template(output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
+    """Return the page of errors, as all others."""
+    return _named(output_content) if template_name.endswith(".html") else output_content
+
+
+def _named(output: str) -> str:
+    """The page with names for what the theme leaves without one, or gives the same one twice, and without empty headings."""
     seen: Counter[str] = Counter()
 
     def unique(found: re.Match[str]) -> str:
@@ -138,6 +151,7 @@ def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
     named = output.replace(
         'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
     )
+    named = re.sub(r"<th([^>]*)></th>", r"<td\1></td>", named)
     return re.sub(r'(<nav class="md-nav[^"]*"[^>]* aria-label=")([^"]*)"', unique, named)
 
 

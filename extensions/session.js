@@ -9,9 +9,14 @@
  * has. The next handshake sends it, and takes over the session with its subscriptions and its queue. In a `storage`, it
  * survives a reload of the page. The `nonce`, new in each handshake, lets the server distinguish a copy that a proxy sends from
  * the handshake of another client.
+ *
+ * With `waits`, a tab whose name another tab has tries again until that one is closed, which hands its secret over as it
+ * goes: the session continues in the next tab.
  */
 
 const NAME_PAUSE = 50; // ms
+const WAIT = 2000; // ms between two attempts of a tab that waits for its name
+const SETTLED = 1000; // ms after which a tab that went has not come back by a reload
 const IDENTICAL = "user.configuration.identicalClient";
 
 /** Returns a random string for one handshake. (Only secure origins have crypto.randomUUID.) */
@@ -29,6 +34,9 @@ export class SessionExtension {
     #reply = null;
     #refusal = null;
     #subscribes = new Set(); // ids of the subscribes of this login without a reply
+    #waits;
+    #tabs = null; // the BroadcastChannel of the tabs that wait for one name
+    #left = null; // {resume, at}: what a tab has left to those that wait
 
     /**
      * @param asked the fields of `ext.session`: name, token, persistent, timeout and so on; or a function that
@@ -36,8 +44,9 @@ export class SessionExtension {
      * @param storage where `resume` is kept, such as window.sessionStorage; without it, `resume` is in memory only
      * @param key the name of `resume` in the storage
      * @param changed called with this extension after each reply to a handshake, and when another client takes over the session
+     * @param waits whether this client tries again while another one has its name, and takes the session over when that has gone
      */
-    constructor(asked = {}, {storage = null, key = "crewel.session", changed = () => {}} = {}) {
+    constructor(asked = {}, {storage = null, key = "crewel.session", changed = () => {}, waits = false} = {}) {
         if (asked === null || Array.isArray(asked) || !["object", "function"].includes(typeof asked)) {
             const given = typeof asked === "bigint" ? String(asked) : JSON.stringify(asked) ?? typeof asked;
             throw new TypeError(`a SessionExtension takes the fields of the session, such as {name: "client/joe/1"}, not ${given}`);
@@ -46,7 +55,18 @@ export class SessionExtension {
         this.#storage = storage;
         this.#key = key;
         this.#changed = changed;
+        this.#waits = waits;
         this.#resume = this.#read();
+    }
+
+    registered() {
+        globalThis.addEventListener?.("pagehide", this.#leave);
+    }
+
+    unregistered() {
+        globalThis.removeEventListener?.("pagehide", this.#leave);
+        this.#tabs?.close();
+        this.#tabs = null;
     }
 
     /** `ext.session` of the last successful handshake reply, with name, reconnected, queued and more; or null. */
@@ -70,6 +90,11 @@ export class SessionExtension {
         return this.#resume;
     }
 
+    /** Whether this client waits for another one that has its name. */
+    get isWaiting() {
+        return this.#waits && this.#refusal?.errorCode === IDENTICAL;
+    }
+
     /** Makes the next handshake open a new session. */
     forget() {
         this.#keep(null);
@@ -77,6 +102,7 @@ export class SessionExtension {
 
     outgoing(message) {
         if (message.channel === "/meta/handshake") {
+            this.#inherit();
             const resume = this.#resume === null ? {} : {resume: this.#resume};
             const asked = this.#asked();
             if (typeof asked?.then === "function") {
@@ -84,6 +110,7 @@ export class SessionExtension {
             }
             const session = {...message.ext?.session, ...asked, ...resume, nonce: newNonce()};
             message.ext = {...message.ext, session};
+            this.#meet(session.name);
             this.#subscribes.clear();
         } else if (message.channel === "/meta/subscribe") {
             this.#subscribes.add(message.id);
@@ -96,7 +123,11 @@ export class SessionExtension {
             this.#answered(message);
             this.#changed(this);
         } else if (message.channel === "/meta/connect" && message.error?.endsWith(IDENTICAL)) {
-            // Another client, such as a duplicate of this tab, has taken over the session. This client stops.
+            // Another client, such as a duplicate of this tab, has taken over the session. This client stops, unless it waits.
+            if (this.#waits) {
+                this.#keep(null);
+                message.advice = {...message.advice, reconnect: "handshake", interval: WAIT};
+            }
             this.#reply = null;
             this.#refusal = {errorCode: IDENTICAL, message: "another client has taken over this session"};
             this.#changed(this);
@@ -125,10 +156,39 @@ export class SessionExtension {
         if (told?.errorCode === IDENTICAL) {
             // The secret is useless now: another client has taken over the session.
             this.#keep(null);
-            if (Number.isInteger(told.retryAfter)) {
-                // Its last client is gone; the name is free after this time unless that client returns.
-                message.advice = {reconnect: "handshake", interval: told.retryAfter + NAME_PAUSE};
+            // Its last client is gone: the name is free after this time unless that client returns. Otherwise it is there.
+            const free = Number.isInteger(told.retryAfter) ? told.retryAfter + NAME_PAUSE : Infinity;
+            const interval = this.#waits ? Math.min(free, WAIT) : free;
+            if (interval < Infinity) {
+                message.advice = {reconnect: "handshake", interval};
             }
+        }
+    }
+
+    // The tabs of this origin that have one name: the one that goes leaves its secret to those that wait.
+
+    #meet(name) {
+        if (!this.#waits || this.#tabs !== null || typeof name !== "string" || typeof BroadcastChannel !== "function") {
+            return;
+        }
+        this.#tabs = new BroadcastChannel(`${this.#key} ${name}`);
+        this.#tabs.onmessage = ({data}) => {
+            if (this.isWaiting && typeof data?.resume === "string") {
+                this.#left = {resume: data.resume, at: Date.now()};
+            }
+        };
+    }
+
+    #leave = () => {
+        if (this.#reply !== null && this.#resume !== null) {
+            this.#tabs?.postMessage({resume: this.#resume});
+        }
+    };
+
+    #inherit() {
+        if (this.#left !== null && Date.now() - this.#left.at >= SETTLED) {
+            this.#keep(this.#left.resume);
+            this.#left = null;
         }
     }
 

@@ -59,6 +59,12 @@ class StoreProcess:
         self.pid = self._process.pid
         until(self._answers)
 
+    def configure(self, name: str, value: object) -> None:
+        """Change an option while it runs, and for the next start too."""
+        self._options[name] = str(value)
+        with self.client() as client:
+            client.config_set(name, value)  # type: ignore[arg-type]
+
     def option(self, name: str) -> str:
         """Return what it was started with."""
         return self._options[name]

@@ -19,8 +19,10 @@ from crewel.event_loop import TURN_S
 
 SLICE_S: Final = TURN_S / 2
 """How long clients are served in one turn of the loop, nearly: receivers have the other half."""
-PORTION_S: Final = TURN_S / 5
+PORTION_S: Final = TURN_S / 10
 """How long one client is served, nearly, before the next."""
+AMID: Final = 8
+"""Other work of an address that comes before what has begun: so a short request behind a long one has its turn soon."""
 SAMPLE: Final = 32
 """Requests that are served without a look at the clock, while none of them is long."""
 
@@ -36,7 +38,11 @@ class FairTurns:
         self.slice_s = SLICE_S
         self.until = 0.0
         """The end of this turn by the clock; 0: nothing has been found to be long in it."""
+        self._new: dict[str, deque[Work]] = {}
+        """Addresses of which nothing was waiting when this came, and all that has come since."""
         self._waiting: dict[str, deque[Work]] = {}
+        """Addresses that have had a turn, and wait for the next one."""
+        self._was_new = False  # the one that had its turn last
         self._is_serving = False
         self.unseen = SAMPLE
         """How many requests are still served without a look at the clock. Those that are found in their connections count
@@ -50,7 +56,7 @@ class FairTurns:
             return False
         if not self.until:
             self._begin()
-        return bool(self._waiting) or self._clock() >= self.until
+        return bool(self._waiting or self._new) or self._clock() >= self.until
 
     def put_off(self, address: str | None, work: Work) -> bool:
         """Whether this turn has been long enough: then the work is done in a later one. Otherwise do it now."""
@@ -65,16 +71,24 @@ class FairTurns:
             self._begin()
         return self._clock() + PORTION_S
 
-    def later(self, address: str | None, work: Work) -> None:
-        """Do this for a client at the address, in a later turn of the loop."""
-        self._waiting.setdefault(holder_of(address), deque()).append(work)
+    def later(self, address: str | None, work: Work, *, has_begun: bool = False) -> None:
+        """Do this for a client at the address, in a later turn of the loop. `has_begun`: it is the rest of something, so only
+        `AMID` others of the address come before."""
+        holder = holder_of(address)
+        waiting = self._waiting.get(holder) or self._new.get(holder)
+        if waiting is None:
+            (self._waiting if has_begun else self._new)[holder] = deque((work,))
+        elif has_begun:
+            waiting.insert(AMID, work)
+        else:
+            waiting.append(work)
         if not self.until:
             self._begin()
 
-    async def rest(self, address: str | None) -> None:
+    async def rest(self, address: str | None, *, has_begun: bool = True) -> None:
         """Return in a later turn. The task may then work for a portion."""
         done = self._loop.create_future()
-        self.later(address, partial(self._wake, done))
+        self.later(address, partial(self._wake, done), has_begun=has_begun)
         await done
 
     # Inner
@@ -91,11 +105,11 @@ class FairTurns:
 
     def _serve(self) -> None:
         """Another turn: those that wait are first. The one after the last of them counts what they took."""
-        has_served = bool(self._waiting)
+        has_served = bool(self._waiting or self._new)
         self.until = self._clock() + self.slice_s
         self._is_serving = True
         try:
-            while self._waiting:
+            while self._waiting or self._new:
                 self._next()()
                 if self._clock() >= self.until:
                     break
@@ -107,9 +121,12 @@ class FairTurns:
                 self.until = 0.0
 
     def _next(self) -> Work:
-        """The first of the address whose turn it is, which is then the last."""
-        holder = next(iter(self._waiting))
-        waiting = self._waiting.pop(holder)
+        """The first of the address whose turn it is, which is then the last. New addresses are first, but only one of them
+        before one that has waited."""
+        self._was_new = bool(self._new) and not (self._was_new and self._waiting)
+        holders = self._new if self._was_new else self._waiting
+        holder = next(iter(holders))
+        waiting = holders.pop(holder)
         work = waiting.popleft()
         if waiting:
             self._waiting[holder] = waiting

@@ -62,12 +62,14 @@ class Bucket:
 class Account:
     """One address, or one subject."""
 
-    __slots__ = ("buckets", "name", "quiet_until", "sessions", "subscriptions")
+    __slots__ = ("buckets", "calls", "name", "quiet_until", "sessions", "subscriptions")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.sessions = 0
         self.subscriptions = 0
+        self.calls = 0
+        """Remote calls of its sessions that wait for their results."""
         self.buckets: dict[str, Bucket] = {}
         """The token buckets that were used, by what they limit."""
         self.quiet_until = 0.0
@@ -86,7 +88,7 @@ class Account:
 
     def is_idle(self, rate_of: Callable[[str], Rate], now: float) -> bool:
         """Whether a new account would be the same."""
-        return not self.sessions and all(
+        return not (self.sessions or self.calls) and all(
             bucket.is_full(rate, now) for kind, bucket in self.buckets.items() if (rate := rate_of(kind)) != UNLIMITED
         )
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,6 +15,10 @@ NAN, INF = float("nan"), float("inf")
 @dataclass
 class Price:
     amount: float
+
+
+class Place(NamedTuple):
+    x: int
 
 
 class Level(Enum):
@@ -40,6 +44,8 @@ CIRCLE.append(CIRCLE)
         (["\ud800"], "data[0] is text that is not valid Unicode"),
         ([{1, 2}], "data[0] is a set"),
         (object(), "data is an object"),
+        ({"at": Place(1)}, "data.at is a Place"),
+        ([Price], "data[0] is a type"),
         (CIRCLE, "data is nested more than 254 deep, or contains itself"),
     ],
 )

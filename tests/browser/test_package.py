@@ -136,7 +136,7 @@ def test_the_package_has_the_scripts_that_the_server_serves(package: Path) -> No
         assert files.pop(f"{name}.js") == path.read_bytes()
     assert files.keys() == {
         "package.json", "README.md", "LICENSE", "index.js", "index.d.ts",
-        "outbox.d.ts", "request.d.ts", "session.d.ts", "update.d.ts",
+        "messages.d.ts", "outbox.d.ts", "request.d.ts", "session.d.ts", "update.d.ts",
     }  # fmt: skip
 
 
@@ -186,6 +186,69 @@ def test_the_types_refuse_the_arguments_that_the_modules_refuse(project: Path) -
         _run("npx", "tsc", "--noEmit", cwd=project)
     finally:
         source.unlink()
+
+
+SAMPLES = (
+    "README.md",
+    "browser/README.md",
+    "docs/how-to/acknowledging.md",
+    "docs/how-to/dead-letters.md",
+    "docs/how-to/jwt.md",
+    "docs/how-to/page.md",
+    "docs/how-to/point-to-point.md",
+    "docs/how-to/request-reply.md",
+    "docs/how-to/sessions.md",
+    "docs/how-to/subscribing.md",
+    "docs/how-to/topics.md",
+    "docs/reference/browser.md",
+)
+"""The pages whose samples in JavaScript use `cometd` and the package."""
+_SAMPLE = re.compile(r"^( *)```(js|ts)[^\n]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_MODULES = (
+    ('"/static/vendor/cometd/cometd.js"', '"cometd"'),
+    ('"./session.mjs"', '"@crewel/client/session.js"'),
+    ('"/extensions/', '"@crewel/client/'),
+)
+_EXCERPT = 'import {CometD} from "cometd";\ndeclare const cometd: CometD;\n'
+_NAMES = 'import {ErrorAnswer, Outbox, RequestExtension, SessionExtension, UpdateExtension} from "@crewel/client";\n'
+
+
+def samples(*, are_strict: bool) -> Iterator[tuple[str, str]]:
+    """The samples of the pages with the names of their files: those in TypeScript, or those in JavaScript."""
+    for page in SAMPLES:
+        for number, (_, language, text) in enumerate(_SAMPLE.findall((ROOT / page).read_text("utf-8"))):
+            is_program = not text.lstrip().startswith(("{", "[")) and not re.search(r"^export ", text, re.MULTILINE)
+            if is_program and (language == "ts") == are_strict:
+                yield f"{Path(page).stem}{number}.ts", program(text)
+
+
+def program(sample: str) -> str:
+    """The sample as a module. An excerpt gets the client and the names that it speaks of, unless it brings them."""
+    for here, there in _MODULES:
+        sample = sample.replace(here, there)
+    client = "" if re.search(r"const cometd\b|, CometD[,}]|{CometD", sample) else _EXCERPT
+    names = "" if "@crewel/client" in sample else _NAMES
+    return f"{client}{names}{sample}\nexport {{}};\n"
+
+
+@pytest.mark.parametrize("are_strict", [True, False])
+def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path, are_strict: bool) -> None:
+    """Those in JavaScript too, with the types of `cometd` and of the package, and without further annotations."""
+    directory = project / "samples"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    found = dict(samples(are_strict=are_strict))
+    assert len(found) >= (1 if are_strict else 15)
+    for name, text in found.items():
+        (directory / name).write_text(text)
+    (directory / "node.d.ts").write_text('declare module "cometd-nodejs-client";\n')
+    config = {
+        "extends": "../tsconfig.json",
+        "compilerOptions": {"strict": are_strict, "noImplicitAny": are_strict},
+        "include": ["."],
+    }
+    (directory / "tsconfig.json").write_text(json.dumps(config))
+    _run("npx", "tsc", "--noEmit", "--project", str(directory), cwd=project)
 
 
 @pytest.mark.timeout(900)  # of this the build is almost all, on a busy machine
@@ -340,3 +403,74 @@ def test_a_page_without_a_bundler_has_an_outbox(start_server: StartServer, conte
         "left": 0,
         "wrong": "maxMessages is a whole number from 1, not 0",
     }
+
+
+# The template
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `npm create crewel` runs, packed."""
+    directory = tmp_path_factory.mktemp("create")
+    _run("npm", "pack", "--silent", "--pack-destination", str(directory), cwd=ROOT / "browser" / "create")
+    [archive] = directory.glob("create-crewel-*.tgz")
+    return archive
+
+
+def create(template: Path, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the packed template as its README says."""
+    command = ["npm", "exec", "--offline", "--yes", "--package", str(template), "--", "create-crewel", *arguments]
+    environ = os.environ | {"npm_config_cache": str(directory / "cache"), "npm_config_loglevel": "error"}
+    return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+@pytest.mark.timeout(900)
+def test_a_page_is_made_of_the_packed_template(
+    template: Path, package: Path, project: Path, start_server: StartServer, context: BrowserContext, tmp_path: Path
+) -> None:
+    client = tmp_path / "crewel-client.tgz"
+    with tarfile.open(client, "w:gz") as packed:
+        packed.add(package, "package")
+    ended = create(template, tmp_path, "my-page", "--client", client.name)
+    assert ended.returncode == 0, ended.stderr
+    made = tmp_path / "my-page"
+    description = json.loads((made / "package.json").read_text())
+    assert (description["name"], description["dependencies"]["@crewel/client"]) == ("my-page", f"file:{client}")
+    assert (made / ".gitignore").read_text() == "node_modules/\ndist/\n"
+    (made / "node_modules").symlink_to(project / "node_modules")
+    _run("npm", "run", "build", cwd=made)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(made / "dist"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        origin = f"http://127.0.0.1:{served.server_address[1]}"
+        server = start_server(f"http.allowed_origins={origin}")
+        page = context.new_page()
+        page.goto(f"{origin}/?server={server.url}")
+        status(page, "connected")
+        for pizzas, shown in (("2", ["2 pizzas"]), ("20", ["2 pizzas", "rejected: the oven is too small"])):
+            page.get_by_label("Pizzas").fill(pizzas)
+            page.get_by_role("button", name="Order").click()
+            shows(page, *shown)
+        served.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "it takes one directory"),
+        (("full",), "is not empty"),
+        (("page", "--client", "nothing.tgz"), "there is no nothing.tgz"),
+        (("page", "--wrong"), "--wrong"),
+    ],
+)
+def test_the_template_refuses_what_it_cannot_do(
+    template: Path, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    ended = create(template, tmp_path, *arguments)
+    assert ended.returncode == 2
+    assert words in ended.stderr
+    assert not (tmp_path / "page").exists()

@@ -20,6 +20,8 @@ ONE_STYLE = {
     "test_a_copy_that_comes_while_the_worker_has_the_message_ends_with_it",
     # The message has to be acknowledged before the client is connected to the second server, or it comes once more.
     "test_a_worker_survives_its_server",
+    # Threads that call at the same time have no order among each other.
+    "test_publishes_that_wait_together_keep_the_order_of_their_calls",
     # The subscribe has to be in the turn of the loop in which the client is entered.
     "test_a_client_that_was_away_learns_that_its_subscription_has_ended",
 }

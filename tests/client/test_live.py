@@ -347,6 +347,19 @@ async def test_a_message_that_an_extension_drops_is_not_sent(server: Server, tra
 async def test_publishes_of_many_tasks_keep_the_order_of_each(server: Server, transport: str) -> None:
     async with Client(server.url, transports=[transport]) as client:
         subscription = await client.subscribe("/a")
+
+        async def publish(task: int) -> None:
+            for number in range(10):
+                await client.publish("/a", [task, number])
+
+        await asyncio.gather(*map(publish, range(10)))
+        came = [(await subscription.receive(LIMIT_S)).data for _ in range(100)]
+        assert sorted(came, key=lambda data: data[0]) == [[task, number] for task in range(10) for number in range(10)]
+
+
+async def test_publishes_that_wait_together_keep_the_order_of_their_calls(server: Server, transport: str) -> None:
+    async with Client(server.url, transports=[transport]) as client:
+        subscription = await client.subscribe("/a")
         await asyncio.gather(*(client.publish("/a", number) for number in range(100)))
         assert [(await subscription.receive(LIMIT_S)).data for _ in range(100)] == list(range(100))
 

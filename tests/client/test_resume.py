@@ -106,5 +106,5 @@ def test_what_is_not_binary_has_no_bytes() -> None:
     for fields in ({"ext": {"binary": {}}}, {"ext": {"binary": {}}, "data": {"data": 5}}):
         assert Message("/a", fields.get("data"), dict(fields)).content is None
     damaged = {"data": "\u00e9\u00e9", "meta": {"contentType": 5}}
-    message = Message("/a", damaged, {"ext": {"binary": {}}})
+    message = Message("/a", damaged, {"ext": {"binary": {}}, "data": damaged})
     assert (message.content, message.content_type) == (None, None)

@@ -1,10 +1,12 @@
 """The session's table, cell by cell."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.client.states import ENDING, TRANSITIONS, USABLE, Event, ImpossibleTransitionError, State, next_state
+from crewel.client.states import ENDING, TRANSITIONS, USABLE, Event, ImpossibleTransitionError, Life, State, next_state
 
 LIVE = (State.CONNECTING, State.CONNECTED, State.RECONNECTING)
 
@@ -52,3 +54,49 @@ def test_whatever_happens_a_session_can_still_be_closed(events: list[Event]) -> 
     if state not in ENDING:
         state = next_state(state, Event.CLOSING)
     assert state in ENDING
+
+
+async def test_a_call_does_not_overtake_those_that_wait_for_the_session() -> None:
+    life, begun = Life(lambda: None), Begun()
+    life.begin()
+    waiting = [asyncio.create_task(begun.note(life, number)) for number in range(3)]
+    await asyncio.sleep(0)
+    # Both are in the same turn of the loop: the session, and a call that finds it.
+    asyncio.get_running_loop().call_soon(life.move, Event.HANDSHAKEN)
+    waiting += [asyncio.create_task(begun.note(life, number)) for number in range(3, 6)]
+    await asyncio.gather(*waiting)
+    assert begun.numbers == list(range(6))
+
+
+async def test_calls_keep_their_order_when_the_session_is_lost_while_they_wait() -> None:
+    life, begun = Life(lambda: None), Begun()
+    life.begin()
+    life.move(Event.HANDSHAKEN)
+    life.move(Event.CONNECTION_LOST)
+    waiting = [asyncio.create_task(begun.note(life, number)) for number in range(3)]
+    await asyncio.sleep(0)
+    loop = asyncio.get_running_loop()
+    loop.call_soon(life.move, Event.SESSION_LOST)  # a change, and no session yet
+    waiting += [asyncio.create_task(begun.note(life, number)) for number in range(3, 6)]
+    await asyncio.sleep(0)
+    # A session that is lost before those that waited for it could go on.
+    for event in (Event.HANDSHAKEN, Event.CONNECTION_LOST):
+        loop.call_soon(life.move, event)
+    await asyncio.sleep(0)
+    waiting += [asyncio.create_task(begun.note(life, number)) for number in range(6, 9)]
+    await asyncio.sleep(0)
+    loop.call_soon(life.move, Event.ANSWERED)
+    await asyncio.gather(*waiting)
+    assert begun.numbers == list(range(9))
+
+
+class Begun:
+    """The calls that continue, in their order."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    async def note(self, life: Life, number: int) -> None:
+        """Wait for the session, as each request does."""
+        await life.ready(10)
+        self.numbers.append(number)

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from crewel.client.sync import Client, Delivery, Message, Outbox
 from tests.client.support import LIMIT_S
 from tests.server_process import Server
 
-Run = Callable[[str], "subprocess.Popen[str]"]
+Run = Callable[[str], "AbstractContextManager[subprocess.Popen[str]]"]
 
 
 def test_two_clients_chat_without_asyncio(server: Server, transport: str) -> None:
@@ -40,19 +41,24 @@ def test_a_client_is_opened_and_closed_without_a_block(server: Server) -> None:
     assert client.state is State.CLOSED
 
 
-def test_many_threads_share_one_client(server: Server) -> None:
+def test_many_threads_share_one_client_and_keep_the_order_of_each(server: Server) -> None:
     count, each = 8, 25
     with Client(server.url) as client:
         heard = client.subscribe("/threads")
-        threads = [
-            threading.Thread(target=lambda: [client.publish("/threads", None) for _ in range(each)])
-            for _ in range(count)
-        ]
+
+        def publish(thread: int) -> None:
+            for number in range(each):
+                client.publish("/threads", [thread, number])
+
+        threads = [threading.Thread(target=publish, args=(number,)) for number in range(count)]
         for thread in threads:
             thread.start()
-        assert len([heard.receive(LIMIT_S) for _ in range(count * each)]) == count * each
+        came = [heard.receive(LIMIT_S).data for _ in range(count * each)]
         for thread in threads:
             thread.join(LIMIT_S)
+    assert sorted(came, key=lambda data: data[0]) == [
+        [thread, number] for thread in range(count) for number in range(each)
+    ]
 
 
 def test_a_callback_may_use_the_client(server: Server) -> None:
@@ -175,16 +181,22 @@ def test_a_batch_tells_which_message_was_refused(server: Server) -> None:
 def run(server: Server, tmp_path: Path) -> Run:
     """Run a program that knows the server as `URL`."""
 
-    def start(program: str) -> subprocess.Popen[str]:
+    @contextmanager
+    def start(program: str) -> Iterator[subprocess.Popen[str]]:
         head = f"import os, signal, sys\nfrom crewel.client.sync import Client\nURL = {server.url!r}\n"
-        return subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-c", head + program],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
             env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
-        )
+        ) as process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()  # leaving the block waits for it, and a process that is left is the failure of a later test
+                raise
 
     return start
 

@@ -50,6 +50,12 @@ def test_the_example_of_a_worker_runs(start_server: StartServer, tmp_path: Path)
     until(lambda: figures(server).get(DEAD) == 1, LIMIT_S)
 
 
+def test_the_example_of_typed_data_runs(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server()
+    assert run(example("class Order(BaseModel)"), server.url, tmp_path) == ["5 and 1 wrong"]
+    until(lambda: figures(server).get(DEAD) == 1, LIMIT_S)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, -signal.SIGINT)])
 async def test_the_example_of_several_at_once_ends_well(
     start_server: StartServer, tmp_path: Path, number: signal.Signals, status: int

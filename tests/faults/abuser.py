@@ -52,7 +52,8 @@ class Abuser:
         length = int(head.partition("content-length:")[2].partition("\r\n")[0])
         return json.loads(await reader.readexactly(length))
 
-    async def socket(self, *, reads: bool = True, ext: Fields | None = None) -> Socket:
+    async def open(self) -> Socket:
+        """A socket that has not shaken hands."""
         reader, writer = await self.http()
         key = base64.b64encode(os.urandom(16)).decode()
         writer.write(
@@ -60,7 +61,10 @@ class Abuser:
             f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
         )
         await reader.readuntil(b"\r\n\r\n")
-        socket = Socket(reader, writer)
+        return Socket(reader, writer)
+
+    async def socket(self, *, reads: bool = True, ext: Fields | None = None) -> Socket:
+        socket = await self.open()
         asked = {"version": "1.0", "supportedConnectionTypes": ["websocket"]} | ({"ext": ext} if ext else {})
         await socket.send(message("/meta/handshake", **asked))
         (reply,) = await socket.receive()

@@ -21,6 +21,12 @@ from tests.faults.abuser import Abuser, Fields, Socket, message
 
 BATCH: Final = 840
 AT_ONCE: Final = 16  # sessions that begin side by side
+_FLOOD: Final = 32_768  # bytes of small frames that are written at a time
+_CONTINUATION: Final = 0x00  # a fragment that is not the last one (RFC 6455, 5.2)
+_TEXT: Final = 0x01
+_FINAL: Final = 0x80
+_PING: Final = _FINAL | 0x09
+_PONG: Final = _FINAL | 0x0A
 
 
 class Attacker(Abuser):
@@ -203,6 +209,62 @@ class Attacker(Abuser):
             for start in range(0, len(ids), 100):
                 await self.ask(connection, *(message("/meta/disconnect", each) for each in ids[start : start + 100]))
 
+    # Frames without a message
+
+    async def _framed(self, frame: bytes, *, has_shaken_hands: bool, first: bytes = b"") -> AsyncIterator[None]:
+        """All sockets send this frame without end. One that is closed comes again."""
+        flood = frame * (_FLOOD // len(frame))
+
+        async def send(socket: Socket | None) -> None:
+            while True:
+                with suppress(OSError, asyncio.IncompleteReadError, KeyError, ValueError):
+                    socket = socket or await (self.socket(reads=False) if has_shaken_hands else self.open())
+                    reading = asyncio.create_task(_discard(socket.reader))
+                    socket.writer.write(first)
+                    while not reading.done():
+                        socket.writer.write(flood)
+                        await socket.writer.drain()
+                        await asyncio.sleep(0)
+                    socket.writer.close()
+                socket = None
+                await asyncio.sleep(0.05)
+
+        sockets = await self.sockets(self.sessions, reads=False) if has_shaken_hands else [None] * self.sessions
+        yield
+        async with asyncio.TaskGroup() as tasks:
+            for socket in sockets:
+                tasks.create_task(send(socket))
+
+    async def pings(self) -> AsyncIterator[None]:
+        """Pings before any handshake."""
+        async for _ in self._framed(_frame(_PING), has_shaken_hands=False):
+            yield
+
+    async def pings_of_sessions(self) -> AsyncIterator[None]:
+        """Pings of sockets that have shaken hands."""
+        async for _ in self._framed(_frame(_PING), has_shaken_hands=True):
+            yield
+
+    async def pings_full(self) -> AsyncIterator[None]:
+        """Pings that carry as much as they may."""
+        async for _ in self._framed(_frame(_PING, b"x" * 125), has_shaken_hands=False):
+            yield
+
+    async def pongs(self) -> AsyncIterator[None]:
+        """Pongs that answer nothing."""
+        async for _ in self._framed(_frame(_PONG), has_shaken_hands=True):
+            yield
+
+    async def fragments_empty(self) -> AsyncIterator[None]:
+        """A text of fragments with nothing in them, which has no end."""
+        async for _ in self._framed(_frame(_CONTINUATION), has_shaken_hands=True, first=_frame(_TEXT)):
+            yield
+
+    async def texts_empty(self) -> AsyncIterator[None]:
+        """Texts with no message in them."""
+        async for _ in self._framed(_frame(_FINAL | _TEXT, b"[]"), has_shaken_hands=True):
+            yield
+
     # Handshakes
 
     async def handshakes(self) -> AsyncIterator[None]:
@@ -231,6 +293,24 @@ class Attacker(Abuser):
                 writer.write(flood)
                 await writer.drain()
                 await asyncio.sleep(0)
+
+    # Slow links
+
+    async def slow_links(self) -> AsyncIterator[None]:
+        """Requests that come byte by byte, on many connections."""
+        request = self.request(*(message("/meta/handshake", version="1.0") for _ in range(10)))
+        connections = [await self.http() for _ in range(self.sessions)]
+        self.tasks += [asyncio.create_task(_discard(reader)) for reader, _ in connections]
+        yield
+        for place in itertools.cycle(range(len(request))):
+            for _, writer in connections:
+                writer.write(request[place : place + 1])
+                await writer.drain()
+                await asyncio.sleep(0)
+
+
+def _frame(first: int, payload: bytes = b"") -> bytes:
+    return bytes((first, 0x80 | len(payload))) + bytes(4) + payload
 
 
 def expensive(number: int) -> str:
@@ -277,8 +357,15 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "gets": Attack(Attacker.gets),
     "absent_receivers": Attack(Attacker.absent_receivers),
     "absent_receivers_end": Attack(Attacker.absent_receivers_end),
+    "pings": Attack(Attacker.pings),
+    "pings_of_sessions": Attack(Attacker.pings_of_sessions),
+    "pings_full": Attack(Attacker.pings_full),
+    "pongs": Attack(Attacker.pongs),
+    "fragments_empty": Attack(Attacker.fragments_empty),
+    "texts_empty": Attack(Attacker.texts_empty),
     "handshakes": Attack(Attacker.handshakes),
     "handshakes_in_batches": Attack(Attacker.handshakes_in_batches),
+    "slow_links": Attack(Attacker.slow_links),
 }
 """By name."""
 

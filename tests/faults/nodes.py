@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from time import monotonic
@@ -24,6 +25,7 @@ from tests.store_process import StoreProcess
 PREFIX: Final = "nodes:"
 LEASE_S: Final = 3.0
 KNOWN_S: Final = 30.0
+_NAMES: Final = "abcdef"
 DEFAULTS: Final = ("cluster.enabled=true", f"storage.prefix={PREFIX}")
 """With these alone, all times are the defaults."""
 SETS: Final = (
@@ -71,12 +73,18 @@ class Nodes:
         self._sets = (*common, *sets)
         self._stack = AsyncExitStack()
 
-    async def begin(self, store: StoreProcess | str, balancer: type[Balancer] = Balancer) -> Self:
-        """Start them. `store` is one with a port, so that each node gets a line of its own, or a `storage.url`."""
+    async def begin(
+        self,
+        store: StoreProcess | str,
+        balancer: type[Balancer] = Balancer,
+        each: Sequence[tuple[str, ...]] = ((),) * len(_NAMES),
+    ) -> Self:
+        """Start them. `store` is one with a port, so that each node gets a line of its own, or a `storage.url`. `each` has the
+        settings of one node alone."""
         self.balancer = await self._stack.enter_async_context(
             balancer(lambda: [each.port for each in self.all if each.is_up], self.rng)
         )
-        for name in "abcdef"[: self._count]:
+        for name, own_sets in zip(_NAMES[: self._count], each, strict=False):
             (listens,) = free_ports(1)
             to_it = await self._stack.enter_async_context(Line(listens, self.rng))
             to_store, url = None, store
@@ -89,6 +97,7 @@ class Nodes:
                 f"storage.url={url}",
                 f"cluster.listen=127.0.0.1:{listens}",
                 f"cluster.advertise=127.0.0.1:{to_it.port}",
+                *own_sets,
             )
             server = await asyncio.to_thread(self._start_server, *sets)
             self.all.append(Node(name, server, to_store, to_it, sets))

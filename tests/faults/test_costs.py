@@ -15,21 +15,22 @@ from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.costs import SERVICE, SETS, attacked
 
 SECONDS = 5.0 if IS_FULL else 0.6
-SESSIONS = (1, 30, 1000) if IS_FULL else (20,)
-OPEN = {"filters_equal", "filters_blank", "filters_different", "gets", "subscribing"}
-"""Attacks that still cost more."""
+SESSIONS = (1, 20, 30, 1000) if IS_FULL else (20,)
 SHARE = 0.99 if IS_FULL else 0.9
 """Of how many requests the bound is asked. Short runs have too few for more."""
+DOUBT_S = 3.0
+"""How long the attack is repeated after a short run with trouble. That has about twenty requests: two slow ones decide, and
+a processor that others use too needs up to twice the time for the same work."""
 
 
 @pytest.mark.parametrize("sessions", SESSIONS)
-@pytest.mark.parametrize(
-    "attack", [pytest.param(name, marks=[pytest.mark.xfail(strict=False)] if name in OPEN else []) for name in ATTACKS]
-)
+@pytest.mark.parametrize("attack", ATTACKS)
 async def test_a_stranger_costs_others_at_most_a_turn(
     attack: str, sessions: int, start_server: StartServer, tell: Tell
 ) -> None:
     server = await asyncio.to_thread(start_server, *SETS, *ATTACKS[attack].sets, service=SERVICE)
     costs = await attacked(server, attack, sessions=sessions, seconds=SECONDS, seed=1)
+    if not IS_FULL and costs.trouble(share=SHARE):
+        costs = await attacked(server, attack, sessions=sessions, seconds=DOUBT_S, seed=2)
     tell(f"{attack}, {sessions} sessions: median, 99 %, longest {costs}")
     assert costs.trouble(share=SHARE) == ""

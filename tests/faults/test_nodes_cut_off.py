@@ -10,6 +10,7 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
@@ -17,12 +18,13 @@ from time import monotonic
 from typing import Final
 
 import pytest
+import redis
 
 from tests.conftest import StartServer
 from tests.cutting_proxy import Way
 from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.herd import Herd
-from tests.faults.nodes import DEFAULTS, LEASE_S, Node, Nodes
+from tests.faults.nodes import BASE, DEFAULTS, LEASE_S, Node, Nodes, token_of
 from tests.faults.test_nodes_at_fault import spread
 from tests.lines import Balancer, CheckedBalancer
 from tests.patience import patience
@@ -169,3 +171,31 @@ async def test_no_reliable_session_ends_with_a_node(
         f" without an answered connect {spread(gaps)}"
     )
     assert quantiles(gaps, n=100, method="inclusive")[98] <= row.longest_s, "\n".join([spread(gaps), *too_long])
+
+
+async def test_a_node_without_lease_gives_up_its_sessions_before_the_store_knows(
+    store: StoreProcess, start_server: StartServer
+) -> None:
+    """On a slow line, renewals reach the store whose answers come late or never: its lease ends at the node first."""
+    rng = random.Random(5)
+    async with Nodes(start_server, 3, rng, common=DEFAULTS) as nodes:
+        await nodes.begin(store)
+        herd = Herd(lambda: [each.port for each in nodes.all if each.is_up and each is not hit], rng)
+        hit, herd.log = nodes.any(), nodes.logs
+        try:
+            await herd.begin(nodes.port, COUNT)
+            await herd.served(monotonic() + LEASE_S, GOES_ON_S)  # for so long the others must have had their leases
+            herd.watch_gaps()
+            assert hit.to_store is not None
+            hit.to_store.silence()
+            with closing(redis.Redis(port=int(store.option("port")))) as client:
+                lease = f"{BASE}lease:{token_of(client, hit)}"
+                assert client.pexpire(lease, 60_000)
+            await herd.served(monotonic() + LEASE_S, GOES_ON_S)
+            gaps = [each.longest_gap for each in herd.members]
+            hit.to_store.heal()
+            await nodes.know_each_other()
+            await herd.settle(GOES_ON_S)
+        finally:
+            await herd.stop()
+    assert max(gaps) <= (LEASE_S + 2) * patience(), spread(gaps)

@@ -7,6 +7,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ import pytest
 from crewel.client import Client
 from crewel.settings import load
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.admin.desk import TOKEN, Desk
 from tests.cutting_proxy import CuttingProxy, random_cuts
@@ -302,6 +303,17 @@ async def test_older_versions_of_the_official_client_settle_too(version: str, sh
         await world.notes.hears(1, 2, 3)
         assert [letter.code for letter in await world.letters(2)] == ["user.update.error", "user.update.internalError"]
         await eventually(lambda: settled(world))
+
+
+class TestOneAtATime:
+    async def test_the_next_message_is_heard_when_the_one_before_has_ended(self, meet: Meet) -> None:
+        world = await meet()
+        await world.subscribe(maxOpen=1, dispatcher={"retries": 3, "delay": 50})
+        await world.publish({"n": 1, "hold": 200}, fails(2, "communication.noConnection", times=1, hold=200), {"n": 3})
+        await world.notes.hears(1, 2, 3)
+        heard = world.notes.heard
+        assert [(each.n, each.redeliver) for each in heard] == [(1, 0), (2, 0), (2, 1), (3, 0)]
+        assert all(later.at - before.at >= 0.19 for before, later in pairwise(heard))
 
 
 class TestWaiting:

@@ -74,6 +74,31 @@ def test_a_time_out_is_a_letter_and_the_session_stays(server: Server) -> None:
     assert data(until(receiver.take)) == [2]
 
 
+@pytest.mark.parametrize(("asked", "ahead"), [({}, 3), ({"maxOpen": 1}, 1)], ids=["default", "maxOpen"])
+def test_messages_come_ahead_unless_the_login_asks_for_one_at_a_time(
+    server: Server, asked: Message, ahead: int
+) -> None:
+    receiver = Receiver(server)
+    receiver.be("joe/1", update=True, settle="message", **asked)
+    receiver.subscribe("/a")
+    publisher = Client(server).start()
+    for number in (1, 2, 3):
+        publisher.publish("/a", number, **PERSISTENT)
+    come: list[Message] = []
+
+    def is_there() -> bool:
+        come.extend(receiver.take())
+        return len(come) - settled >= ahead
+
+    for settled in range(0, 3, ahead):
+        until(is_there)
+        assert receiver.take() == []
+        opened = come[settled:]
+        assert len(opened) == ahead
+        receiver.publish("/service/update", [{"id": each["ext"]["update"]["id"], "state": "OK"} for each in opened])
+    assert data(come) == [1, 2, 3]
+
+
 def test_commands_are_no_channels(server: Server) -> None:
     operator = Operator(server).listen()
     command = "__cmd:?sessionList"

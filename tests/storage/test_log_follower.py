@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from pathlib import Path
 
 import pytest
 
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUnavailable
+from crewel.settings import Settings
+from crewel.settings.storage import Storage
+from crewel.storage.connection import LIMIT_S as LIMIT
 from crewel.storage.connection import client_name
 from crewel.storage.log_follower import LogFollower, Unread
 from crewel.storage.store import Store
+from tests.lines import Line
+from tests.ports import free_ports
 from tests.storage.owner import started
+from tests.store_process import StoreProcess, own_prefix
 
 LIMIT_S = 30
 
@@ -60,6 +68,29 @@ async def test_a_lost_connection_is_told_and_made_again(store: Store) -> None:
         await follower.follow(LogId(0), found.extend)  # which returns None: that is enough
     follower.close()
     assert [each.id for each in found] == [log_id]
+
+
+async def test_an_answer_that_comes_late_is_taken(tmp_path: Path) -> None:
+    """Another connection to a store behind a slow line would cost more time."""
+    (port,) = free_ports(1)
+    process = StoreProcess(tmp_path, port=str(port))
+    async with Line(port, random.Random(1)) as line:
+        storage = Storage(url=f"redis://127.0.0.1:{line.port}", prefix=own_prefix())
+        store = Store(Settings(storage=storage))
+        await store.open()
+        await (await started(store)).publish("/a")
+        follower, connections = LogFollower(store), line.accepted
+        await follower.follow(LogId(0), lambda entries: None)
+        assert line.accepted == connections + 1
+        line.degrade(LIMIT / 2 + 0.2, 0)
+        found: list[Unread] = []
+        async with asyncio.timeout(LIMIT_S):
+            await follower.follow(LogId(0), found.extend)
+        line.heal()
+        assert [each.read().channel for each in found] == ["/a"]
+        follower.close()
+        await store.close()
+    process.close()
 
 
 async def test_a_store_that_is_away_is_not_followed(store: Store) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+
+import pytest
 
 from crewel.event_loop import TURN_S
-from crewel.fair_turns import FairTurns
+from crewel.fair_turns import AMID, FairTurns
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
+from crewel.transports.websocket_fast import FastSocket
 from tests.transports.wires import SocketClient, Wire
 
 COST_S = 2**-10
@@ -83,6 +87,88 @@ async def test_one_that_fails_does_not_keep_the_others() -> None:
     assert [type(each) for each in seen] == [ValueError]
 
 
+def of(turns: FairTurns, served: list[str], address: str, name: str, *, parts: int = 1) -> None:
+    """Let work of the address wait that takes so many turns of a loop, one after the other."""
+
+    def work(left: int = parts) -> None:
+        served.append(name)
+        if left > 1:
+            turns.later(address, lambda: work(left - 1), has_begun=True)
+
+    turns.later(address, work)
+
+
+async def all_served(served: list[str], count: int) -> None:
+    while len(served) < count:
+        await asyncio.sleep(0)
+
+
+async def test_what_has_begun_is_finished_before_much_else_begins() -> None:
+    """Each request that has begun takes memory until it ends: a thousand that advance side by side took 500 MB."""
+    turns, served = FairTurns(asyncio.get_running_loop()), list[str]()
+    for number in range(100):
+        of(turns, served, "192.0.2.1", str(number), parts=10)
+    await all_served(served, 1000)
+    begun, most = set[str](), 0
+    for place, name in enumerate(served):
+        begun.add(name)
+        if name not in served[place + 1 :]:
+            begun.remove(name)
+        most = max(most, len(begun))
+    assert most <= AMID + 1
+
+
+async def test_a_short_request_behind_a_long_one_has_its_turn_soon() -> None:
+    turns, served = FairTurns(asyncio.get_running_loop()), list[str]()
+    of(turns, served, "192.0.2.1", "long", parts=100)
+    of(turns, served, "192.0.2.1", "short")
+    await all_served(served, 101)
+    assert served.index("short") == 1
+
+
+async def test_a_new_address_is_first_and_keeps_no_other_waiting() -> None:
+    turns, served = FairTurns(asyncio.get_running_loop()), list[str]()
+    turns.slice_s = 0.0  # one of them in a turn of the loop
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+        of(turns, served, address, "busy", parts=50)
+    await all_served(served, 10)
+    of(turns, served, "198.51.100.1", "new")
+    await all_served(served, 11)
+    assert served[10] == "new"
+    for number in range(10):
+        of(turns, served, f"198.51.100.{number}", "new")
+    await all_served(served, 31)
+    assert served[11:31].count("new") == served[11:31].count("busy") == 10
+
+
+async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand of them with a portion each were one turn of two seconds."""
+    clients = [SocketClient(lane, acknowledges=False) for _ in range(20)]
+    clock = Clock()
+    turns = FairTurns(lane.loop, clock)
+    turns.slice_s = 5 * COST_S
+    assert lane.sockets is not None
+    lane.sockets.turns = turns
+    answered = []
+
+    def answer(peer: object, _: object) -> None:
+        answered.append(peer)
+        clock.now += COST_S
+
+    monkeypatch.setattr(lane.endpoint, "receive", answer)
+    for client in clients:
+        socket = client.wire.protocol
+        assert isinstance(socket, FastSocket)
+        socket.slow_down(0.0001)
+        socket._rest()
+        client.receive(client.request({"channel": "/room", "data": 1}))
+    time.sleep(0.001)  # all rests have ended when the loop looks
+    while len(answered) < 20:
+        before = len(answered)
+        await asyncio.sleep(0)
+        assert len(answered) <= before + 5
+
+
 UPGRADE = (
     b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
@@ -128,7 +214,7 @@ async def test_a_client_that_leaves_before_its_turn_gets_nothing(lane: FastLane)
         await asyncio.sleep(0)
     assert not wire.written
     assert lane.sockets is not None
-    assert not lane.sockets._open
+    assert not lane.sockets.watch
 
 
 async def test_what_came_before_a_socket_was_lost_is_carried_out_in_its_turn(lane: FastLane) -> None:

@@ -137,7 +137,7 @@ def _fault(value: Any) -> str | None:
     if isinstance(value, dict):
         key = next((key for key in value if not isinstance(key, str)), None)
         return None if key is None else f"an object with the key {key!r:.40}"
-    if isinstance(value, list | tuple) or dataclasses.is_dataclass(value) or isinstance(value, Enum):
+    if isinstance(value, list | Enum) or type(value) is tuple or _is_record(value):
         return None
     try:
         orjson.dumps(value)
@@ -153,6 +153,11 @@ def _fault(value: Any) -> str | None:
     return None
 
 
+def _is_record(value: Any) -> bool:
+    """Whether this is an instance of a dataclass, and not the class itself."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
 def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Enum):
         yield path, value.value
@@ -163,6 +168,6 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list | tuple):
         for place, each in enumerate(value):
             yield f"{path}[{place}]", each
-    elif dataclasses.is_dataclass(value):
+    elif _is_record(value):
         for field in dataclasses.fields(value):
             yield f"{path}.{field.name}", getattr(value, field.name)

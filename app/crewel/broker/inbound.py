@@ -142,7 +142,8 @@ class Inbound:
     def _wait(self, exchange: Exchange, pending: _Pending | _TurnOver, answered: Promise[bool]) -> None:
         """Continue the exchange when it is time. As long as it waits for the store or its turn only, it needs no task."""
         if isinstance(pending, _TurnOver):
-            self._turns.later(exchange.peer.remote, partial(self._go_on, exchange, pending, answered, None))
+            go_on = partial(self._go_on, exchange, pending, answered, None)
+            self._turns.later(exchange.peer.remote, go_on, has_begun=True)
         elif isinstance(pending[2], Promise):
             pending[2].then(partial(self._go_on, exchange, pending, answered))
         else:

@@ -194,16 +194,31 @@ class Limiter:
         if wait:
             raise self._limited("channels_per_s", "too many new channels from this address", wait, session)
 
-    def may_call(self, session: Session) -> bool:
-        """Whether a session may have one more remote call that waits for its result."""
-        most = self._settings.max_calls_per_session
-        if not most or self.calls[session] < most:
-            return True
-        self._metrics.limited["max_calls_per_session"] += 1
-        return False
+    def call_refused(self, session: Session) -> str:
+        """Why a session may not have one more remote call that waits for its result; empty if it may."""
+        settings, account = self._settings, session.account
+        most = settings.max_calls_per_session
+        if most and self.calls[session] >= most:
+            self._metrics.limited["max_calls_per_session"] += 1
+            return f"limits.max_calls_per_session: {most} calls of this session wait for their results"
+        most = settings.max_calls_per_address
+        if most and account is not None and account.calls >= most and not session.is_operator:
+            self._metrics.limited["max_calls_per_address"] += 1
+            return f"limits.max_calls_per_address: {most} calls of this address wait for their results"
+        return ""
 
-    def call_finished(self, session: Session) -> None:
+    def call_started(self, session: Session) -> Account | None:
+        """A remote call of the session waits for its result; returns the account that `call_finished` gets."""
+        self.calls[session] += 1
+        account = session.account
+        if account is not None:
+            account.calls += 1
+        return account
+
+    def call_finished(self, session: Session, account: Account | None) -> None:
         """A remote call of the session has its result."""
+        if account is not None:
+            account.calls -= 1
         self.calls[session] -= 1
         if not self.calls[session]:
             del self.calls[session]

@@ -13,6 +13,7 @@ from functools import partial
 
 from crewel.broker.broadcaster import Broadcaster
 from crewel.broker.channels import Channels
+from crewel.broker.dead_letters.bin import DeadLetterBin
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.dead_letters.redrive import DeadLetterRedrive
 from crewel.broker.durability.access import StoreAccess
@@ -144,6 +145,7 @@ class Parts:
             runtime, channels, outbound, self.guard, self.admin, self.sessions, lambda: len(self.topics.known)
         )
         self.redrive = DeadLetterRedrive(runtime, self.backlog, self.names, self.shared_queues, access)
+        self.bin = DeadLetterBin(runtime, access)
 
     def _make_topics(self) -> None:
         """TopicTable, and what sessions want of them."""
@@ -399,6 +401,7 @@ class Parts:
         outbound.encode_updates, outbound.on_timer = self.updates.encode, dispatchers.on_timer
         outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
         outbound.load_backlog = self.backlog.load_if_waiting
+        outbound.fan_outs.on_many = self.pressure.update
         dispatchers.on_active, dispatchers.on_capacity = shared.on_connect, shared.on_capacity
         dispatchers.on_blocked, dispatchers.try_other = shared.requeue.requeue_all, shared.requeue.try_other
         dispatchers.end_session = self.durability.end_session = self.table.remove

@@ -45,6 +45,7 @@ from crewel.errors import (
     coded,
     denied,
 )
+from crewel.limits import Account
 from crewel.qos.publish import PublishQos, read_publish_qos
 from crewel.security.grants import Grants
 
@@ -274,9 +275,8 @@ class PublishHandler:
 
     def _call(self, call: RemoteCall, session: Session, message: Message) -> None:
         """Call, and deliver the result: before the acknowledgement if it is there at once, later on its own if not."""
-        if not self._limits.may_call(session):
-            most = self._settings.limits.max_calls_per_session
-            text = f"limits.max_calls_per_session: {most} calls of this session wait for their results"
+        text = self._limits.call_refused(session)
+        if text:
             self._notify(session, message, {"errorCode": Limited.CAP, "message": text}, successful=False)
             return
         try:
@@ -285,12 +285,13 @@ class PublishHandler:
             self._notify(session, message, _failure(message, error), successful=False)
         else:
             if isawaitable(result):
-                self._limits.calls[session] += 1
-                self._spawn(self._call_later(result, session, message))
+                self._spawn(self._call_later(result, session, message, self._limits.call_started(session)))
             else:
                 self._notify(session, message, result, successful=True)
 
-    async def _call_later(self, pending: Awaitable[Any], session: Session, message: Message) -> None:
+    async def _call_later(
+        self, pending: Awaitable[Any], session: Session, message: Message, account: Account | None
+    ) -> None:
         open_call = OpenCall(message.channel.name, session, message.id, self._runtime.loop.time())
         self.open_calls[open_call] = None
         try:
@@ -298,7 +299,7 @@ class PublishHandler:
                 result = await pending
             finally:
                 self.open_calls.pop(open_call, None)
-                self._limits.call_finished(session)
+                self._limits.call_finished(session, account)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
             self._notify(session, message, _failure(message, error), successful=False)
         else:

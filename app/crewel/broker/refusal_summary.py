@@ -31,6 +31,7 @@ _PAYLOADS: Final[Mapping[str, str]] = {
     "too_many": "bayeux.max_batch_messages",
     "too_deep": "bayeux.max_depth",
     "too_slow": "http.body_timeout_ms",
+    "no_handshake": "websocket.handshake_timeout_ms",
     "handshake_in_batch": "a client sends more with its handshake; Faye: docs/how-to/from-faye.md",
 }
 """What refuses a whole request, by the fault: a setting, or where to read on."""
@@ -60,8 +61,13 @@ class RefusalSummary:
 
     def _shown(self, what: str, number: int) -> str:
         noun, _, rest = what.partition(" ")
-        channel = self._metrics.refused_channels.get(rest.split()[1]) if noun == "publishes" else None
-        return f"{number} {_ONE[noun] if number == 1 else noun} {rest}{f', the last on {channel!r}' if channel else ''}"
+        return f"{number} {_ONE[noun] if number == 1 else noun} {rest}{self._last(noun, rest.split()[1])}"
+
+    def _last(self, noun: str, why: str) -> str:
+        """Where the last of these refusals was, if that is known."""
+        channel = self._metrics.refused_channels.get(why) if noun == "publishes" else None
+        account = self._metrics.limited_last.get(why.removeprefix("limits.")) if noun == "operations" else None
+        return f", the last on {channel!r}" if channel else f", the last of {account}" if account else ""
 
     def _counts(self) -> Counter[str]:
         counts: Counter[str] = Counter()

@@ -21,8 +21,12 @@ def salesforce(
     edition: Annotated[
         str, typer.Option(help="Limits of the org: unlimited, performance, enterprise, developer.")
     ] = "enterprise",
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Serve https with a certificate made at the start, and print how to trust it.")
+    ] = False,
 ) -> None:
-    """Serve a stand-in for Salesforce's streaming API. Prints `control URL`, `login URL`, `token TOKEN` and `ready URL`."""
+    """Serve a stand-in for Salesforce's streaming API. Prints `control URL`, `login URL`, `token TOKEN` and `ready URL`; with
+    --tls, before the last one, `certificate FILE` and `trust VARIABLES`."""
     import asyncio
 
     from crewel.errors import SettingsError
@@ -35,14 +39,22 @@ def salesforce(
         print("control", control)
         print("login", org.login_url)
         print("token", org.token)
+        if org.certificate is not None:
+            from crewel.mock.certificate import TRUST
+
+            print("certificate", org.certificate)
+            print("trust", *(f"{name}={org.certificate}" for name in TRUST))
         print("ready", url)
         sys.stdout.flush()
 
     try:
-        with Salesforce(edition=edition, host=host, port=port) as org:
+        with Salesforce(edition=edition, host=host, port=port, tls=tls) as org:
             app = control_app(org, org.settings, ROUTES)
             asyncio.run(until_ended(app, host, control_port, f"{org.url}/cometd", on_ready))
     except ValueError as error:
         raise SettingsError(str(error)) from None
     except OSError as error:
-        raise SettingsError(f"cannot serve on {host}:{port}: {error.strerror or error}") from None
+        # That of the org names its port; the other one is that of the control address.
+        text = str(error.strerror or error)
+        named = text if text.startswith("cannot serve") else f"cannot serve on {host}:{control_port}: {text}"
+        raise SettingsError(named) from None

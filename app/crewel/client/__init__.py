@@ -3,6 +3,7 @@
 It knows the protocol (`crewel.bayeux`), its options (`crewel.qos`) and the error codes, and nothing of the server.
 """
 
+from crewel.client.app import App as App
 from crewel.client.client import Client as Client
 from crewel.client.consumer import Consumer as Consumer
 from crewel.client.consumer import Delivery as Delivery
@@ -61,5 +62,7 @@ from crewel.client.states import State as State
 from crewel.client.states import Transition as Transition
 from crewel.client.subscription import Overflow as Overflow
 from crewel.client.subscription import Position as Position
+from crewel.client.subscription import ReceiveOptions as ReceiveOptions
 from crewel.client.subscription import SubscribeOptions as SubscribeOptions
 from crewel.client.subscription import Subscription as Subscription
+from crewel.client.worker import WorkerOptions as WorkerOptions

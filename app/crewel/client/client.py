@@ -7,33 +7,48 @@ import copy
 import logging
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
-from os import PathLike
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, Unpack, overload
 
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_function, check_kind, check_names
+from crewel.client.callbacks import Callbacks, OnMessage
 from crewel.client.config import INHERITED, Config, Options
-from crewel.client.consumer import PREFETCH, RETRIES, WORKER_OPTIONS, Consumer, check_worker
-from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, failure_of, publish_refused
+from crewel.client.consumer import Consumer
+from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, publish_refused
 from crewel.client.extension import Extension, check_extension, checked
-from crewel.client.message import KEY_PROPERTY, UNSUBSCRIBE, Message, Reply, channel_name, ext_part, is_successful
+from crewel.client.message import (
+    KEY_PROPERTY,
+    UNSUBSCRIBE,
+    DataT,
+    Message,
+    Reply,
+    channel_name,
+    ext_part,
+    is_successful,
+)
 from crewel.client.outbox import Outbox
+from crewel.client.payload import Payload
 from crewel.client.publish import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
 from crewel.client.requests import OnRequest, Requests, Responder
-from crewel.client.resume import ResumeStore, default_file
-from crewel.client.retry import BackoffRule
 from crewel.client.router import Router, Unclaimed
 from crewel.client.session import Session
 from crewel.client.states import OnState, State
-from crewel.client.subscription import Overflow, Release, SubscribeOptions, Subscription, subscribe_ext
+from crewel.client.subscription import (
+    Overflow,
+    ReceiveOptions,
+    Release,
+    SubscribeOptions,
+    Subscription,
+    of_subscribe,
+    subscribe_ext,
+)
+from crewel.client.worker import WorkerOptions, check_worker, session_options
 
 log = logging.getLogger("crewel.client")
 
-OnMessage = Callable[[Message], Awaitable[None] | None]
-"""What is called with each message of a subscription; it may be a coroutine function."""
 QUEUE_BOUND = 1000
 """How many messages of one subscription wait to be read, unless the application says otherwise."""
 
@@ -74,14 +89,14 @@ class Client:
         config = Config(url, **options)
         self._config, self._extensions = config, checked(extensions)
         self._inherited: dict[str, Any] = {name: value for name, value in options.items() if name in INHERITED}
-        self._consumers: list[Consumer] = []
+        self._consumers: list[Consumer[Any]] = []
         self.outbox = outbox
         """The outbox that keeps publishes while there is no session; None without one."""
         self._router = Router(Unclaimed(config.unclaimed_s), settles=config.update)
         self._session = Session(config, self._router, self._extensions)
         self.requests = Requests(self._session)
         """The requests that wait for answers, and how many answers came twice or too late."""
-        self._callbacks: set[asyncio.Task[None]] = set()
+        self._callbacks = Callbacks()
         if on_state is not None:
             self.on_state(on_state)
 
@@ -294,20 +309,28 @@ class Client:
         """
         responder = Responder(callback, self.publish, at_once)
         subscription = self.listen(channel) if is_addressed else await self.subscribe(channel, **options)
-        self._keep(asyncio.create_task(responder.run_until_ended(subscription), name=f"crewel-client {channel}"))
+        self._callbacks.keep(responder.run_until_ended(subscription), channel)
         return subscription
 
+    @overload
     async def subscribe(
         self,
         channel: str,
-        callback: OnMessage | None = None,
+        callback: OnMessage[DataT] | None = None,
         *,
-        bound: int = QUEUE_BOUND,
-        overflow: Overflow = Overflow.HOLD,
-        ext: Fields | None = None,
-        **options: Unpack[SubscribeOptions],
+        data: type[DataT],
+        **options: Unpack[ReceiveOptions],
+    ) -> Subscription[DataT]: ...
+
+    @overload
+    async def subscribe(
+        self, channel: str, callback: OnMessage | None = None, *, data: Any = None, **options: Unpack[ReceiveOptions]
+    ) -> Subscription: ...
+
+    async def subscribe(
+        self, channel: str, callback: OnMessage | None = None, *, data: Any = None, **options: Unpack[ReceiveOptions]
     ) -> Subscription:
-        """Subscribe to a channel or a wildcard. `SubscribeOptions` lists the options, such as `filter` and `history`.
+        """Subscribe to a channel or a wildcard. `ReceiveOptions` lists the options, such as `filter`, `history` and `bound`.
 
         If you call this before you enter the client, the client subscribes before its first connect, so that queued messages of
         the session find their listener. Entering the client then raises the error if the server refuses the subscription.
@@ -319,17 +342,24 @@ class Client:
             async for message in await client.subscribe("/orders/*", filter="data.pizza > `3`"):
                 print(message.data)
 
-        `bound` is the maximum number of messages in the local queue, and `overflow` the policy for a full queue.
+        `data` is the type of the data, such as a pydantic model, a dataclass or a TypedDict: `message.data` then has this type.
+        A message with other data is rejected with `user.update.illegalArgument` and what is wrong with it, is logged and
+        counted in `invalid`, and does not reach the application.
 
         Raises:
             SubscribeRefused: the server refused.
             TransportError, NotConnectedError, DisconnectedError: the server was not reached, or did not reply.
             ValueError: the name is not a channel, or this client is subscribed to it with other options.
+            TypeError: there is no such option, or `data` is no type that pydantic can read.
         """
         if callback is not None:
             check_function("callback", callback)
-        subscription = self._subscription(channel, bound, overflow, self._release)
-        interest = self._router.add(subscription, subscribe_ext(ext, **options))
+        check_names("subscribe", options, ReceiveOptions.__annotations__)
+        payload = None if data is None else Payload(data)
+        bound, overflow = options.get("bound", QUEUE_BOUND), options.get("overflow", Overflow.HOLD)
+        subscription = self._subscription(channel, bound, overflow, self._release, payload)
+        ext = subscribe_ext(options.get("ext"), **of_subscribe(options))
+        interest = self._router.add(subscription, ext)
         if self.state is not State.NEW:
             try:
                 await self._session.subscriber.subscribe(interest)
@@ -337,24 +367,18 @@ class Client:
                 self._router.remove(subscription)
                 raise
         if callback is not None:
-            self._call_back(subscription, callback)
+            self._callbacks.call(callback, subscription)
         return subscription
 
+    @overload
     def consume(
-        self,
-        channel: str,
-        *,
-        name: str,
-        resume_file: str | PathLike[str] | None = None,
-        resume_store: ResumeStore | None = None,
-        prefetch: int = PREFETCH,
-        attempts: int = 1,
-        backoff: BackoffRule = RETRIES,
-        ack_wait: float | None = None,
-        max_open: int | None = None,
-        on_state: OnState | None = None,
-        **options: Unpack[SubscribeOptions],
-    ) -> Consumer:
+        self, channel: str, *, name: str, data: type[DataT], **options: Unpack[WorkerOptions]
+    ) -> Consumer[DataT]: ...
+
+    @overload
+    def consume(self, channel: str, *, name: str, data: Any = None, **options: Unpack[WorkerOptions]) -> Consumer: ...
+
+    def consume(self, channel: str, *, name: str, data: Any = None, **options: Unpack[WorkerOptions]) -> Consumer:
         """Return the messages of a channel or a wildcard for a worker that survives crashes and restarts
         (docs/reference/client.md). `Delivery` describes what the worker can do with a message.
 
@@ -368,33 +392,24 @@ class Client:
         `max_open` messages at the worker that are neither acknowledged nor rejected; 1: one message at a time. If the
         processing of a message raises an exception, the message is tried `attempts` times in all, with the pauses of
         `backoff`, and then rejected. If a message is neither acknowledged nor rejected within `ack_wait` seconds, the server
-        counts this as a failure. `SubscribeOptions` lists further options: `filter`, `group`, `history`.
+        counts this as a failure. `WorkerOptions` lists all options, those of a subscription included. `data` is the type of the
+        data, as in `subscribe`: a message with other data becomes a dead letter, which says what is wrong with it.
 
         Raises ValueError or TypeError for an invalid argument. The iteration raises the errors of entering a client and of
         `subscribe`.
         """
-        check_worker(name, prefetch, attempts, backoff)
-        check_names("consume", options, (*SubscribeOptions.__annotations__, *WORKER_OPTIONS))
-        if resume_file is None and resume_store is None:
-            resume_file = default_file(self._config.url, name)
-        own: Options = {
-            "name": name,
-            "persistent": True,
-            "leave": True,
-            "update": True,
-            "ack_wait": ack_wait,
-            "max_open": max_open,
-            "resume_file": resume_file,
-            "resume_store": resume_store,
-            "session": {"burst": {"maxEntries": prefetch}},
-        }
-        patience = {} if self.outbox is None else {"open_timeout": math.inf}
+        check_worker(name, options)
+        if data is not None:
+            Payload(data)  # a type that there is not is an error here, and not at the first message
+        own: dict[str, Any] = {**session_options(self._config.url, name, options)}
+        patience: dict[str, Any] = {} if self.outbox is None else {"open_timeout": math.inf}
         worker = Client(
-            self._config.url, extensions=self._extensions, on_state=on_state, **{**self._inherited, **patience, **own}
+            self._config.url,
+            extensions=self._extensions,
+            on_state=options.get("on_state"),
+            **{**self._inherited, **patience, **own},
         )
-        consumer = Consumer(
-            worker, channel, prefetch=prefetch, attempts=attempts, backoff=backoff, ack_wait=ack_wait, options=options
-        )
+        consumer: Consumer = Consumer(worker, channel, data=data, options=options)
         self._consumers.append(consumer)
         return consumer
 
@@ -419,12 +434,14 @@ class Client:
         subscription = self._subscription(channel, bound, overflow, release)
         self._router.add_listener(subscription, is_last=unclaimed)
         if callback is not None:
-            self._call_back(subscription, callback)
+            self._callbacks.call(callback, subscription)
         return subscription
 
-    def _subscription(self, channel: str, bound: int, overflow: Overflow, release: Release) -> Subscription:
+    def _subscription(
+        self, channel: str, bound: int, overflow: Overflow, release: Release, payload: Payload | None = None
+    ) -> Subscription:
         name, made_room = channel_name(channel), self._router.made_room
-        return Subscription(name, bound=bound, overflow=overflow, release=release, on_room=made_room)
+        return Subscription(name, bound=bound, overflow=overflow, release=release, on_room=made_room, payload=payload)
 
     async def _release(self, subscription: Subscription) -> None:
         interest = self._router.remove(subscription)
@@ -435,15 +452,6 @@ class Client:
             await self._session.request([{"channel": UNSUBSCRIBE, "subscription": subscription.channel}])
         except ClientError as error:
             log.info("unsubscribe from %s: %s", subscription.channel, error)
-
-    def _call_back(self, subscription: Subscription, callback: OnMessage) -> None:
-        self._keep(
-            asyncio.create_task(_run_callback(subscription, callback), name=f"crewel-client {subscription.channel}")
-        )
-
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        self._callbacks.add(task)
-        task.add_done_callback(self._callbacks.discard)
 
     async def __aenter__(self) -> Self:
         early = self._router.unconfirmed()
@@ -469,30 +477,9 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         async with AsyncExitStack() as closing:  # all of it, even if a cancellation interrupts one
-            closing.push_async_callback(self._cancel_callbacks)
+            closing.push_async_callback(self._callbacks.cancel)
             closing.push_async_callback(self._session.close)
             if self.outbox is not None:
                 closing.push_async_callback(self.outbox.close, self._config.close_timeout)
             for consumer in reversed(self._consumers):
                 closing.push_async_callback(consumer.close)
-
-    async def _cancel_callbacks(self) -> None:
-        callbacks = self._callbacks - {asyncio.current_task()}
-        for task in callbacks:
-            task.cancel()
-        if callbacks:
-            await asyncio.wait(callbacks)
-
-
-async def _run_callback(subscription: Subscription, callback: OnMessage) -> None:
-    try:
-        async for message in subscription:  # asking for the next one settles it
-            try:
-                outcome = callback(message)
-                if outcome is not None:
-                    await outcome
-            except Exception as error:
-                log.exception("a callback of %s failed", subscription.channel)
-                message.reject(*failure_of(error))
-    except ClientError as error:
-        log.warning("%s ended: %s", subscription.channel, error)

@@ -16,42 +16,26 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from random import random
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
-from crewel.client.arguments import check_count, check_seconds, check_text
+from crewel.client.arguments import check_count, check_seconds
 from crewel.client.errors import INTERNAL_ERROR, failure_of
-from crewel.client.message import Handling, Message
-from crewel.client.retry import BackoffRule, check_backoff
-from crewel.client.subscription import SubscribeOptions, Subscription
+from crewel.client.message import DataT, Handling, Message
+from crewel.client.subscription import Subscription, of_subscribe
+from crewel.client.worker import PREFETCH, RETRIES, WorkerOptions
 from crewel.errors.codes import Category, is_below
-from crewel.qos.names import parse_name
 
 if TYPE_CHECKING:
     from crewel.client.client import Client
 
 log = logging.getLogger("crewel.client.consumer")
 
-PREFETCH: Final = 100
-"""How many messages a worker fetches ahead, unless it says otherwise."""
-RETRIES: Final = BackoffRule(initial=1.0, factor=2.0, maximum=60.0)
-"""How long after a failure a message is retried, where the worker asks for more than one attempt."""
-WORKER_OPTIONS: Final = (
-    "resume_file",
-    "resume_store",
-    "prefetch",
-    "attempts",
-    "backoff",
-    "ack_wait",
-    "max_open",
-    "on_state",
-)
-"""What `consume` takes beside a channel, the name, and the options of a subscribe."""
 DEAD_MESSAGE: Final = "user.update.deadMessage"
 HOLDBACK: Final = "user.update.holdback"
 
 
 @dataclass(slots=True)
-class Delivery(Message):
+class Delivery(Message[DataT]):
     """A message that a worker is processing. The first of the calls below decides what happens to it.
 
     `async with message:` acknowledges the message when the block succeeds. If the block raises an exception, the client logs
@@ -60,7 +44,7 @@ class Delivery(Message):
     message then stays open, and the server sends it again.
     """
 
-    consumer: Consumer | None = field(default=None, repr=False)
+    consumer: Consumer[Any] | None = field(default=None, repr=False)
     attempt: int = 1
     """How often it was sent, this time included. Also counts the times when the worker ended before it came to the message."""
     failures: int = 0
@@ -167,11 +151,11 @@ class Delivery(Message):
             self.reject(code, text)
 
 
-Handler = Callable[[Delivery], object]
+Handler = Callable[[Delivery[DataT]], object]
 """What is called with each message of a worker: a function or a coroutine function. What it returns is ignored."""
 
 
-class Consumer:
+class Consumer(Generic[DataT]):
     """The messages of a channel, for a worker: `async for message in client.consume(…)`.
 
     The iteration begins with a login, and continues through broken connections and restarts of the server. It ends when the
@@ -187,20 +171,18 @@ class Consumer:
         client: Client,
         channel: str,
         *,
-        prefetch: int,
-        attempts: int,
-        backoff: BackoffRule,
-        ack_wait: float | None,
-        options: SubscribeOptions,
+        data: Any = None,
+        options: WorkerOptions,
     ) -> None:
         self.client = client
         """The session of its own that it has."""
-        self.attempts = attempts
+        self.attempts = options.get("attempts", 1)
         """How often a message that raises an exception is tried."""
-        self._channel, self._prefetch, self._options = channel, prefetch, options
-        self._backoff, self._ack_wait = backoff, ack_wait
-        self._subscription: Subscription | None = None
-        self._open: dict[str, Delivery] = {}
+        self._channel, self._data, self._options = channel, data, of_subscribe(options)
+        self._prefetch = options.get("prefetch", PREFETCH)
+        self._backoff, self._ack_wait = options.get("backoff", RETRIES), options.get("ack_wait")
+        self._subscription: Subscription[DataT] | None = None
+        self._open: dict[str, Delivery[DataT]] = {}
         self._room = asyncio.Event()
         self.retrying = 0
         """How many messages wait for another attempt."""
@@ -211,10 +193,17 @@ class Consumer:
         """How many messages this process has fetched ahead."""
         return 0 if self._subscription is None else self._subscription.queued
 
+    @property
+    def invalid(self) -> int:
+        """How many messages were rejected because their data has not the type that the worker asks for."""
+        return 0 if self._subscription is None else self._subscription.invalid
+
     async def __aenter__(self) -> Self:
         if self._subscription is None:
             # Before the session: its queued messages then find their listener.
-            subscription = await self.client.subscribe(self._channel, bound=self._prefetch, **self._options)
+            subscription = await self.client.subscribe(
+                self._channel, data=self._data, bound=self._prefetch, **self._options
+            )
             await self.client.__aenter__()
             self._subscription = subscription
         return self
@@ -246,7 +235,7 @@ class Consumer:
         if self._subscription is not None:
             self._subscription.stop()
 
-    async def run(self, handler: Handler, *, at_once: int = 1) -> None:
+    async def run(self, handler: Handler[DataT], *, at_once: int = 1) -> None:
         """Call the function or coroutine function `handler(message)` for each message, at most `at_once` at the same time, and
         start the calls in the order of the messages. If the handler returns, its message is acknowledged; if it raises an
         exception, the message is retried or rejected, as with `async with message:`.
@@ -270,13 +259,13 @@ class Consumer:
             if tasks:
                 await asyncio.wait(tasks)
 
-    async def batch(self, most: int, *, within: float = 0.0) -> list[Delivery]:
+    async def batch(self, most: int, *, within: float = 0.0) -> list[Delivery[DataT]]:
         """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. Acknowledge or
         reject each of them when you have processed it. The list is empty after `stop` or `close`. Raises the errors of the
         iteration, and ValueError."""
         check_count("most", most)
         check_seconds("within", within)
-        messages: list[Delivery] = []
+        messages: list[Delivery[DataT]] = []
         with suppress(StopAsyncIteration):
             messages.append(await self._next_deferred())
             with suppress(TimeoutError):
@@ -285,7 +274,7 @@ class Consumer:
                         messages.append(await self._next_deferred())
         return messages
 
-    async def _next_deferred(self) -> Delivery:
+    async def _next_deferred(self) -> Delivery[DataT]:
         message = await anext(self)
         message.defer()
         return message
@@ -293,7 +282,7 @@ class Consumer:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Delivery:
+    async def __anext__(self) -> Delivery[DataT]:
         if self._subscription is not None:
             self._subscription.settle_taken()
         if self._is_stopped:
@@ -314,7 +303,7 @@ class Consumer:
             self._room.clear()
             await self._room.wait()
 
-    def _taken(self, message: Message) -> Delivery | None:
+    def _taken(self, message: Message[DataT]) -> Delivery[DataT] | None:
         """What is handed out of a message that came; None if the worker has it already."""
         if isinstance(message, Delivery):
             message.attempt += 1
@@ -323,7 +312,7 @@ class Consumer:
         if handling is not None and message.id in self._open:
             self._open[message.id].copies.append(handling)
             return None
-        delivery = Delivery(message.channel, message.data, message.fields, handling)
+        delivery: Delivery[DataT] = Delivery(message.channel, message.data, message.fields, handling)
         delivery.consumer, delivery.attempt = self, message.redeliver + 1
         if handling is not None and message.id is not None:
             self._open[message.id] = delivery
@@ -331,7 +320,7 @@ class Consumer:
 
     # For its deliveries
 
-    def forget(self, delivery: Delivery) -> None:
+    def forget(self, delivery: Delivery[DataT]) -> None:
         """It has ended."""
         self._open.pop(delivery.id or "", None)
         self._stop_waiting(delivery)
@@ -340,7 +329,7 @@ class Consumer:
         """Seconds until the attempt that follows this one."""
         return self._backoff.delay(attempt - 1, random())  # noqa: S311 - spreads load, guards nothing
 
-    def retry(self, delivery: Delivery, after: float) -> None:
+    def retry(self, delivery: Delivery[DataT], after: float) -> None:
         """Give it out again after so many seconds. Within `ack_wait` the server learns that the work continues."""
         self._stop_waiting(delivery)
         delivery.working()
@@ -351,13 +340,13 @@ class Consumer:
         delivery.timer = asyncio.get_running_loop().call_later(step, follow)
         self.retrying += 1
 
-    def _return(self, delivery: Delivery) -> None:
+    def _return(self, delivery: Delivery[DataT]) -> None:
         self._stop_waiting(delivery)
         delivery.is_deferred = False
         if self._subscription is not None:
             self._subscription.offer(delivery, retained=True)
 
-    def _stop_waiting(self, delivery: Delivery) -> None:
+    def _stop_waiting(self, delivery: Delivery[DataT]) -> None:
         timer, delivery.timer = delivery.timer, None
         if timer is not None:
             timer.cancel()
@@ -365,18 +354,7 @@ class Consumer:
             self._room.set()
 
 
-def check_worker(name: str, prefetch: int, attempts: int, backoff: BackoffRule) -> None:
-    """Raises ValueError or TypeError, which names the argument that does not fit."""
-    check_text("name", name)
-    check_backoff("backoff", backoff)
-    parsed = parse_name(name)
-    if parsed is None or not parsed.is_chosen:
-        raise ValueError(f"name must be a subject and a number, such as worker/1, not {name!r}")
-    check_count("prefetch", prefetch)
-    check_count("attempts", attempts)
-
-
-async def _handle(handler: Handler, message: Delivery) -> None:
+async def _handle(handler: Handler[DataT], message: Delivery[DataT]) -> None:
     async with message:
         result = handler(message)
         if isawaitable(result):

@@ -23,6 +23,7 @@ class Connection(Protocol):
     @property
     def execute(self) -> Callable[..., Any]:
         """Runs one statement; the result has `rowcount`."""
+        ...
 
 
 class AsyncConnection(Protocol):
@@ -31,6 +32,7 @@ class AsyncConnection(Protocol):
     @property
     def execute(self) -> Callable[..., Any]:
         """Runs one statement; the awaited result has `rowcount`."""
+        ...
 
 
 class Inbox:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic
+
+from typing_extensions import TypeVar
 
 from crewel.bayeux.channel import parse, why_invalid
 from crewel.bayeux.message import Fields
@@ -19,6 +21,8 @@ SUBSCRIBE = "/meta/subscribe"
 UNSUBSCRIBE = "/meta/unsubscribe"
 ValueT = TypeVar("ValueT")
 UsualT = TypeVar("UsualT")
+DataT = TypeVar("DataT", default=Any)
+"""The type of the data of a message; Any, unless its subscription names one."""
 
 log = logging.getLogger("crewel.client")
 
@@ -70,7 +74,7 @@ class Handling:
 
 
 @dataclass(slots=True)
-class Message:
+class Message(Generic[DataT]):
     """A delivered message. `fields` is everything the server sent, `data` its opaque payload.
 
     In a client with `update` the application settles it (docs/reference/client.md): by asking for the next one, or with the
@@ -78,7 +82,7 @@ class Message:
     """
 
     channel: str
-    data: Any
+    data: DataT
     fields: Fields
     handling: Handling | None = field(default=None, repr=False, compare=False)
     """What the client keeps of it until it is settled; None: it is, or there is nothing to settle."""
@@ -212,8 +216,9 @@ class Message:
 
     @property
     def _binary(self) -> Fields | None:
-        is_binary = "binary" in self.ext and isinstance(self.data, dict) and isinstance(self.data.get("data"), str)
-        return self.data if is_binary else None
+        data: Any = self.fields.get("data")  # as it came: `self.data` may be of the type that its subscription asks for
+        is_binary = "binary" in self.ext and isinstance(data, dict) and isinstance(data.get("data"), str)
+        return data if is_binary else None
 
     @property
     def idempotency_key(self) -> str | None:

@@ -23,19 +23,18 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import orjson
 
-from crewel.bayeux.codec import encoded
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_count, check_function, check_path
 from crewel.client.errors import (
     ClientError,
     MessageTooLargeError,
     NotConnectedError,
-    NotEncodableError,
     OutboxFullError,
     TransportError,
     publish_refused,
 )
 from crewel.client.message import SendPayload, is_successful
+from crewel.client.payload import written
 from crewel.client.publish import PAUSES, may_be_repeated
 from crewel.client.retry import Backoff
 
@@ -118,10 +117,7 @@ class Outbox:
             ClientError: the file cannot be written.
         """
         table, key = self._opened(), str(message["ext"]["publish"]["key"])
-        try:
-            content = encoded(message, "")
-        except TypeError as error:
-            raise NotEncodableError(str(error)) from None
+        content = written(message)
         if self.waiting >= self._max_messages or self._bytes + len(content) > self._max_bytes:
             raise OutboxFullError(
                 f"{self._name()} is full: it has {self.waiting} of {self._max_messages} messages,"

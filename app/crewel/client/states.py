@@ -95,6 +95,8 @@ USABLE = frozenset({State.CONNECTING, State.CONNECTED})
 ENDING = frozenset({State.DISCONNECTING, State.CLOSED})
 """States in which a request cannot wait for a session."""
 
+_SETTLED = USABLE | ENDING
+
 
 class ImpossibleTransitionError(Exception):
     """An event came in a state whose row does not list it: a bug of ours."""
@@ -136,6 +138,7 @@ class Life:
         """Why there is no session at the moment, as far as is known."""
         self._client_id = client_id
         self._moved = asyncio.Event()
+        self._waiting: dict[asyncio.Event, None] = {}  # the calls that wait for a session, in their order
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -155,6 +158,9 @@ class Life:
             return
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
+        if self._is_settled:
+            for turn in self._waiting:
+                turn.set()
         log.info("%s -> %s: %s%s", old.value, self.state.value, event.value, f" ({reason})" if reason else "")
         step = Transition(old, self.state, event, reason, self._client_id())
         for listener in tuple(self.listeners):
@@ -179,12 +185,27 @@ class Life:
             )
 
     async def settled(self) -> None:
-        """Wait until requests can be sent, or never will be. Raises NotConnectedError if nothing is on its way to that."""
+        """Wait until requests can be sent, or never will be. Calls that wait continue in the order in which they came, before
+        those that come later. Raises NotConnectedError if nothing is on its way to that."""
         if self.state is State.NEW:
             raise NotConnectedError("the client is not open: enter it first, `async with client:`")
         self.check_loop()
-        while self.state not in USABLE | ENDING:
-            await self._moved.wait()
+        if self._is_settled and not self._waiting:
+            return
+        turn = asyncio.Event()
+        self._waiting[turn] = None
+        try:
+            if self._is_settled:
+                await asyncio.sleep(0)  # those before it have had their turns, and continue in this turn of the loop
+            while not self._is_settled:
+                turn.clear()
+                await turn.wait()
+        finally:
+            del self._waiting[turn]
+
+    @property
+    def _is_settled(self) -> bool:
+        return self.state in _SETTLED
 
     async def ready(self, timeout: float) -> None:
         """Wait until requests can be sent.

@@ -8,17 +8,21 @@ a policy, `Overflow`, and every message that it costs is counted.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Generic, Self, TypedDict, Unpack, cast
 
 from crewel.bayeux.message import Fields
-from crewel.client.arguments import check_fields, check_kind, check_names, check_whole
+from crewel.client.arguments import check_fields, check_kind, check_names, check_seconds, check_whole
 from crewel.client.errors import INTERNAL_ERROR, SubscriptionEndedError, SubscriptionOverflowError
-from crewel.client.message import Handling, Message
+from crewel.client.message import DataT, Handling, Message
+from crewel.client.payload import ILLEGAL, Payload
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE
+
+log = logging.getLogger("crewel.client")
 
 Position = Mapping[str, Mapping[str, str]]
 """How far a receiver is: `{"/a": {"epoch": "…", "id": "…"}}`. Both texts are opaque."""
@@ -41,6 +45,23 @@ class SubscribeOptions(TypedDict, total=False):
     update_oneway: bool | None
     newest_only: bool | None
     persistent: bool | None
+
+
+class ReceiveOptions(SubscribeOptions, total=False):
+    """The options of a subscription, and of its queue in the client."""
+
+    bound: int
+    """How many messages wait in the queue, at most; 1,000 unless you say otherwise."""
+    overflow: Overflow
+    """What happens to a message if the queue is full; `Overflow.HOLD` unless you say otherwise."""
+    ext: Fields | None
+    """More of the `ext` of the subscribe."""
+
+
+def of_subscribe(options: SubscribeOptions) -> SubscribeOptions:
+    """Those of the options, of a subscription or of a worker, that the server is asked for."""
+    asked = {name: value for name, value in options.items() if name in SubscribeOptions.__annotations__}
+    return cast("SubscribeOptions", asked)
 
 
 def subscribe_ext(ext: Fields | None, **options: Unpack[SubscribeOptions]) -> Fields | None:
@@ -114,11 +135,11 @@ class Overflow(Enum):
     """The subscription ends; what is queued can still be read, then `SubscriptionOverflowError` is raised."""
 
 
-Release = Callable[["Subscription"], Awaitable[None]]
+Release = Callable[["Subscription[Any]"], Awaitable[None]]
 """What ends a subscription where it is registered."""
 
 
-class Subscription:
+class Subscription(Generic[DataT]):
     """Iterate over it (`async for message in subscription`), or call `receive`.
 
     In a client with `update`, asking for a message settles the one before, as
@@ -142,6 +163,7 @@ class Subscription:
         overflow: Overflow,
         release: Release,
         on_room: Callable[[], None],
+        payload: Payload | None = None,
     ) -> None:
         check_whole("bound", bound)
         check_kind("overflow", overflow, "a member of Overflow, such as Overflow.HOLD", Overflow)
@@ -153,8 +175,11 @@ class Subscription:
         self.overflow = overflow
         self.dropped = 0
         """How many messages the policy has cost so far."""
-        self._queue: deque[Message] = deque()
-        self._taken: Message | None = None
+        self.invalid = 0
+        """How many messages were rejected because their data has not the type of the subscription."""
+        self._payload = payload
+        self._queue: deque[Message[Any]] = deque()
+        self._taken: Message[Any] | None = None
         self._changed = asyncio.Event()
         self._ended = self._is_stopped = False
         self._ends_with_notice = False
@@ -265,13 +290,16 @@ class Subscription:
         if notice is not None:
             notice.end()
 
-    async def receive(self, timeout: float | None = None) -> Message:
+    async def receive(self, timeout: float | None = None) -> Message[DataT]:
         """The next message.
 
         Raises:
             TimeoutError: none came within `timeout` seconds.
             SubscriptionEndedError: it was unsubscribed, or the client was closed.
+            ValueError: `timeout` is no number of seconds.
         """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         try:
             async with asyncio.timeout(timeout):
                 return await anext(self)
@@ -298,17 +326,36 @@ class Subscription:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[DataT]:
         self.settle_taken()
-        while self._is_stopped or not self._queue:
-            if self._is_stopped:
-                raise StopAsyncIteration
-            if self._ended:
-                self._settle_failure()
-                raise self._error or StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
-        # No await from here on: a cancelled reader has not taken a message.
+        while True:
+            while self._is_stopped or not self._queue:
+                if self._is_stopped:
+                    raise StopAsyncIteration
+                if self._ended:
+                    self._settle_failure()
+                    raise self._error or StopAsyncIteration
+                self._changed.clear()
+                await self._changed.wait()
+            # No await from here on: a cancelled reader has not taken a message.
+            message = self._next()
+            if self._payload is None or self._is_readable(message, self._payload):
+                self.hand_out(message)
+                return message
+
+    def _is_readable(self, message: Message[Any], payload: Payload) -> bool:
+        """Whether its data has the type of the subscription; any other message is rejected."""
+        fault = None if message.is_erased else payload.read(message)
+        if fault is None:
+            return True
+        self.invalid += 1
+        rejected = "is rejected" if message.handling is not None else "is dropped"
+        log.error("message %s of %s %s: %s", message.id, message.channel, rejected, fault)
+        if message.handling is not None:
+            message.reject(ILLEGAL, fault)
+        return False
+
+    def _next(self) -> Message[Any]:
         was_full = self.is_full
         message = self._queue.popleft()
         if self._ends_with_notice and message.is_erased:
@@ -316,7 +363,6 @@ class Subscription:
         if was_full and not self.is_full:
             self._on_room()
         self._progress.advance(message)
-        self.hand_out(message)
         return message
 
     def hand_out(self, message: Message) -> None:

@@ -13,12 +13,10 @@ from typing import Protocol
 import aiohttp
 import orjson
 
-from crewel.bayeux.codec import encoded
 from crewel.bayeux.message import Fields
 from crewel.client.errors import (
     WRONG_PATHS,
     MessageTooLargeError,
-    NotEncodableError,
     RequestTimeoutError,
     TransportError,
     UntrustedCertificateError,
@@ -26,13 +24,14 @@ from crewel.client.errors import (
     WrongAddressError,
 )
 from crewel.client.message import CONNECT
+from crewel.client.payload import written
 
 log = logging.getLogger("crewel.client")
 
 _HEADERS = {"Content-Type": "application/json"}
-_CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)
+_CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)  # pyright: ignore[reportCallIssue] - it does not know what attrs makes
 """How long a peer may take to answer a close frame."""
-_UPGRADE_HINTS = dict.fromkeys(
+_UPGRADE_HINTS: dict[int, str] = dict.fromkeys(
     (400, 426),
     ": either the server offers no WebSocket, or a proxy does not forward the Upgrade and Connection headers",
 )
@@ -124,10 +123,7 @@ def _encode(payload: list[Fields], limit: int | None) -> bytes:
         NotEncodableError: JSON cannot say what is in one of the messages.
         MessageTooLargeError: it has more bytes than `limit`.
     """
-    try:
-        parts = [encoded(fields, "") for fields in payload]
-    except TypeError as error:
-        raise NotEncodableError(str(error)) from None
+    parts = [written(fields) for fields in payload]
     body = b"[" + b",".join(parts) + b"]"
     if limit is not None and len(body) > limit:
         raise _too_large(f"{_named(payload)} has {len(body)} bytes", limit)

@@ -23,8 +23,9 @@ def mount_rest(app: web.Application, org: Org) -> None:
     rest = _Rest(org)
     guarded = rest.guarded
     app.router.add_get("/services/data", _versions)
-    app.router.add_get(_BASE + "/query", guarded(rest.query))
-    app.router.add_post(_BASE + "/sobjects/{name}", guarded(rest.create))
+    for slash in ("", "/"):  # simple-salesforce writes it
+        app.router.add_get(f"{_BASE}/query{slash}", guarded(rest.query))
+        app.router.add_post(f"{_BASE}/sobjects/{{name}}{slash}", guarded(rest.create))
     for method in ("GET", "POST"):
         app.router.add_route(method, _BASE + "/sobjects/StreamingChannel/{id}/push", guarded(rest.push))
     for method in ("PATCH", "DELETE"):

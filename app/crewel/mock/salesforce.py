@@ -10,7 +10,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from tempfile import gettempdir
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,7 +26,7 @@ from crewel.mock.org import LIFETIME_S, Org
 from crewel.mock.rest import mount_rest
 from crewel.mock.scenarios import SCENARIOS, Scenario
 from crewel.mock.script import Script, require_fault
-from crewel.server import attach
+from crewel.server import attach, tls_of
 from crewel.settings import Settings
 from crewel.testing.clock import VirtualLoop, seconds_of
 from crewel.testing.facades import in_thread
@@ -80,15 +81,18 @@ class _Instance(Instance):
         self.extension.end_unauthorized()  # that of the server that runs now
 
     async def start(self) -> str:
-        """Serve."""
+        """Serve. The address of the org first: nothing is left behind if it is taken."""
+        url = await super().start()
         if self._login is None:
             app = web.Application()
             self._mount(app)
             self._login = web.AppRunner(app, access_log=None)
             await self._login.setup()
-            await web.TCPSite(self._login, self.settings.http.host, 0).start()
-            self.login_url = f"http://{self.settings.http.host}:{self._login.addresses[0][1]}"
-        return await super().start()
+            tls = tls_of(self.settings)
+            await web.TCPSite(self._login, self.settings.http.host, 0, ssl_context=tls).start()
+            scheme = "https" if tls else "http"
+            self.login_url = f"{scheme}://{self.settings.http.host}:{self._login.addresses[0][1]}"
+        return url
 
     async def end(self) -> None:
         """Serve nothing any more."""
@@ -118,14 +122,18 @@ class Salesforce:
         accepts_bearer: bool = True,
         host: str = "127.0.0.1",
         port: int = 0,
+        tls: bool = False,
     ) -> None:
         """`edition` sets the limits: unlimited, performance, enterprise or developer. `channels` are the only channels of the
         org; without them it has every channel with a valid name. `entities` are objects and their fields, by which the
-        queries of PushTopics are checked. Without `accepts_bearer` the scheme of `Authorization` must be `OAuth`. Raises
-        ValueError."""
+        queries of PushTopics are checked. Without `accepts_bearer` the scheme of `Authorization` must be `OAuth`. With `tls`
+        the addresses are https, and clients have to trust the file `certificate`. Raises ValueError."""
         self.settings = settings_of({**_SETTINGS, "http.host": host, "http.port": port}, gettempdir())
         """Those of its server."""
         self._stack = ExitStack()
+        self._has_tls = tls
+        self.certificate: Path | None = None
+        """The file (PEM) that clients have to trust while it runs; None without `tls`."""
         self._skipped: Callable[[], float] = lambda: 0.0
         self._aged = 0.0
         self.org = Org(
@@ -139,15 +147,32 @@ class Salesforce:
         """A valid token; further ones come from the logins."""
 
     def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._enter(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def _enter(self, stack: ExitStack) -> None:
+        if self._has_tls:
+            from crewel.mock.certificate import make_certificate  # takes a while to load
+
+            directory = Path(stack.enter_context(TemporaryDirectory(prefix="crewel-mock-")))
+            made = make_certificate(directory, self.settings.http.host)
+            self.settings.http.tls_cert, self.settings.http.tls_key = str(made.path), str(made.key)
+            self.certificate = made.path
+
         def make(settings: Settings) -> _Instance:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, VirtualLoop)
             self._skipped = lambda: loop.skipped
             return _Instance(settings, self.org)
 
-        self._thread, self._instance = self._stack.enter_context(in_thread(self.settings, make))
-        self._stack.callback(lambda: self._thread.run(self._instance.end()))
-        return self
+        http = self.settings.http
+        try:
+            self._thread, self._instance = stack.enter_context(in_thread(self.settings, make))
+        except OSError as error:
+            raise OSError(error.errno, f"cannot serve on {http.host}:{http.port}: {error.strerror or error}") from None
+        stack.callback(lambda: self._thread.run(self._instance.end()))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -109,9 +109,14 @@ class HeirSearch:
         return None
 
     async def _tell(self, asked: OfNode) -> NodeAddress:
-        """Which node has the sessions of the one that asks; nothing, if that is not known, or not yet."""
+        """Which node has the sessions of the one that asks; nothing, if that is not known, or not yet.
+
+        It asks because it serves them no more. In the store its lease may last longer: the last renewals may have arrived,
+        and only their answers be late or lost. It need not end there, unless the store has been away for this node too."""
         heir = self._registry.heir_of(asked.token)
         if heir is None:
+            if self._lease.is_steady:
+                self._registry.gave_up(asked.token)
             self._registry.hurry()
             return NodeAddress()
         return NodeAddress(heir.token, heir.link)

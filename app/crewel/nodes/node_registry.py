@@ -39,6 +39,7 @@ class NodeRegistry:
         metrics.gauge("nodes", lambda: len(self.others()) + 1)
         self._looked_at = -inf
         self._dead: frozenset[str] = frozenset()  # tokens of those whose process has ended for certain
+        self._gave_up: frozenset[str] = frozenset()  # tokens of those that serve no more, until the next look
         self._pause_s = min(lease_s / _LOOKS, _LONGEST_PAUSE_S)
         self._hurry = asyncio.Event()
         self._told: set[str] = set()
@@ -95,6 +96,10 @@ class NodeRegistry:
         """Look at once: a node may have died."""
         self._hurry.set()
 
+    def gave_up(self, token: str) -> None:
+        """The node with this token reports that it serves its sessions no more: the next look takes them over."""
+        self._gave_up |= {token}
+
     async def run_forever(self) -> None:
         """Look again and again, until cancelled."""
         while True:
@@ -118,13 +123,15 @@ class NodeRegistry:
         if access.is_reloading:
             return
         asked = elapsed()
-        self.know(await access.writing.ask(nodes.members(access.keys)))
+        self.know(await access.writing.ask(nodes.members(access.keys), unordered=True))
         self._log_changes()
         follows = durability.tail.is_wanted
         if self.others():
             follows.set()
+        gave_up, self._gave_up = self._gave_up.intersection(each.token for each in self.others()), frozenset()
         dead = await asyncio.to_thread(_dead, self.others())
         self.know(self.members, dead)
+        dead |= gave_up
         has_dead = dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values())
         if has_dead:
             if self.gives_way:
@@ -133,7 +140,7 @@ class NodeRegistry:
             if count:
                 self._metrics.inherited_sessions += count
                 log.warning("took over %d sessions of a dead node", count)
-            self.know(await access.writing.ask(nodes.members(access.keys)))
+            self.know(await access.writing.ask(nodes.members(access.keys), unordered=True))
         if not self.others() and (has_dead or follows.is_set()):
             follows.clear()
             access.writing.probe()  # for the last that they have appended, which the tail may not have read

@@ -173,6 +173,9 @@ class Limits(Group):
     max_calls_per_session: Number = setting(
         1000, "Maximum number of pending remote calls of one session.", live=True, ge=0
     )
+    max_calls_per_address: Number = setting(
+        20000, "Maximum number of pending remote calls of all sessions of one address.", live=True, ge=0
+    )
     max_history_entries: Number = setting(
         1000000, "Maximum history that a publish may ask for. Topic rules may ask for more.", live=True, ge=0
     )
@@ -202,6 +205,17 @@ class Limits(Group):
         200, "Rate of new channels that one address publishes to.", unit="channels a second", live=True, ge=0
     )
     channels_burst: Number = setting(10000, "Burst of new channels of one address, after a pause.", live=True, ge=1)
+    control_frames_per_s: Number = setting(
+        50,
+        "Rate of pings, pongs, fragments of less than 64 bytes and empty arrays of one WebSocket, also from exempt"
+        " addresses. Beyond it, the server closes the WebSocket with code 1008.",
+        unit="frames a second",
+        live=True,
+        ge=0,
+    )
+    control_frames_burst: Number = setting(
+        250, "Burst of such frames of one WebSocket, after a pause.", unit="frames", live=True, ge=1
+    )
     failed_tokens_per_s: Number = setting(
         10,
         "Rate of invalid tokens of one address, including loopback. Beyond it, the server checks no token.",

@@ -235,7 +235,14 @@ class WebSocket(Group):
 
     idle_timeout_ms: Number = setting(
         300000,
-        "Time without a message after which the server closes a WebSocket. Keep it above bayeux.timeout_ms.",
+        "Time without a message after which the server closes a WebSocket; pings, pongs and fragments are no messages."
+        " Keep it above bayeux.timeout_ms.",
+        ge=1,
+    )
+    handshake_timeout_ms: Number = setting(
+        30000,
+        "Time after which the server closes a WebSocket with code 1008 if it belongs to no session: its client sent no"
+        " handshake, and no message of a session.",
         ge=1,
     )
     protocol: OptionalText = setting(

@@ -182,6 +182,13 @@ class Delivery(Group):
         live=True,
         ge=1048576,
     )
+    discarded_kept_ms: Number = setting(
+        86400000,
+        "How long the bin keeps discarded dead letters, so that an operator can restore them. The oldest go earlier if dead"
+        " letters need the room.",
+        live=True,
+        ge=60000,
+    )
     restart_grace_ms: Number = setting(
         60000,
         "How much longer sessions from the store live after a start, because clients reconnect slowly after an outage.",
@@ -298,8 +305,8 @@ class Cluster(Group):
     )
     enabled: bool = setting(
         False,
-        "Share the store with other servers that have this setting. Experimental: docs/explanation/nodes.md says what"
-        " works. Needs storage.url.",
+        "Share the store with other servers that have this setting. Needs storage.url. docs/explanation/nodes.md says what"
+        " is limited to one node.",
     )
     workers: Number = setting(
         1,

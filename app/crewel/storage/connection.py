@@ -40,6 +40,7 @@ _MOST_CONNECTIONS: Final = 16
 _POOL_WAIT_S: Final = 20.0  # that a read waits for one of them
 REPLICAS_MS: Final = 1000  # that replicas have for what was sent together
 _MOST_TOGETHER: Final = 1000  # commands in one write
+_ALONG_S: Final = 0.02  # that what should go with other commands waits for some
 _NOT_YET: Final = object()
 _CLOSED: Final = "the store has closed the connection"
 _FULL: Final = ("OOM", "MISCONF")
@@ -164,6 +165,7 @@ class Connection(asyncio.Protocol):
         self._wanted = 0
         self._answers: list[Any] = []
         self._done: Callable[[list[Any]], None] | None = None
+        self._limit_s = LIMIT_S
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None  # one for many exchanges
         self._transport.set_protocol(self)
@@ -173,11 +175,15 @@ class Connection(asyncio.Protocol):
         """Whether it has ended."""
         return self._transport.is_closing()
 
+    def wait_longer(self, limit_s: float) -> None:
+        """Let the store have so many seconds for each exchange from now on."""
+        self._limit_s = limit_s
+
     def exchange(self, commands: Sequence[bytes], done: Callable[[list[Any]], None]) -> None:
         """Send the commands, and call `done` with an answer each. What the store answers with an error is a
         `hiredis.ReplyError`, what it did not answer StoreUncertain."""
         self._wanted, self._answers, self._done = len(commands), [], done
-        self._deadline = self._loop.time() + LIMIT_S
+        self._deadline = self._loop.time() + self._limit_s
         if self._timer is None:
             self._timer = self._loop.call_at(self._deadline, self._check_deadline)
         self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
@@ -236,11 +242,11 @@ class Connection(asyncio.Protocol):
             return
         now = self._loop.time()
         if has_stalled(due, now):
-            self._deadline = now + LIMIT_S
+            self._deadline = now + self._limit_s
         if now < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._check_deadline)
         else:
-            self._lost(f"no answer within {LIMIT_S:g} s")
+            self._lost(f"no answer within {self._limit_s:g} s")
 
 
 async def connected(pool: ConnectionPool, lost: Callable[[str], None]) -> Connection:
@@ -275,6 +281,8 @@ class Writer:
         self._doubted = doubted
         self._connection: Connection | None = None
         self._calls: deque[_Call] = deque()
+        self._along: list[_Call] = []
+        """What goes with the next commands."""
         self._is_busy = False
         self._idle: asyncio.Future[None] | None = None
         self._is_ending = False
@@ -325,6 +333,23 @@ class Writer:
         if not self._is_busy:
             self._send_next()
 
+    def submit_along(self, commands: Sequence[Command], done: Done, *, is_copied: bool = False) -> None:
+        """As `submit`, but together with what others ask for next: that would have to wait for an exchange of these alone. If
+        nothing comes soon, they go alone."""
+        if self._connection is None or self._is_ending:
+            done(unavailable(commands))
+            return
+        self._along.append(([*map(pack, commands)], is_copied, done))
+        asyncio.get_running_loop().call_later(_ALONG_S, self._send_along)
+
+    def _send_along(self) -> None:
+        if not self._along:
+            return
+        if self._is_busy:  # they go with what follows, if anything does
+            asyncio.get_running_loop().call_later(_ALONG_S, self._send_along)
+        else:
+            self._send_next()
+
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
         """Return the store's answers, as `submit` gives them. A caller that is cancelled leaves its commands where they are:
         half a pipeline cannot be taken back."""
@@ -334,6 +359,9 @@ class Writer:
 
     def _send_next(self) -> None:
         self._is_busy = True
+        if self._along:
+            self._calls += self._along
+            self._along = []
         calls: list[_Call] = []
         commands: list[bytes] = []
         while self._calls and (not calls or len(commands) + len(self._calls[0][0]) <= _MOST_TOGETHER):

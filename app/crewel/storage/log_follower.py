@@ -17,12 +17,15 @@ import hiredis
 
 from crewel.delivery.records import Logged, LogId
 from crewel.errors import StoreError
-from crewel.storage.connection import Connection, pack, store_error
+from crewel.storage.connection import LIMIT_S, Connection, pack, store_error
 from crewel.storage.log import logged
 from crewel.storage.store import Store
 
 _AT_ONCE: Final = 1000
-_WAIT_MS: Final = 1000  # less than a connection waits for an answer
+_WAIT_MS: Final = 1000  # that the store waits for an entry
+_LIMIT_S: Final = _WAIT_MS / 1000 + 2 * LIMIT_S
+"""Seconds for an answer. On a slow line, another connection would cost more time than to wait; a store that is away is noticed
+by the connection that writes, which closes this one."""
 
 
 class Unread(NamedTuple):
@@ -60,6 +63,7 @@ class LogFollower:
         connection = self._connection
         if connection is None:
             connection = self._connection = await self._store.connect_again(self.close)
+            connection.wait_longer(_LIMIT_S)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def ask(last: LogId) -> None:

@@ -154,6 +154,15 @@ class Store:
 
         self._writer.submit([*map(_command, steps)], answered, is_copied=True)
 
+    def submit_along(self, steps: Sequence[Step[Any]], done: Done) -> None:
+        """As `submit`, together with what others ask for next; alone, if nothing comes soon."""
+        if not self.is_up:
+            done(unavailable(steps))
+            return
+
+        commands = [*map(_command, steps)]
+        self._writer.submit_along(commands, lambda answers: done([*map(self._parsed, steps, answers)]), is_copied=True)
+
     def _parsed(self, step: Step[Any], answer: Any) -> Any:
         if isinstance(answer, StoreError):
             if isinstance(answer, StoreFull) and not self.is_full:

@@ -4,15 +4,11 @@
 - A peer that does not read its answers is cut off, too (`http.keepalive_ms`).
 - A peer that closed only its own direction still gets its answer (asyncio alone would close both).
 - A connection that came from the fast lane goes back to it with its next Bayeux request.
-
-`ConnectionCaps` bounds how many there may be, in all and from one address.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from errno import ENAMETOOLONG
 from functools import partial
@@ -22,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
+from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
-from crewel.addresses import Networks, holder_of
 from crewel.broker.session_queue.exchange import Take
 from crewel.event_loop import GRACE_S, has_stalled
-from crewel.metrics import Metrics
-from crewel.settings import Settings
+from crewel.transports.connection_caps import ConnectionCaps
 
 if TYPE_CHECKING:
     from crewel.transports.websocket import Socket
@@ -115,6 +110,25 @@ class Connection(RequestHandler):
     def is_half_closed(self) -> bool:
         """Whether the peer sends no more; most that do so are gone."""
         return self._is_half_closed
+
+    def becomes(self, socket: Socket) -> None:
+        """The connection is about to be this socket's, which reads from it."""
+        self._socket = socket
+
+    def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
+        """aiohttp calls this with the reader of the frames: it gets them in turns."""
+        paced = parser if self._socket is None else cast("WebSocketReader", self._socket.paced(parser, self))
+        super().set_parser(paced, data_received_cb)
+
+    def hold_reading(self) -> None:
+        """Leave what the peer sends in its own buffers."""
+        if self._wire is not None and not self._wire.is_closing():
+            self._wire.pause_reading()
+
+    def read_on(self) -> None:
+        """Read again, unless aiohttp holds it."""
+        if self._wire is not None and not (self._wire.is_closing() or self._reading_paused):
+            self._wire.resume_reading()
 
     def carries(self, socket: Socket) -> None:
         """The connection has become this socket's; tell it when the connection is lost."""
@@ -376,109 +390,3 @@ def _is_one_request_without_body(data: bytes) -> bool:
         return False
     lowered = data.lower()
     return data.count(b"\r\n\r\n") == 1 and b"content-length" not in lowered and b"transfer-encoding" not in lowered
-
-
-log = logging.getLogger(__name__)
-
-_RETRY_S: Final = 2
-_READ_S: Final = 1.0
-"""Time for the peer to read why it is refused; closed at once, the answer might be lost with what was not read."""
-_LOG_EVERY_S: Final = 60.0
-
-
-class Counted(Protocol):
-    """The protocol of a connection that is counted."""
-
-    holder: str | None
-    """Whose connection it is; None while it is not counted. It keeps that itself: a register of all costs memory for each."""
-
-
-class ConnectionCaps:
-    """Counts connections from their first moment to their last one, and refuses those beyond the caps."""
-
-    def __init__(self, settings: Settings, metrics: Metrics, loop: asyncio.AbstractEventLoop) -> None:
-        self._limits = settings.limits
-        self._proxies = Networks(settings.http.trusted_proxies)
-        self._metrics = metrics
-        self._loop = loop
-        self._count = 0
-        self._counts: Counter[str] = Counter()
-        self._logged_at = -_LOG_EVERY_S
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return self._count
-
-    def admit(self, connection: Counted, transport: asyncio.Transport) -> bool:
-        """Count a connection that has just come. False: it is one too many, and has been answered."""
-        address = _address(transport)
-        holder = holder_of(address)
-        limit = self._exceeded(holder, address)
-        if limit:
-            self._refuse(transport, limit, address)
-            return False
-        connection.holder = holder
-        self._count += 1
-        self._counts[holder] += 1
-        return True
-
-    def move(self, connection: Counted, to: Counted) -> None:
-        """Another protocol has the connection from here on."""
-        to.holder, connection.holder = connection.holder, None
-
-    def left(self, connection: Counted) -> None:
-        """A connection has ended; one that was refused is not counted."""
-        holder, connection.holder = connection.holder, None
-        if holder is None:
-            return
-        self._count -= 1
-        self._counts[holder] -= 1
-        if not self._counts[holder]:
-            del self._counts[holder]
-
-    def _exceeded(self, holder: str, address: str | None) -> str:
-        limits = self._limits
-        if limits.max_connections and self._count >= limits.max_connections:
-            return "max_connections"
-        most = limits.max_connections_per_address
-        if most and self._counts[holder] >= most and not self._is_proxy(address):
-            return "max_connections_per_address"
-        return ""
-
-    def _is_proxy(self, address: str | None) -> bool:
-        return bool(self._proxies) if address is None else address in self._proxies  # None: a UNIX socket
-
-    def _refuse(self, transport: asyncio.Transport, limit: str, address: str | None) -> None:
-        self._metrics.limited[limit] += 1
-        now = self._loop.time()
-        if now - self._logged_at >= _LOG_EVERY_S:
-            self._logged_at = now
-            told = {"limit": f"limits.{limit}", "address": address or "local"}
-            log.warning("connections are refused: there are %d", len(self), extra=told)
-        transport.set_protocol(_Refused(transport, self._loop))
-        body = f"too many connections (limits.{limit})".encode()
-        transport.write(
-            b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: %d\r\n"
-            b"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (_RETRY_S, len(body), body)
-        )
-
-
-class _Refused(asyncio.Protocol):
-    """A connection that has been answered already. What it sends is not looked at."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._timer = loop.call_later(_READ_S, transport.abort)
-
-    def data_received(self, data: bytes) -> None:
-        """The peer has sent its request: the answer follows it."""
-        self._transport.close()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """It has gone."""
-        self._timer.cancel()
-
-
-def _address(transport: asyncio.Transport) -> str | None:
-    peer: Any = transport.get_extra_info("peername")
-    return peer[0] if isinstance(peer, tuple) else None

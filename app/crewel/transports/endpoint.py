@@ -20,8 +20,10 @@ from crewel.broker.broker import Broker
 from crewel.errors import PayloadError
 from crewel.settings import Settings
 from crewel.transports import http_aiohttp, websocket
-from crewel.transports.connection import ConnectionCaps
+from crewel.transports.connection_caps import ConnectionCaps
+from crewel.transports.control_frames import ControlFrames
 from crewel.transports.origins import Client, Hosts, Origins, RefusalLog
+from crewel.transports.socket_watch import GOING_AWAY, SocketWatch
 from crewel.version import VERSION
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class Endpoint:
         self._unknown_paths = RefusalLog("paths that there are not", logging.INFO)
         self.can_move = False
         """Whether connections may be handed to another process: then the bytes of a request are kept until its answer."""
+        self.control_frames = ControlFrames(broker.settings.limits, broker.metrics, broker.loop)
+        self.watch = SocketWatch(broker.settings.websocket, broker.metrics, broker.loop)
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
         broker.metrics.gauge("connections", lambda: len(self.caps))
         broker.metrics.gauge("sockets", lambda: len(self.sockets))
@@ -178,7 +182,7 @@ class Endpoint:
         self.broker.spawn(self._close_sockets(app))
 
     async def _close_sockets(self, _: web.Application) -> None:
-        closing = [socket.close(websocket.GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.sockets)]
+        closing = [socket.close(GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.sockets)]
         await asyncio.gather(*closing, return_exceptions=True)
 
 

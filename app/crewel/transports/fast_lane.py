@@ -10,8 +10,8 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from crewel.event_loop import has_stalled
+from crewel.transports.fast_sockets import FastSockets
 from crewel.transports.heads import Heads
-from crewel.transports.websocket_fast import FastSockets
 
 if TYPE_CHECKING:
     from crewel.transports.connection import Connection

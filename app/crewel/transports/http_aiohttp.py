@@ -145,7 +145,7 @@ async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) 
     peer = RequestPeer(endpoint, request, client)
     turns = endpoint.broker.runtime.turns
     if turns.is_over():
-        await turns.rest(client.address)
+        await turns.rest(client.address, has_begun=False)
     endpoint.receive(peer, elements)
     return await peer.answered()
 

@@ -123,7 +123,7 @@ class FastConnection(asyncio.Protocol, Peer):
     def _rested(self) -> None:
         if self._lane.loop.time() < self._rests_until:
             self._lane.loop.call_at(self._rests_until, self._rested)
-        else:
+        elif not self._lane.turns.put_off(self.remote, self._rested):
             self._rests_until = 0.0
             self._go_on()
 

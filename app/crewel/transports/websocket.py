@@ -19,10 +19,14 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from crewel.bayeux.codec import decode, join
 from crewel.errors import Fault, PayloadError
 from crewel.fair_turns import PORTION_S
+from crewel.limits import Bucket
 from crewel.transports.bodies import too_large
 from crewel.transports.connection import Connection
+from crewel.transports.control_frames import TOO_MANY
 from crewel.transports.frame_reader import WINDOW_BITS
 from crewel.transports.http_aiohttp import ParsedPeer
+from crewel.transports.paced_reader import PacedReader, Parser
+from crewel.transports.socket_watch import POLICY_VIOLATION
 from crewel.transports.text_frames import text_frame
 
 if TYPE_CHECKING:
@@ -45,7 +49,6 @@ _WORTH_DEFLATING = 256  # bytes
 _MEMORY_LEVEL = 6
 _COMPRESSED = 0x40  # the bit of a frame's first byte (RFC 7692, 6)
 BINARY_REFUSED = 1003
-GOING_AWAY = 1001
 GOING_DOWN = "the server is going down"
 LONGEST_REASON = 123  # bytes of a close frame (RFC 6455, 5.5)
 
@@ -111,15 +114,19 @@ class Socket(ParsedPeer):
 
     __slots__ = (
         "_caught_up",
+        "_controls",
         "_has_parted",
+        "_is_busy",
         "_is_first",
-        "_last_frame_at",
+        "_is_shut",
+        "_paced",
         "_payloads",
         "_rest_s",
         "_size",
-        "_timer",
         "_wake",
         "_ws",
+        "heard_at",
+        "is_heard_from",
     )
 
     transport = "websocket"
@@ -136,16 +143,21 @@ class Socket(ParsedPeer):
             compress=settings.websocket.compression,
             max_msg_size=settings.bayeux.max_message_bytes + 1,  # aiohttp refuses what is as long as this
             decode_text=False,
+            autoping=False,  # it would answer all that have come in one turn
         )
         self._caught_up = asyncio.Event()
         self._payloads: deque[bytes] = deque()
         self._size = 0
         self._wake = asyncio.Event()
-        self._last_frame_at = 0.0
         self._rest_s = 0.0
-        self._has_parted = False
+        self._controls: Bucket | None = None
+        self._paced: PacedReader | None = None
+        self._is_busy = self._is_shut = self._has_parted = False
         self._is_first = endpoint.can_move  # no frame has been processed
-        self._timer: asyncio.TimerHandle | None = None
+        self.is_heard_from = True
+        """Whether a message has come since the last look at all sockets."""
+        self.heard_at = 0.0
+        """Loop time (s) of the last look that found one."""
 
     def send(self, parts: list[bytes]) -> None:
         """Send one frame with these messages."""
@@ -179,26 +191,28 @@ class Socket(ParsedPeer):
 
     async def run(self) -> web.WebSocketResponse:
         """Open, serve until it is closed, and let go of the session."""
-        await self._ws.prepare(self._request)
-        sockets = self._endpoint.sockets
-        sockets.add(self)
         connection = self._request.protocol
+        if isinstance(connection, Connection):
+            connection.becomes(self)
+        await self._ws.prepare(self._request)
+        sockets, watch = self._endpoint.sockets, self._endpoint.watch
+        sockets.add(self)
+        watch.add(self)
         if isinstance(connection, Connection):
             connection.speak()
             connection.carries(self)
         writer = asyncio.create_task(self._write())
-        self._watch_idleness()
         try:
             with suppress(ConnectionError):  # the answer to a ping or a close did not go out
                 await self._read()
         finally:
             sockets.discard(self)
-            if self._timer is not None:
-                self._timer.cancel()
+            watch.discard(self)
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
             self._endpoint.broker.outbound.socket_closed(self)
             self._part()
+            self._paced = None  # they refer to each other
         return self._ws
 
     def _part(self) -> None:
@@ -224,15 +238,22 @@ class Socket(ParsedPeer):
         broker = self._endpoint.broker
         turns, busy = broker.runtime.turns, 0.0  # seconds of work since others had their turn: frames are there at once
         async for frame in self._ws:
-            self._last_frame_at = broker.loop.time()
             if busy >= PORTION_S or turns.is_over():
-                await turns.rest(self.remote)
+                await turns.rest(self.remote, has_begun=False)
                 busy = 0.0
             began = perf_counter()
             if frame.type is WSMsgType.ERROR:  # aiohttp has closed the socket with the code that fits
                 if getattr(frame.data, "code", None) == Fault.TOO_LARGE.close_code:
                     broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
                 return
+            if frame.type is WSMsgType.PING or frame.type is WSMsgType.PONG:
+                if self._paced is None and self._has_too_many(1):  # else they are counted before
+                    await self.close(POLICY_VIOLATION, TOO_MANY)
+                    return
+                if frame.type is WSMsgType.PING:
+                    await self._ws.pong(frame.data)
+                busy += perf_counter() - began
+                continue
             if frame.type is not WSMsgType.TEXT:
                 await self.close(BINARY_REFUSED, "binary frames are not part of the protocol")
                 return
@@ -240,15 +261,22 @@ class Socket(ParsedPeer):
                 elements = self._elements(frame.data)
             except PayloadError as error:
                 broker.metrics.refused_payloads[error.fault.name.lower()] += 1
-                if not error.fault.close_code:
+                if not error.fault.close_code and not self._has_too_many(1):
+                    self.is_heard_from = True  # it keeps the socket alive
+                    busy += perf_counter() - began
                     continue
+                if not error.fault.close_code:
+                    await self.close(POLICY_VIOLATION, TOO_MANY)
+                    return
                 await self.close(error.fault.close_code, str(error))
                 return
+            self.is_heard_from = True
             answering = self._endpoint.receive(self, elements)
             busy += perf_counter() - began
             if answering is not None:
+                self._is_busy = True
                 await answering  # frames of one socket are answered in their order
-                busy = 0.0
+                self._is_busy, busy = False, 0.0
             if self._is_first and await self._has_moved():
                 return
             if self._rest_s:
@@ -304,22 +332,46 @@ class Socket(ParsedPeer):
             if self._request.transport is not None:
                 self._request.transport.abort()
 
-    def _watch_idleness(self) -> None:
-        loop = self._endpoint.broker.loop
-        self._last_frame_at = loop.time()
-        self._timer = loop.call_later(self._idle_timeout, self._check_idleness)
+    # What is asked of it while it is open
+
+    def paced(self, parser: Parser, connection: Connection) -> PacedReader:
+        """The reader of this socket's frames, which gives them to aiohttp's."""
+        turns = self._endpoint.broker.runtime.turns
+        self._paced = PacedReader(parser, connection, turns, self.remote, self._are_allowed)
+        return self._paced
+
+    def _are_allowed(self, controls: int) -> bool:
+        """Whether so many frames without a message may come; else the socket is closed."""
+        if self._has_too_many(controls):
+            self.shut(POLICY_VIOLATION, TOO_MANY)
+        return not self._is_shut
+
+    def _has_too_many(self, controls: int) -> bool:
+        """Count frames without a message. If they are too many, nothing more is read."""
+        limit = self._endpoint.control_frames
+        if self._controls is None:
+            self._controls = limit.bucket()
+        if self._is_shut or not limit.are_too_many(self._controls, controls):
+            return False
+        if self._paced is not None:
+            self._paced.stop()
+        return True
 
     @property
-    def _idle_timeout(self) -> float:
-        return self._endpoint.settings.websocket.idle_timeout_ms / 1000
+    def has_session(self) -> bool:
+        """Whether it belongs to a session, here or at another node."""
+        return self.session is not None or self.relay is not None
 
-    def _check_idleness(self) -> None:
-        broker = self._endpoint.broker
-        left = self._last_frame_at + self._idle_timeout - broker.loop.time()
-        if left > 0:
-            self._timer = broker.loop.call_later(left, self._check_idleness)
-        else:
-            broker.spawn(self.close(GOING_AWAY, "nothing came for too long"))
+    @property
+    def waits_for_server(self) -> bool:
+        """Whether a message of the client is being answered."""
+        return self._is_busy
+
+    def shut(self, code: int, reason: str) -> None:
+        """Close the socket; the reason is for people."""
+        if not self._is_shut:
+            self._is_shut = True
+            self._endpoint.broker.spawn(self.close(code, reason))
 
 
 def is_upgrade(request: web.Request) -> bool:

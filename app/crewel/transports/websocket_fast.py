@@ -13,91 +13,26 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from websockets.frames import Frame, Opcode
-from websockets.utils import accept_key
 
 from crewel.bayeux.codec import decode
 from crewel.broker.inbound import when_answered
 from crewel.broker.session_queue.exchange import Peer, Take
 from crewel.broker.session_queue.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
-from crewel.fair_turns import FairTurns
-from crewel.transports.bodies import too_large
+from crewel.limits import Bucket
+from crewel.transports.control_frames import TOO_MANY
 from crewel.transports.frame_reader import FrameReader, Parameters
 from crewel.transports.heads import Upgrade, headers_of
+from crewel.transports.socket_watch import GOING_AWAY, POLICY_VIOLATION
 from crewel.transports.text_frames import whole_deflated, whole_text
-from crewel.transports.upgrades import Upgrades
-from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_AWAY, GOING_DOWN, LONGEST_REASON
+from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_DOWN, LONGEST_REASON
 
 if TYPE_CHECKING:
-    from crewel.transports.endpoint import Endpoint
+    from crewel.transports.fast_sockets import FastSockets
 
-_RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
-_LONGEST_INTERVAL_S: Final = 30.0
 _FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
-_PIECE: Final = 4096  # bytes that are parsed at once: 680 frames at most
-
-
-class FastSockets:
-    """What the sockets of one server share: how upgrades are answered, and the watch for those that are silent for too long."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        settings = endpoint.settings
-        self.endpoint = endpoint
-        self.loop = endpoint.broker.loop
-        self.turns = endpoint.broker.runtime.turns
-        self.arrivals = FairTurns(self.loop)
-        """Of new clients: a storm of them does not keep those that are there."""
-        self.bayeux = settings.bayeux
-        self.hold_known = endpoint.broker.outbound.hold_known
-        self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
-        self._too_large = str(too_large(settings))
-        self.upgrades = Upgrades(settings.websocket)
-        self._open: set[FastSocket] = set()
-        self._idle_timeout = settings.websocket.idle_timeout_ms / 1000
-        self._timer: asyncio.TimerHandle | None = None
-
-    def answer(self, upgrade: Upgrade, transport: asyncio.Transport, date: bytes) -> FastSocket | None:
-        """The socket of this upgrade, which has been answered; None if aiohttp has to answer it. `date` is the header of that
-        name, empty if another process has answered before."""
-        negotiated = self.upgrades.negotiated(upgrade.raw, upgrade.plain) if upgrade.key else None
-        if negotiated is None:
-            return None
-        if date:
-            transport.write(_RESPONSE % (negotiated.lines, date, accept_key(upgrade.key).encode()))
-        socket = FastSocket(self, upgrade, negotiated.deflate, transport)
-        self._open.add(socket)
-        self.endpoint.sockets.add(socket)
-        if self._timer is None:
-            self._watch()
-        return socket
-
-    def reader(self, deflate: Parameters | None) -> FrameReader:
-        """A reader of all forms of frames. A message over the limit is refused in the words of the other transports, and
-        counted."""
-        return FrameReader(self.bayeux.max_message_bytes, self._refused_large, deflate)
-
-    def _refused_large(self) -> str:
-        self.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
-        return self._too_large
-
-    def left(self, socket: FastSocket) -> None:
-        """This socket has ended."""
-        self._open.discard(socket)
-        self.endpoint.sockets.discard(socket)
-        self.endpoint.caps.left(socket)
-
-    def _watch(self) -> None:
-        """Close sockets on which nothing comes, every so often: one timer for all, and none while there is no socket."""
-        self._timer = None
-        now = self.loop.time()
-        for socket in list(self._open):
-            if socket.is_heard_from:
-                socket.is_heard_from, socket.heard_at = False, now
-            elif socket.heard_at <= now - self._idle_timeout:
-                socket.shut(GOING_AWAY, "nothing came for too long")
-        if self._open:
-            interval = min(self._idle_timeout / 8, _LONGEST_INTERVAL_S)
-            self._timer = self.loop.call_later(interval, self._watch)
+_PIECE: Final = 4096  # bytes that are kept in one piece
+_FRAMES: Final = 32  # that are parsed at once: less than a millisecond
 
 
 class FastSocket(asyncio.Protocol, Peer):
@@ -105,12 +40,14 @@ class FastSocket(asyncio.Protocol, Peer):
 
     __slots__ = (
         "_closed",
+        "_controls",
         "_deflate",
         "_first_bytes",
         "_first_frames",
         "_fragments",
         "_has_parted",
         "_is_busy",
+        "_is_flooded",
         "_is_heard",
         "_is_lost",
         "_is_resting",
@@ -157,12 +94,15 @@ class FastSocket(asyncio.Protocol, Peer):
         self._first_frames = _FIRST_FRAMES
         """How many of the next frames are those of a new client."""
         self._is_resting, self._rest_s = False, 0.0
+        self._controls: Bucket | None = None
+        self._is_flooded = False
+        """Whether it was closed for frames without a message: nothing more is received."""
         self._closed: asyncio.Future[None] | None = None
         self.holder: str | None = None
         self.is_heard_from = True
-        """Whether a frame has come since the last look at all sockets."""
+        """Whether a message has come since the last look at all sockets."""
         self.heard_at = 0.0
-        """Loop time (s) of the last look that found such a frame."""
+        """Loop time (s) of the last look that found one."""
 
     # The connection
 
@@ -243,7 +183,8 @@ class FastSocket(asyncio.Protocol, Peer):
     def _rest(self) -> None:
         if not self._is_resting:
             self._is_resting = True
-            self._sockets.loop.call_later(self._rest_s, self._rested)
+            # And then in the turn of its address: the rests of many sockets end together.
+            self._sockets.loop.call_later(self._rest_s, self._sockets.turns.later, self.remote, self._rested)
         self._rest_s = 0.0
 
     def _rested(self) -> None:
@@ -259,7 +200,7 @@ class FastSocket(asyncio.Protocol, Peer):
         if self._first_frames and self._waiting is None and not self._is_resting:
             self._is_resting = self._sockets.arrivals.put_off(self.remote, self._rested)
             if self._is_resting:
-                self._keep(data)
+                self._put_off(data)
                 return
         turns = self._sockets.turns
         turns.unseen -= 1
@@ -267,49 +208,88 @@ class FastSocket(asyncio.Protocol, Peer):
             if (turns.until or turns.unseen <= 0) and not self._is_resting and turns.is_over():
                 self._is_resting = True
                 turns.later(self.remote, self._rested)
-                self._keep(data)
+                self._put_off(data)
                 return
             # `_is_free`, without a call.
             is_next = self._is_heard and self.is_writable and not (self._is_busy or self._is_resting)
             if is_next and self._protocol is None:
                 payload = self._whole(data, self._sockets.bayeux.max_message_bytes)
                 if payload is not None:
-                    self.is_heard_from = True
                     self._answer(payload)
                     return
             if len(data) <= _PIECE:
-                frames = self._parse(data)
-                if is_next and len(frames) == 1:
+                frames, rest = self._parse(data)
+                if is_next and len(frames) == 1 and not rest:
                     self._take(frames[0])
                     return
-                if not frames:
+                if not (frames or rest):
                     return
-                self._waiting = deque(frames)
+                self._waiting = deque[Frame | bytes](frames)
+                if rest:
+                    self._waiting.append(rest)
                 self._go_on()
                 return
         self._keep(data)
         self._go_on()
+
+    def _put_off(self, data: bytes) -> None:
+        """Keep this for a later turn. Of a flood, no more is read until then."""
+        self._keep(data)
+        if len(data) > _PIECE:
+            self._read(False)
 
     def _keep(self, data: bytes) -> None:
         if self._waiting is None:
             self._waiting = deque()
         self._waiting.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
 
-    def _parse(self, data: bytes) -> list[Frame]:
+    def _parse(self, data: bytes) -> tuple[list[Frame], bytes]:
+        """The first frames in the data, and the bytes behind them. Beyond the limit of frames without a message, the socket
+        is closed."""
         protocol = self._reader()
-        frames = protocol.read(data)
+        if protocol.eof_sent:
+            return [], b""  # it is being closed: nothing is looked at any more
+        heads = protocol.heads
+        end = heads.cut(data, _FRAMES)
+        controls, heads.controls = heads.controls, 0
+        if controls and self._has_too_many(controls):
+            return [], b""
+        frames = protocol.read(data if end == len(data) else data[:end])
         self._flush(protocol)
         if protocol.is_done:
             self._protocol = None
-        if frames:
-            self.is_heard_from = True
-        return frames
+        self._sockets.turns.unseen -= len(frames)  # each takes as long as a short request
+        return frames, data[end:]
+
+    def _has_too_many(self, controls: int) -> bool:
+        """Count frames without a message. If they are too many, the socket is closed, and what else comes is not read."""
+        limit = self._sockets.control_frames
+        if self._controls is None:
+            self._controls = limit.bucket()
+        if not limit.are_too_many(self._controls, controls):
+            return False
+        self._is_heard, self._is_flooded = False, True
+        protocol = self._reader()
+        protocol.fail(POLICY_VIOLATION, TOO_MANY)
+        self._flush(protocol)
+        self._read(False)  # to receive the rest of a flood costs as well
+        return True
 
     def _reader(self) -> FrameReader:
         """What reads frames of all forms."""
         if self._protocol is None:
             self._protocol = self._sockets.reader(self._deflate)
         return self._protocol
+
+    @property
+    def has_session(self) -> bool:
+        """Whether it belongs to a session, here or at another node."""
+        return self.session is not None or self.relay is not None
+
+    @property
+    def waits_for_server(self) -> bool:
+        """Whether the client has sent something, takes the answer, and has none yet."""
+        return self._is_busy or (self._waiting is not None and self.is_writable)
 
     @property
     def _is_free(self) -> bool:
@@ -326,9 +306,11 @@ class FastSocket(asyncio.Protocol, Peer):
                 is_next = self._is_heard and self._protocol is None
                 payload = self._whole(item, self._sockets.bayeux.max_message_bytes) if is_next else None
                 if payload is None:
-                    waiting.extendleft(reversed(self._parse(item)))
+                    frames, rest = self._parse(item)
+                    if rest:
+                        waiting.appendleft(rest)
+                    waiting.extendleft(reversed(frames))
                 else:
-                    self.is_heard_from = True
                     self._answer(payload)
             elif self._is_heard:
                 self._take(item)
@@ -342,7 +324,7 @@ class FastSocket(asyncio.Protocol, Peer):
         if self._is_lost:
             if self._is_free:
                 self._part()
-        elif self.is_writable and not self._has_parted:
+        elif self.is_writable and not self._has_parted and not self._is_flooded:
             self._read(True)
 
     def _read(self, is_on: bool) -> None:
@@ -372,6 +354,7 @@ class FastSocket(asyncio.Protocol, Peer):
     def _answer(self, payload: bytes) -> None:
         known = self._known
         if known is not None and self._sockets.hold_known(self, known, payload):
+            self.is_heard_from = True
             return
         endpoint, bayeux = self._sockets.endpoint, self._sockets.bayeux
         try:
@@ -382,7 +365,10 @@ class FastSocket(asyncio.Protocol, Peer):
             endpoint.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
             if error.fault.close_code:
                 self.shut(error.fault.close_code, str(error))
+            elif not self._has_too_many(1):
+                self.is_heard_from = True  # it keeps the socket alive
             return
+        self.is_heard_from = True
         if self._first_frames:
             self._first_frames -= 1
         answering = endpoint.receive(self, elements)
@@ -403,8 +389,9 @@ class FastSocket(asyncio.Protocol, Peer):
         self._first_bytes = None
         if self._rest_s:
             self._rest()
-        if self._waiting is not None or self._is_lost:
-            self._sockets.loop.call_soon(self._go_on)
+        if (self._waiting is not None or self._is_lost) and not self._is_resting:
+            self._is_resting = True
+            self._sockets.turns.later(self.remote, self._rested)  # the store answers many sockets together
 
     # What goes
 
@@ -418,11 +405,13 @@ class FastSocket(asyncio.Protocol, Peer):
 
     def _flush(self, protocol: FrameReader) -> None:
         """Send what the protocol has to say, and end the connection where it demands it."""
-        for part in protocol.data_to_send():
-            if part and not self._transport.is_closing():
-                self._transport.write(part)
-            elif not part:
-                self._end(protocol)
+        parts = protocol.data_to_send()
+        if not parts:
+            return
+        if not self._transport.is_closing():
+            self._transport.write(b"".join(parts))  # many pongs, at once
+        if not parts[-1]:
+            self._end(protocol)
 
     def _end(self, protocol: FrameReader) -> None:
         self.writer = None

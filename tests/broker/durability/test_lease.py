@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from crewel.settings import Settings
 from crewel.settings.storage import Cluster, Storage
 from crewel.storage.store import Store
 from crewel.supervision import Supervisor
+from tests.cutting_proxy import Way
 from tests.lines import Line
 from tests.ports import free_ports
 from tests.store_process import StoreProcess, own_prefix, shared_store
@@ -61,12 +63,32 @@ async def test_a_lease_is_renewed_while_the_queue_of_writes_waits_for_the_store(
     assert not await access.store.reader.exists(key)
 
 
-async def test_a_lease_lasts_while_a_slow_store_has_always_something_under_way(tmp_path: Path) -> None:
-    """A renewal waits for what is under way before it is sent. The lease counts from when it was asked for: twice as much
-    passes until the answer, and if the next one is asked for only then, the lease ends before its answer comes."""
+class CountingLine(Line):
+    """Counts what is sent to the server."""
+
+    sent = 0
+
+    async def passes(self, way: Way) -> None:
+        """Wait until a burst may pass."""
+        self.sent += way is Way.TO
+        await super().passes(way)
+
+
+@dataclass
+class Slow:
+    """A lease of 1.5 s on a store that takes 0.6 s to answer."""
+
+    access: StoreAccess
+    lease: StoreLease
+    line: CountingLine
+
+
+@pytest.fixture
+async def slow(tmp_path: Path) -> AsyncIterator[Slow]:
+    """It, from its claim on."""
     (port,) = free_ports(1)
     process = StoreProcess(tmp_path, port=str(port))
-    async with Line(port, random.Random(1)) as line:
+    async with CountingLine(port, random.Random(1)) as line:
         storage = Storage(url=f"redis://127.0.0.1:{line.port}", prefix=own_prefix())
         settings = Settings(storage=storage, cluster=Cluster(lease_ms=1500))
         access = StoreAccess(settings, asyncio.get_running_loop())
@@ -77,20 +99,60 @@ async def test_a_lease_lasts_while_a_slow_store_has_always_something_under_way(t
         lease = StoreLease(access, settings, Supervisor())
         await lease.claim()
         line.degrade(0.3, 0)
-        exchanges = 0
-
-        def ask_again(_: list[object]) -> None:
-            nonlocal exchanges
-            exchanges += 1
-            if exchanges < 10:
-                store.submit([store._mark], ask_again)
-
-        store.submit([store._mark], ask_again)
-        async with asyncio.timeout(LIMIT_S):
-            while exchanges < 10:
-                assert lease.lasts, exchanges
-                await asyncio.sleep(0.01)
+        yield Slow(access, lease, line)
         line.heal()
         await lease.end()
         await store.close()
     process.close()
+
+
+async def test_a_lease_lasts_while_a_slow_store_has_always_something_under_way(slow: Slow) -> None:
+    """A renewal waits for what is under way before it is sent. The lease counts from when it was asked for: twice as much
+    passes until the answer, and if the next one is asked for only then, the lease ends before its answer comes."""
+    store, exchanges = slow.access.store, 0
+
+    def ask_again(_: list[object]) -> None:
+        nonlocal exchanges
+        exchanges += 1
+        if exchanges < 10:
+            store.submit([store._mark], ask_again)
+
+    store.submit([store._mark], ask_again)
+    async with asyncio.timeout(LIMIT_S):
+        while exchanges < 10:
+            assert slow.lease.lasts, exchanges
+            await asyncio.sleep(0.01)
+
+
+async def test_renewals_on_a_slow_store_go_with_other_writes(slow: Slow) -> None:
+    """In an exchange of their own each time, they would let every other write wait twice as long."""
+    before = slow.line.sent
+    async with asyncio.timeout(LIMIT_S):
+        for _ in range(8):
+            await slow.access.writing.ask(slow.access.store._mark)
+            assert slow.lease.lasts
+    assert slow.line.sent - before <= 11  # the health of the store is looked at meanwhile
+
+
+async def test_renewals_on_a_slow_store_go_alone_if_nothing_else_is_asked_for(slow: Slow) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        end = asyncio.get_running_loop().time() + 4
+        while asyncio.get_running_loop().time() < end:
+            assert slow.lease.lasts
+            await asyncio.sleep(0.01)
+
+
+async def test_a_lease_is_steady_once_it_has_lasted_for_as_long_as_one_lasts(
+    settings: Settings, access: StoreAccess
+) -> None:
+    lease = StoreLease(access, settings, Supervisor())
+    began = asyncio.get_running_loop().time()
+    await lease.claim()
+    assert lease.lasts
+    assert not lease.is_steady
+    async with asyncio.timeout(LIMIT_S):
+        while not lease.is_steady:
+            await asyncio.sleep(0.01)
+    assert asyncio.get_running_loop().time() - began >= 0.6
+    await lease.end()
+    assert not lease.is_steady

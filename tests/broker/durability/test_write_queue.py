@@ -61,8 +61,9 @@ class Queue:
         for name in names:
             self.writing.publish(Submission("/a", b"{}"), name)
 
-    def submit(self, name: str) -> None:
-        self.writing.submit(log.trim(self.store.keys, TOKEN), lambda answer: self.told.append(name))
+    def submit(self, name: str, *, unordered: bool = False) -> None:
+        step = log.trim(self.store.keys, TOKEN)
+        self.writing.submit(step, lambda answer: self.told.append(name), unordered=unordered)
 
     async def until_told(self, count: int) -> list[str]:
         async with asyncio.timeout(LIMIT_S):
@@ -228,6 +229,40 @@ async def test_work_is_done_behind_a_step_that_cannot_be_made(queue: Queue) -> N
     queue.publish("one")
     queue.writing.in_turn(lambda: "work", queue.told.append)
     assert await queue.until_told(2) == ["one StoreError", "work"]
+
+
+async def test_work_does_not_wait_for_what_is_asked_for_behind_it(queue: Queue) -> None:
+    """Messages of other nodes are there, whether the store is fast or slow."""
+    queue.publish("one")
+    await queue.until_told(1)
+    queue.writing.in_turn(
+        lambda: "work", lambda found: queue.told.append(f"{found}, {len(queue.groups)} groups asked for")
+    )
+    queue.publish("two")
+    assert await queue.until_told(3) == ["one", "work, 1 groups asked for", "two"]
+
+
+async def test_work_does_not_wait_for_what_unordered(queue: Queue) -> None:
+    """A commit, say. On a slow line, messages of other nodes would be late."""
+    queue.submit("trimmed", unordered=True)
+    await asyncio.sleep(0)  # the turn in which the store is asked
+    queue.writing.in_turn(lambda: "work", queue.told.append)
+    queue.submit("ordered")
+    queue.writing.in_turn(lambda: "more", queue.told.append)
+    assert await queue.until_told(4) == ["work", "trimmed", "ordered", "more"]
+
+
+async def test_answers_to_what_unordered_wait_for_work_that_was_begun(queue: Queue) -> None:
+    queue.hinders = asyncio.Event()
+    queue.submit("trimmed", unordered=True)
+    queue.writing.in_turn(lambda: ["work"], lambda found: queue._published(found, StoreUnavailable("")))
+    await asyncio.sleep(0.02)
+    queue.writing.in_turn(lambda: "more", queue.told.append)
+    queue.publish("two")
+    await asyncio.sleep(0.02)
+    assert queue.told == []
+    queue.hinders.set()
+    assert await queue.until_told(4) == ["work StoreUnavailable", "trimmed", "more", "two"]
 
 
 async def test_what_follows_waits_for_work_that_takes_long(queue: Queue) -> None:

@@ -128,6 +128,36 @@ def test_calls_that_wait_for_their_results_are_bounded(make_world: MakeWorld, mo
     done[-1].set_result(1)
 
 
+def test_calls_of_all_sessions_of_an_address_are_bounded(make_world: MakeWorld) -> None:
+    service = Service("slow")
+    done: list[asyncio.Future[int]] = []
+
+    @service.remote_call("slow")
+    async def slow(session: Session, data: Any) -> int:
+        done.append(asyncio.get_running_loop().create_future())
+        return await done[-1]
+
+    world = make_world("limits.max_calls_per_address=3", services=[service])
+    clients = [Client(world).joined() for _ in range(2)]
+    calls = [each.send(each.message("/service/slow", data=number)) for number in range(2) for each in clients]
+    world.settle()
+    assert len(done) == 3
+    (refused,) = data_of(message for call in calls for message in call.received)
+    assert refused["errorCode"] == "resource.exhaust"
+    assert "limits.max_calls_per_address: 3 calls" in refused["message"]
+    assert world.broker.metrics.limited["max_calls_per_address"] == 1
+    world.broker.disconnect(clients[0].session)
+    for each in done:
+        each.set_result(1)
+    world.settle()
+    assert clients[1].session.account is not None
+    assert clients[1].session.account.calls == 0
+    clients[1].say("/service/slow", data=5)
+    world.settle()
+    assert len(done) == 4
+    done[-1].set_result(1)
+
+
 def test_a_history_longer_than_the_bound_is_refused_by_name(make_world: MakeWorld) -> None:
     world = make_world("limits.max_history_entries=100", "topics./ruled.history.max_entries=1000")
     client = Client(world).joined()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from crewel.broker.session import Session
 from crewel.broker.session_queue.outbound import FanOuts
 from tests.broker.clock import ControlledLoop
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
@@ -97,6 +98,32 @@ class TestFanOuts:
         for number in range(1005):
             fan_outs.add("/x", steps(f"{number}.", 2, done))
         assert done == ["0.0", "0.1", "1.0", "1.1"]
+
+
+def test_sessions_with_full_queues_end_in_one_chain_of_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that overflowed while others were ending began a chain of its own: ten of them were one turn of 40 ms."""
+    cut_small(world)
+    sessions = [Client(world).joined("/a").session for _ in range(20)]
+    outbound, events = world.broker.outbound, list[str]()
+    end = outbound._end
+
+    def noted(session: Session) -> None:
+        events.append("end")
+        end(session)
+
+    def overflow_others() -> None:
+        events.append("turn")
+        for _ in range(2):
+            if sessions:
+                outbound.end_soon(sessions.pop())
+        if len(events) < 40:
+            world.loop.call_soon(overflow_others)
+
+    monkeypatch.setattr(outbound, "_end", noted)
+    overflow_others()
+    world.settle()
+    assert events.count("end") == 20
+    assert "end end" not in " ".join(events[: events.index("turn", 30)])
 
 
 def test_all_receivers_get_messages_of_a_channel_in_their_order(stored: StoredWorld) -> None:

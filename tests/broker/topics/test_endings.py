@@ -8,6 +8,7 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.broker.topics import endings
+from crewel.broker.topics.topic import Topic
 from crewel.errors import StoreError, StoreUncertain
 from crewel.topics import State
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin, store
@@ -44,6 +45,32 @@ class TestTime:
         world.sweep_after(1)
         assert state(world, "/a") is State.DEAD
         assert "/a" not in world.broker.topics.known
+
+    def test_others_have_their_turn_between_topics(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ten thousand topics were one turn of 50 ms. One that comes back meanwhile stays."""
+        monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
+        client = Client(world).joined()
+        names = [f"/a/{number}" for number in range(10)]
+        for name in names:
+            publish(client, name, destroyDelay=0)
+        world.broker.sweep()
+        world.settle()
+        topics = world.broker.topics
+        check, events = topics.endings._check, list[str]()
+
+        def noted(topic: Topic, *arguments: Any) -> None:
+            if not events:
+                world.loop.call_soon(lambda: publish(client, names[-1]))
+            world.loop.call_soon(events.append, "others")
+            events.append(topic.name)
+            check(topic, *arguments)
+
+        monkeypatch.setattr(topics.endings, "_check", noted)
+        world.advance(1)
+        world.broker.sweep()
+        world.settle()
+        assert events[:4] == [names[0], "others", names[1], "others"]
+        assert list(topics.known) == names[-1:]
 
     def test_the_time_until_a_topic_dies_is_known(self, world: World) -> None:
         publish(Client(world).joined(), "/a", destroyDelay=10_000)

@@ -204,13 +204,16 @@ async def _then(first: Awaitable[None], done: asyncio.Future[None]) -> None:
 class _Request(Generic[T]):
     """One step, and who wants its answer."""
 
-    __slots__ = ("done", "retries", "size", "step")
+    __slots__ = ("done", "retries", "size", "step", "unordered")
 
-    def __init__(self, step: Step[T], done: Callable[[T | StoreError], None], *, retries: bool, size: int) -> None:
+    def __init__(
+        self, step: Step[T], done: Callable[[T | StoreError], None], *, retries: bool, size: int, unordered: bool
+    ) -> None:
         self.step = step
         self.done = done
         self.retries = retries
         self.size = size
+        self.unordered = unordered
 
     def asked(self) -> Step[T]:
         return self.step
@@ -223,7 +226,7 @@ class Publishes(Generic[T]):
     """Publishes that go into the log together, each with what its publisher wants to find again."""
 
     __slots__ = ("append", "done", "pending", "size", "submissions")
-    retries = False
+    retries = unordered = False
 
     def __init__(
         self,
@@ -250,7 +253,7 @@ class _Turn(Generic[T]):
     """Work that needs no step, and has its place among the steps."""
 
     __slots__ = ("_found", "_has_looked", "_look", "_work")
-    retries, size = False, 0
+    retries, size, unordered = False, 0, False
 
     def __init__(self, look: Callable[[], T], work: Callable[[T], Awaitable[None] | None]) -> None:
         self._look = look
@@ -280,8 +283,10 @@ class WriteQueue(Generic[T]):
         self._published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None]
         self._queue: deque[_Request[Any] | Publishes[T] | _Turn[Any]] = deque()
         self._is_busy = False
+        self._asked: Sequence[_Request[Any] | Publishes[T] | _Turn[Any]] = ()  # until all are answered
         self._idle: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None  # that keeps answers waiting
+        self._turn: asyncio.Task[None] | None = None  # work that does not wait for what is under way
         self._paused: set[asyncio.TimerHandle] = set()
         self.is_closed = True
 
@@ -314,10 +319,19 @@ class WriteQueue(Generic[T]):
         if not self._is_busy:
             self._wake()
 
-    def submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False, size: int = 0) -> None:
+    def submit(
+        self,
+        step: Step[Any],
+        done: Callable[[Any], None],
+        *,
+        retries: bool = False,
+        size: int = 0,
+        unordered: bool = False,
+    ) -> None:
         """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, for
-        a step that may be repeated; only a refusal comes back as an error then. `size`: what it counts of `MOST_BYTES`."""
-        self._queue.append(_Request(step, done, retries=retries, size=size))
+        a step that may be repeated; only a refusal comes back as an error then. `size`: what it counts of `MOST_BYTES`.
+        `unordered`: neither the step nor its answer depends on what is taken from the log meanwhile."""
+        self._queue.append(_Request(step, done, retries=retries, size=size, unordered=unordered))
         self._wake()
 
     def probe(self) -> None:
@@ -342,16 +356,40 @@ class WriteQueue(Generic[T]):
 
     def in_turn(self, look: Callable[[], N], work: Callable[[N], Awaitable[None] | None]) -> None:
         """Do `work` when all has been answered that was asked for before, with what `look` returned before the store was asked
-        for anything behind it. What `work` returns must be waited for before the next answer is handed out."""
-        self._queue.append(_Turn(look, work))
-        self._wake()
+        for anything behind it. What `work` returns must be waited for before the next answer is handed out.
+
+        It is done at once if all of that is unordered: on a slow line it would wait longer than it takes to read the log."""
+        turn = _Turn(look, work)
+        if all(each.unordered for each in (*self._asked, *self._queue)):
+            self._loop.call_soon(self._take_turn, turn)
+        else:
+            self._queue.append(turn)
+            self._wake()
+
+    def _take_turn(self, turn: _Turn[Any]) -> None:
+        if self._turn is not None:
+            self._queue.appendleft(turn)
+            self._wake()
+        elif (awaited := turn.answered(None)) is not None:
+            self._turn = self._loop.create_task(self._finish_turn(awaited))
+
+    async def _finish_turn(self, awaited: Awaitable[None]) -> None:
+        try:
+            await awaited
+        finally:
+            self._turn = None
 
     def probe_later(self) -> None:
         """Call `probe` after a pause."""
         self._after_pause(self.probe)
 
     def ask(
-        self, step: Step[Any], *, retries: bool = False, then: Callable[[Any], Any] | None = None
+        self,
+        step: Step[Any],
+        *,
+        retries: bool = False,
+        then: Callable[[Any], Any] | None = None,
+        unordered: bool = False,
     ) -> asyncio.Future[Any]:
         """Ask the store; the future has the answer, or raises the StoreError. `then` is called with either like the function of
         `submit`, and the future has what it returns instead of the answer."""
@@ -361,7 +399,7 @@ class WriteQueue(Generic[T]):
             result = answer if then is None else then(answer)
             resolve(future, answer if isinstance(answer, StoreError) else result)
 
-        self.submit(step, answered, retries=retries)
+        self.submit(step, answered, retries=retries, unordered=unordered)
         return future
 
     async def close(self) -> None:
@@ -369,8 +407,9 @@ class WriteQueue(Generic[T]):
         self.is_closed = True
         for timer in self._paused:
             timer.cancel()
-        if self.under_way is not None:
-            await asyncio.wait([self.under_way])
+        for waited in (self._turn, self.under_way):
+            if waited is not None:
+                await asyncio.wait([waited])
 
     @property
     def under_way(self) -> asyncio.Future[None] | None:
@@ -388,7 +427,8 @@ class WriteQueue(Generic[T]):
         queue = self._queue
         requests = [queue.popleft()]
         size = requests[0].size
-        while queue and len(requests) < _MOST_STEPS and size + queue[0].size <= MOST_BYTES:
+        is_turn = type(requests[0]) is _Turn  # all before it is answered: it need not wait for what is behind it
+        while queue and not is_turn and len(requests) < _MOST_STEPS and size + queue[0].size <= MOST_BYTES:
             requests.append(queue.popleft())
             size += requests[-1].size
 
@@ -396,8 +436,13 @@ class WriteQueue(Generic[T]):
 
         def answered(answers: list[Any]) -> None:
             found = iter(answers)
-            self._hand_over((each, None if isinstance(each, _Turn) else next(found)) for each in requests)
+            handed = ((each, None if isinstance(each, _Turn) else next(found)) for each in requests)
+            if self._turn is None:
+                self._hand_over(handed)
+            else:
+                self._task = self._loop.create_task(self._hand_over_later(self._turn, handed))
 
+        self._asked = requests
         try:
             steps += [step for each in requests if (step := each.asked()) is not None]
             if steps:
@@ -422,7 +467,7 @@ class WriteQueue(Generic[T]):
             if awaited is not None:
                 self._task = self._loop.create_task(self._hand_over_later(awaited, answers))
                 return
-        self._is_busy = False
+        self._is_busy, self._asked = False, ()
         if self._queue:
             self._wake()
         elif self._idle is not None:

@@ -5,12 +5,14 @@ Dead letters are charged to the accounts of their receivers (`crewel.broker.paye
 for a few seconds at most; others never wait for them, and so an account has a limit: beyond it, its receivers whose queues are
 full end. Dead letters that no account pays for, because their receivers are exempt from rates, keep all publishers on their
 channels waiting.
+
+Messages wait for receivers longest if these have full queues, because each becomes a dead letter. So while many wait and an
+account has many dead letters, publishers of other accounts do not wait, and the limit of that account is lower.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,15 +22,13 @@ from crewel.broker.session_queue.fan_outs import FanOuts
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, Payers
 from crewel.errors import StoreError, StoreUnavailable
 
-log = logging.getLogger(__name__)
-
+_LIMIT: Final = "max_pending_dead_letters"
 _LONGEST_S: Final = 5.0
 """How long a publish waits: less than clients wait for their answer."""
 _IN_ALL: Final = 4
 """Beyond so many times the limit of one account, all accounts share that equally."""
-_QUIET_S: Final = 60.0
-"""How often the log speaks of one account."""
-_MOST_QUIET: Final = 1000
+_WHILE_MANY: Final = 5
+"""So many times the cost above which its publishers wait is the limit of an account while many messages wait for receivers."""
 
 
 class BackPressure:
@@ -40,7 +40,6 @@ class BackPressure:
         self._limits = runtime.settings.limits
         self._access = access
         self._fan_outs = fan_outs
-        fan_outs.on_many = self.update
         self.is_on = False
         """Whether some publishes have to wait."""
         self.max_dead_letters = 10 * MAX_DEAD_LETTER_COST
@@ -48,14 +47,16 @@ class BackPressure:
         quarter of a second."""
         self.refuses_from = 25 * self.max_dead_letters
         """Cost above which a publish that has waited is refused: memory holds no more of them, and what was begun before."""
+        self._debtor = ""
+        """The account with the most pending dead letters, if its publishers wait because of them."""
         self._delayed: dict[tuple[str, Payers], list[asyncio.Future[None]]] = {}
-        self._quiet_until: dict[str, float] = {}
 
     def update(self) -> None:
         """Look how much is pending, and let publishes continue."""
         letters = self._access.node.fan_out.dead_letters
-        heaviest = max((debt.size for debt in letters.by_payer.values()), default=0)
-        self.is_on = max(heaviest, letters.shared.size) > self.max_dead_letters or self._fan_outs.are_many
+        heaviest = max(letters.by_payer, key=lambda each: letters.by_payer[each].size, default="")
+        self._debtor = heaviest if letters.most((heaviest,)) > self.max_dead_letters else ""
+        self.is_on = bool(self._debtor) or letters.shared.size > self.max_dead_letters or self._fan_outs.are_many
         for waiting in [each for each in self._delayed if not self.delays(*each)]:
             for delayed in self._delayed.pop(waiting):
                 if not delayed.done():
@@ -65,7 +66,10 @@ class BackPressure:
 
     def delays(self, channel: str, payers: Payers = ()) -> bool:
         """Whether a publish on this channel, of a client with these accounts, has to wait."""
-        return self._owed(channel, payers) > self.max_dead_letters or self._fan_outs.keeps_busy(channel)
+        if self._owed(channel, payers) > self.max_dead_letters:
+            return True
+        is_free = self._debtor and self._debtor not in payers
+        return not is_free and self._fan_outs.keeps_busy(channel)
 
     def _owed(self, channel: str, payers: Payers) -> int:
         """The largest cost that is pending, of those with dead letters of the channel: for no account, or one of these."""
@@ -103,6 +107,8 @@ class BackPressure:
         if owed > self.max_dead_letters and not self.is_on:
             self.update()
         limit = self._limits.max_pending_dead_letters
+        if self._fan_outs.are_many:
+            limit = min(limit, _WHILE_MANY * self.max_dead_letters)
         if not (payers and limit) or owed <= limit // _IN_ALL:
             return ""
         if letters.size > _IN_ALL * limit:
@@ -110,24 +116,9 @@ class BackPressure:
         if owed <= limit:
             return ""
         payer = next(each for each in payers if letters.by_payer[each].size == owed)
-        self._report(payer, owed, limit)
-        return f"{owed} dead letters of {payer} are pending, and allowed are {limit} (limits.max_pending_dead_letters)"
-
-    def _report(self, payer: str, owed: int, limit: int) -> None:
-        self._metrics.limited["max_pending_dead_letters"] += 1
-        now = self._loop.time()
-        if self._quiet_until.get(payer, 0.0) > now:
-            return
-        if len(self._quiet_until) >= _MOST_QUIET:
-            self._quiet_until.clear()
-        self._quiet_until[payer] = now + _QUIET_S
-        log.warning(
-            "receivers of %s end, because their queues are full: %d dead letters of theirs are pending, and allowed are %d"
-            " (limits.max_pending_dead_letters)",
-            payer,
-            owed,
-            limit,
-        )
+        self._metrics.limited[_LIMIT] += 1
+        self._metrics.limited_last[_LIMIT] = payer  # for the log: RefusalSummary
+        return f"{owed} dead letters of {payer} are pending, and allowed are {limit} (limits.{_LIMIT})"
 
 
 def _too_many(size: int) -> StoreError:

@@ -420,7 +420,8 @@ class Durability:
         steps = stored_log.commit(self._access.keys, self._access.token, commit, *bounds)
         self._asked_at = self._runtime.loop.time()
         try:
-            answers = await asyncio.gather(*(self._access.writing.ask(step, retries=True) for step in steps))
+            ask = self._access.writing.ask
+            answers = await asyncio.gather(*(ask(step, retries=True, unordered=True) for step in steps))
         except (Behind, Fenced):
             if self._access.node is node:
                 raise

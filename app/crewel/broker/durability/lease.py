@@ -47,6 +47,7 @@ class StoreLease:
     own: list[str] = field(default_factory=list, init=False)
     """The tokens that this server has had: what it left under them is its own."""
     _ends: float = field(default=0.0, init=False)
+    _since: float = field(default=0.0, init=False)  # when it began, or was renewed after it had ended
     _owner: Owner | None = field(default=None, init=False)  # this process, as the lease has it
     _renewing: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -66,7 +67,7 @@ class StoreLease:
             )
             answer = await access.writing.ask(step)
             if not isinstance(answer, Claimed):
-                self._ends = asked + self._lasts_ms / 1000
+                self._lasts_from(asked)
                 self._is_first = False
                 if self._renewing is None:
                     self._renewing = self._supervisor.start("lease on the store", self._renew_forever)
@@ -90,6 +91,11 @@ class StoreLease:
         """Whether the lease lasts, by a clock of this machine that cannot be set and that counts while it sleeps. It began
         when the store was asked, not when it answered."""
         return elapsed() < self._ends
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it lasts, and has not ended for as long as a lease lasts: the store was not away for all servers."""
+        return self.lasts and elapsed() - self._since > self._lasts_ms / 1000
 
     @property
     def left_s(self) -> float:
@@ -123,8 +129,9 @@ class StoreLease:
         so until an answer comes within the pause between two renewals.
 
         A slow store has always something under way, which a renewal waits for before it is sent. The next one is asked for
-        while the answer is processed, so that it goes with the very next write. Else the lease, which counts from when the
-        store was asked, would end here before the answer comes, and never in the store: no node would have the sessions.
+        while the answer is processed, and goes with the very next write. Else the lease, which counts from when the store was
+        asked, would end here before the answer comes, and never in the store: no node would have the sessions. Nor does it go
+        alone, or every other write would wait for one more exchange.
         """
         loop = asyncio.get_running_loop()
         settled: asyncio.Future[None] = loop.create_future()
@@ -137,7 +144,7 @@ class StoreLease:
             took, before = elapsed() - asked, asked
             if self._renewed(token, before, answers[0]) and took > pause:
                 asked = elapsed()
-                self._access.store.submit([self._renewal(token)], answered)
+                self._access.store.submit_along([self._renewal(token)], answered)
             else:
                 settled.set_result(None)
 
@@ -157,9 +164,14 @@ class StoreLease:
         elif isinstance(answer, StoreError):
             log.warning("the lease on the store could not be renewed: %s", answer)
         else:
-            self._ends = asked + self._lasts_ms / 1000
+            self._lasts_from(asked)
             return True
         return False
+
+    def _lasts_from(self, asked: float) -> None:
+        if not self.lasts:
+            self._since = elapsed()
+        self._ends = asked + self._lasts_ms / 1000
 
     async def end(self) -> None:
         """Give the store to the next server at once."""

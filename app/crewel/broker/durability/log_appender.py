@@ -313,7 +313,7 @@ class LogAppender:
     def _take_together(
         self, known: Subscribers, channel: Channel, entry: Entry, publisher: Session | None, pending: PendingMessage
     ) -> bool:
-        if not self._cache.take(channel, known, entry, pending):
+        if not self._cache.take(channel, known, entry, pending, self._unfinished):
             return False
         if entry.position > self._heard:
             self._heard = entry.position

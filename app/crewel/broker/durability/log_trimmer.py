@@ -63,7 +63,7 @@ class FactsTrimmer:
         store, most = access.store, self._settings.storage.facts_max_bytes
         if await stored_facts.size(store) <= most:
             return
-        dropped = await access.writing.ask(stored_facts.trim(store.keys, most))
+        dropped = await access.writing.ask(stored_facts.trim(store.keys, most), unordered=True)
         self._metrics.facts_dropped += dropped
         log.warning("the %d oldest facts were dropped: they take more than storage.facts_max_bytes=%d", dropped, most)
 
@@ -129,7 +129,7 @@ class LogTrimmer:
 
     async def _trim(self) -> None:
         access = self._access
-        await access.writing.ask(stored_log.trim(access.keys, access.token))
+        await access.writing.ask(stored_log.trim(access.keys, access.token), unordered=True)
 
     async def spill(self) -> None:
         """Copy what is open in the oldest tenth of the log to the inboxes of its receivers."""
@@ -161,7 +161,7 @@ class PipelineLag:
         self._looks += 1
         if self._looks % _LAG_EVERY == 1:
             access = self._access
-            self.compare(await access.writing.ask(streams.progress(access.keys)))
+            self.compare(await access.writing.ask(streams.progress(access.keys), unordered=True))
 
     def compare(self, found: Iterable[Progress]) -> None:
         """Count and tell what is missed by now and was not before."""

@@ -8,6 +8,7 @@ publish a copy and no new look-up. What is unusual about a message or one of its
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,6 +27,8 @@ from crewel.delivery.fan_out_buffer import FanOutBuffer, SubscriberSet
 from crewel.delivery.records import PendingMessage
 
 _MOST_CHANNELS: Final = 10_000
+_FEW: Final = 4
+"""If more than one of so many subscribers has changed, and more than are looked up at once, all are looked up again."""
 
 
 class Subscribers:
@@ -125,9 +128,9 @@ class SubscriberCache:
 
     def _renewed(self, channel: Channel, known: Subscribers | None) -> Subscribers | None:
         changed = None if known is None else self._changed(known)
-        most = self._channels.most_subscribers(channel)
-        if known is None or changed is None or len(changed) > most:
-            if most > self._outbound.fan_outs.looked_up:
+        most, at_once = self._channels.most_subscribers(channel), self._outbound.fan_outs.looked_up
+        if known is None or changed is None or len(changed) > min(most, max(at_once, most // _FEW)):
+            if most > at_once:
                 self._known.pop(channel.name, None)
                 return None
             for _ in self.look_up(channel):
@@ -169,8 +172,16 @@ class SubscriberCache:
         self._keep(channel, found)
         return found
 
-    def take(self, channel: Channel, subscribers: Subscribers, entry: Entry, pending: PendingMessage) -> bool:
-        """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
+    def take(
+        self,
+        channel: Channel,
+        subscribers: Subscribers,
+        entry: Entry,
+        pending: PendingMessage,
+        unfinished: deque[Iterator[None]],
+    ) -> bool:
+        """Take the next message of the log, and queue it for those whom the store has; False if it was taken before. What takes
+        too long for one turn, and must be done before the next message is taken, is added to `unfinished`."""
         node = self._access.node
         members = subscribers.subscriber_set
         entry.fan_out_record = node.take_for(members, entry.position, pending)
@@ -178,7 +189,7 @@ class SubscriberCache:
             return False
         outbound, lazy = self._outbound, entry.lazy
         fan_outs = outbound.fan_outs
-        most = fan_outs.at_once
+        most, slow = fan_outs.at_once, fan_outs.step
         if fan_outs.pending and entry.channel in fan_outs.pending:
             most = 0
         for index, durable in enumerate(members.sessions):
@@ -197,24 +208,34 @@ class SubscriberCache:
                 outbound.enqueue_first(session, entry)
             elif self._is_usual(session, durable, node.fan_out.size):
                 outbound.enqueue(session, entry)
-            else:
+            elif slow:
+                slow -= 1
                 self._deliver(durable, entry, "")
+            else:
+                unfinished.append(self._queue(members.sessions, index, entry, most))
+                if len(members.sessions) > most:
+                    fan_outs.add(entry.channel, self._queue(members.sessions, most, entry))
+                break
         if node.closing:
             closing = node.take_closing(members, entry.position, channel.patterns, pending)
             steps = self._queue(closing, 0, entry.unrecorded())
             if len(closing) > most:
                 fan_outs.add(entry.channel, steps)
-            else:  # at once, so that a message of another channel does not overtake it
+            elif len(closing) > slow:  # before the next one, so that a message of another channel does not overtake it
+                unfinished.append(steps)
+            else:
                 for _ in steps:
                     pass
         return True
 
-    def _queue(self, durables: Iterable[DurableSession], start: int, entry: Entry) -> Iterator[None]:
-        """Queue a message that was taken for the sessions from `start` on, a few at a time. By now one may have ended, may be
-        another client's, or the message may have ended for it."""
+    def _queue(
+        self, durables: Iterable[DurableSession], start: int, entry: Entry, stop: int | None = None
+    ) -> Iterator[None]:
+        """Queue a message that was taken for the sessions from `start` to `stop`, a few at a time. By now one may have ended,
+        may be another client's, or the message may have ended for it."""
         outbound, fan_out = self._outbound, self._access.node.fan_out
         step = outbound.fan_outs.step
-        rest = islice(durables, start, None)
+        rest = islice(durables, start, stop)
         while portion := tuple(islice(rest, step)):
             for durable in portion:
                 session: Session | None = durable.connected

@@ -61,9 +61,9 @@ class DispatcherRunner:
     """Called when the queue of a session may have capacity again for messages of shared queues."""
     on_blocked: Callable[[Session], None] = field(init=False)
     """Called when a session takes no messages of shared queues for the time being."""
-    try_other: Callable[[Session, Entry, str, str, int, str], bool] = field(init=False)
-    """Asked whether another session gets a message that this one has failed: its code, reason, attempts, and the code as given
-    if another one counts."""
+    try_other: Callable[[Session, Entry, str, str, int, str, str], bool] = field(init=False)
+    """Asked whether another session gets a message that this one has failed: its code, reason, attempts, the code as given if
+    another one counts, and its earlier attempts."""
     end_session: Callable[[Session, Event], None] = field(init=False)
     """Called to end a session whose client has failed for good."""
     is_offered: bool = field(default=False, init=False)
@@ -301,7 +301,7 @@ class DispatcherRunner:
             self._apply_state(session)
             self.on_active(session)
         if dispatcher.rules.ack_wait != inf:
-            judgement = dispatcher.overdue(now)
+            judgement = dispatcher.overdue(now, int(time() * 1000))
             if judgement.dead_letters or judgement.put_back:
                 self._carry_out(session, dispatcher, judgement)
                 self.conclude(session)

@@ -25,8 +25,8 @@ class FanOuts:
         self._loop = loop
         self.at_once = 256
         """Receivers that are served without looking at the clock: about two milliseconds."""
-        self.looked_up = 2048
-        """Receivers that are looked up at once: some milliseconds."""
+        self.looked_up = 512
+        """Receivers that are looked up at once: a few milliseconds."""
         self.step = 32
         """Receivers between two looks at the clock."""
         self.slice_s = TURN_S / 2

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from crewel.bayeux.channel import SYSTEM
 from crewel.delivery.batches import NO_BATCHES, Batches
-from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS
+from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
 from crewel.delivery.entry import in_order, least
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
 from crewel.delivery.records import EndReason, LogId, Transient
@@ -307,16 +307,17 @@ class Mailbox(ABC):
             self.queue = in_order(self.queue)
         return again
 
-    def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[[Entry, str, str, int, str], bool]) -> None:
+    def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[[Entry, str, str, int, str, str], bool]) -> None:
         """What statuses mean for messages, or that they did not come in time, is done with them. `goes_elsewhere` is asked of
-        each that failed whether another session gets it: with the code, the reason, the attempts, and the code as given."""
+        each that failed whether another session gets it: with the code, the reason, the attempts, the code as given and the
+        earlier attempts."""
         for entry in judgement.settled:
             self.end(entry, EndReason.SETTLED)
         for each in judgement.dead_letters:
             if not goes_elsewhere(*each):
                 self.dead_letter(*each)
-        failure = self.dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
-        put_back = [entry for entry in judgement.put_back if not goes_elsewhere(entry, *failure, 0, "")]
+        failure = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
+        put_back = [entry for entry in judgement.put_back if not goes_elsewhere(entry, *failure, 0, "", "")]
         put_back += self.notices_after(put_back)
         for entry in put_back:
             self.take_back(entry)
@@ -576,15 +577,19 @@ class Mailbox(ABC):
 
     # Dead letters
 
-    def dead_letter(self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "") -> None:
+    def dead_letter(
+        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
+    ) -> None:
         """The message becomes a dead letter, whether or not it was queued. One of the server's own about itself only ends, and
         so does one of a session that the store does not have. `given` is the code as the receiver gave it, if another one
-        counts."""
+        counts; `tries` are the earlier attempts."""
         self.take_out(entry)
-        self.dead_letter_new(entry, code, reason, attempts, given)
+        self.dead_letter_new(entry, code, reason, attempts, given, tries)
 
     @abstractmethod
-    def dead_letter_new(self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "") -> None:
+    def dead_letter_new(
+        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
+    ) -> None:
         """The same, of a message that is not in memory yet."""
 
     @abstractmethod
@@ -631,7 +636,8 @@ class Mailbox(ABC):
 
     def _dead_letter_open(self, entry: Entry, code: str, reason: str, given: str = "") -> None:
         attempts = 0 if entry.origin is None else self._attempts(entry.origin.id)
-        self.dead_letter(entry, code, reason, attempts, given)
+        tries = "" if entry.origin is None else self.dispatcher.failed_before(entry.origin.id)
+        self.dead_letter(entry, code, reason, attempts, given, tries)
 
     @staticmethod
     def _leaves_letter(entry: Entry) -> bool:

@@ -83,7 +83,9 @@ class MemoryMailbox(Mailbox):
     def end_evicted(self, place: LogId, reason: EndReason) -> None:
         """Nothing is evicted."""
 
-    def dead_letter_new(self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "") -> None:
+    def dead_letter_new(
+        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
+    ) -> None:
         """The message only ends."""
         self._listener.left_no_letter()
 

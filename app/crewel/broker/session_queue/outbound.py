@@ -48,6 +48,7 @@ class Outbound(Connects):
         self._ready: list[Session] = []
         self._end = end
         self._overflowed: set[Session] = set()
+        self._is_ending = False  # whether more of these end in the next turn
         self.encode_updates: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
         """Asked for the messages of a session that receives their origin."""
         self.on_timer: Callable[[Session, float], float]
@@ -216,7 +217,7 @@ class Outbound(Connects):
                         self.release(session, now)
                 except Exception:
                     log.exception("a flush failed")
-        if self._overflowed:
+        if self._overflowed and not self._is_ending:
             self._end_overflowed()
 
     def _end_overflowed(self) -> None:
@@ -226,8 +227,9 @@ class Outbound(Connects):
             self._end(self._overflowed.pop())
             if self._loop.time() > until:
                 break
-        if self._overflowed and not self._ready:
-            self._loop.call_soon(self._flush)
+        self._is_ending = bool(self._overflowed)
+        if self._is_ending:
+            self._loop.call_soon(self._end_overflowed)
 
     def _wake(self, session: Session, now: float) -> None:
         if session.socket is not None and not session.connect_only:

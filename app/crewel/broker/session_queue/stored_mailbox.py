@@ -283,13 +283,15 @@ class StoredMailbox(Mailbox):
 
     # Dead letters
 
-    def dead_letter_new(self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "") -> None:
+    def dead_letter_new(
+        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
+    ) -> None:
         """Make a dead letter of a message that is not in memory yet. One of the server about itself only ends."""
         durable, place = self.durable, entry.position
         if self._leaves_letter(entry):
             message = None if place else self._listener.as_transient(entry)
             attempts += self._stored_attempts(place)
-            durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, message, given))
+            durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, message, given, tries))
         else:
             self._listener.left_no_letter()
             if place:
@@ -301,9 +303,9 @@ class StoredMailbox(Mailbox):
         durable = self.durable
         if place not in durable.pending and place not in durable.inbox:
             return False
-        attempts = self.attempts(place)
+        attempts, tries = self.attempts(place), self.dispatcher.failed_before(str(place))
         self.forget_stored(place)
-        durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, given=given))
+        durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, given=given, tries=tries))
         self._listener.has_changed(durable)
         return True
 
@@ -336,7 +338,8 @@ class StoredMailbox(Mailbox):
         super().leave(now)
         for message_id in {*self.dispatcher.tries, *self.dispatcher.in_flight}:
             if message_id.isdecimal():
-                self.durable.attempted(LogId(int(message_id)), self._attempts(message_id))
+                tries = self.dispatcher.failed_before(message_id)
+                self.durable.attempted(LogId(int(message_id)), self._attempts(message_id), tries)
 
 
 def _is_of_log(entry: Entry) -> bool:

@@ -25,6 +25,7 @@ from crewel.broker.topics.references import QueuedTopics, Shares, channel_of
 from crewel.broker.topics.topic import Topic
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
+from crewel.event_loop import in_turns
 from crewel.storage import histories
 from crewel.storage.histories import History, Shortened
 from crewel.topics import Event, Facts, State, after, state_of
@@ -87,18 +88,19 @@ class Endings:
                 if name not in self.erasing:
                     await self._part_from_groups(name)
             if self._suspects:
-                self._check_topics(await self._queued.queued_anywhere())
+                await self._check_topics(await self._queued.queued_anywhere())
         except StoreError as error:
             log.warning("messages in shared queues cannot be read: %s", error)
         finally:
             self._rests_until = self._runtime.loop.time() + (perf_counter() - began) * _REST
             self._is_looking = False
 
-    def _check_topics(self, counts: Mapping[str, int]) -> None:
+    async def _check_topics(self, counts: Mapping[str, int]) -> None:
         now = self._runtime.loop.time()
         suspects, self._suspects = self._suspects, {}
-        for topic in suspects:
-            self._check(topic, counts, now)
+        async for topic in in_turns(suspects):
+            if not topic.is_fresh:  # else a message has come since the queues were looked through
+                self._check(topic, counts, now)
 
     def _next(self) -> Iterator[Topic]:
         """The next topics of the round; a new one begins when all have been looked at."""

@@ -4,6 +4,7 @@ The names, arguments and errors are those of `crewel.client`. All clients of a p
 own (`background`); each call waits for its result there, so a client can be used from all threads.
 """
 
+from crewel.client.sync.app import App as App
 from crewel.client.sync.batch import Batch as Batch
 from crewel.client.sync.client import Client as Client
 from crewel.client.sync.consumer import Consumer as Consumer

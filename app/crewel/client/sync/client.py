@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from inspect import iscoroutinefunction
-from os import PathLike
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, overload
 from weakref import WeakSet
 
 from crewel.bayeux.message import Fields
@@ -18,24 +17,22 @@ from crewel.client import client, message
 from crewel.client.arguments import check_count, check_function, check_kind
 from crewel.client.client import QUEUE_BOUND
 from crewel.client.config import Options
-from crewel.client.consumer import PREFETCH, RETRIES
 from crewel.client.errors import ClientError
 from crewel.client.extension import Extension
-from crewel.client.message import Reply
+from crewel.client.message import DataT, Reply
 from crewel.client.publish import PublishOptions
 from crewel.client.requests import Requests
-from crewel.client.resume import ResumeStore
-from crewel.client.retry import BackoffRule
 from crewel.client.states import OnState, State
-from crewel.client.subscription import Overflow, SubscribeOptions
+from crewel.client.subscription import Overflow, ReceiveOptions, SubscribeOptions
 from crewel.client.sync.background import background
 from crewel.client.sync.batch import Batch
 from crewel.client.sync.consumer import Consumer
 from crewel.client.sync.message import Message
 from crewel.client.sync.outbox import Outbox
 from crewel.client.sync.subscription import Subscription
+from crewel.client.worker import WorkerOptions
 
-OnMessage = Callable[[Message], object]
+OnMessage = Callable[[Message[DataT]], object]
 """What is called with each message of a subscription, in a thread of that subscription."""
 
 
@@ -218,15 +215,23 @@ class Client:
         replying = self._client.reply(channel, answer, at_once=at_once, is_addressed=is_addressed, **options)
         return Subscription(self._background, self._background.wait_for(replying))
 
+    @overload
     def subscribe(
         self,
         channel: str,
-        callback: OnMessage | None = None,
+        callback: OnMessage[DataT] | None = None,
         *,
-        bound: int = QUEUE_BOUND,
-        overflow: Overflow = Overflow.HOLD,
-        ext: Fields | None = None,
-        **options: Unpack[SubscribeOptions],
+        data: type[DataT],
+        **options: Unpack[ReceiveOptions],
+    ) -> Subscription[DataT]: ...
+
+    @overload
+    def subscribe(
+        self, channel: str, callback: OnMessage | None = None, *, data: Any = None, **options: Unpack[ReceiveOptions]
+    ) -> Subscription: ...
+
+    def subscribe(
+        self, channel: str, callback: OnMessage | None = None, *, data: Any = None, **options: Unpack[ReceiveOptions]
     ) -> Subscription:
         """Subscribe to a channel or a wildcard, before or after you open the client. Arguments and errors are those of
         `crewel.client.Client.subscribe`; a `callback` runs in a thread of this subscription, with one message after another.
@@ -235,24 +240,18 @@ class Client:
             print(message.data)
         """
         called = None if callback is None else self._in_threads(callback, 1)
-        subscribing = self._client.subscribe(channel, called, bound=bound, overflow=overflow, ext=ext, **options)
+        subscribing = self._client.subscribe(channel, called, data=data, **options)
         return Subscription(self._background, self._background.wait_for(subscribing))
 
+    @overload
     def consume(
-        self,
-        channel: str,
-        *,
-        name: str,
-        resume_file: str | PathLike[str] | None = None,
-        resume_store: ResumeStore | None = None,
-        prefetch: int = PREFETCH,
-        attempts: int = 1,
-        backoff: BackoffRule = RETRIES,
-        ack_wait: float | None = None,
-        max_open: int | None = None,
-        on_state: OnState | None = None,
-        **options: Unpack[SubscribeOptions],
-    ) -> Consumer:
+        self, channel: str, *, name: str, data: type[DataT], **options: Unpack[WorkerOptions]
+    ) -> Consumer[DataT]: ...
+
+    @overload
+    def consume(self, channel: str, *, name: str, data: Any = None, **options: Unpack[WorkerOptions]) -> Consumer: ...
+
+    def consume(self, channel: str, *, name: str, data: Any = None, **options: Unpack[WorkerOptions]) -> Consumer:
         """Return the messages of a channel or a wildcard for a worker that survives crashes and restarts. Arguments and errors
         are those of `crewel.client.Client.consume`.
 
@@ -260,19 +259,7 @@ class Client:
             with order:
                 bake(order.data)
         """
-        made = self._client.consume(
-            channel,
-            name=name,
-            resume_file=resume_file,
-            resume_store=resume_store,
-            prefetch=prefetch,
-            attempts=attempts,
-            backoff=backoff,
-            ack_wait=ack_wait,
-            max_open=max_open,
-            on_state=on_state,
-            **options,
-        )
+        made = self._client.consume(channel, name=name, data=data, **options)
         return Consumer(self._background, made, Client.of(made.client))
 
     def listen(

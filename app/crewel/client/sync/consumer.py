@@ -7,21 +7,22 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Generic, Self
 
 from crewel.client import consumer
 from crewel.client.arguments import check_count, check_function
+from crewel.client.message import DataT
 from crewel.client.sync.background import Background
 from crewel.client.sync.message import Delivery
 
 if TYPE_CHECKING:
     from crewel.client.sync.client import Client
 
-Handler = Callable[[Delivery], object]
+Handler = Callable[[Delivery[DataT]], object]
 """What is called with each message of a worker, in a thread. What it returns is ignored."""
 
 
-class Consumer:
+class Consumer(Generic[DataT]):
     """The messages of a channel, for a worker: `for message in client.consume(…)`, or `run` with threads.
 
     The iteration begins with a login, and continues through broken connections and restarts of the server. It ends when the
@@ -32,7 +33,7 @@ class Consumer:
     this name. That worker also gets the messages that were not acknowledged.
     """
 
-    def __init__(self, background: Background, origin: consumer.Consumer, client: Client) -> None:
+    def __init__(self, background: Background, origin: consumer.Consumer[DataT], client: Client) -> None:
         self._background, self._origin = background, origin
         self.client = client
         """The session of its own that it has."""
@@ -48,11 +49,16 @@ class Consumer:
         return self._origin.fetched
 
     @property
+    def invalid(self) -> int:
+        """How many messages were rejected because their data has not the type that the worker asks for."""
+        return self._origin.invalid
+
+    @property
     def retrying(self) -> int:
         """How many messages wait for another attempt."""
         return self._origin.retrying
 
-    def run(self, handler: Handler, *, at_once: int = 1) -> None:
+    def run(self, handler: Handler[DataT], *, at_once: int = 1) -> None:
         """Call `handler(message)` for each message, at most `at_once` at the same time, each in a thread, and start the calls
         in the order of the messages. If the handler returns, its message is acknowledged; if it raises an exception, the
         message is retried or rejected, as with `with message:`.
@@ -60,19 +66,17 @@ class Consumer:
         Returns after `stop`, when the handlers have ended. If it is interrupted, by Ctrl+C, the messages of handlers that still
         run stay open, and the server sends them again. Raises the errors of the iteration, ValueError and TypeError.
         """
-        check_function("handler", handler)
+        check_handler(handler)
         check_count("at_once", at_once)
-        if iscoroutinefunction(handler):
-            raise TypeError("handler is a plain function here; crewel.client.Client calls coroutine functions")
         with ThreadPoolExecutor(at_once, thread_name_prefix="crewel-client-handler") as pool:
 
-            async def handle(delivery: consumer.Delivery) -> None:
+            async def handle(delivery: consumer.Delivery[DataT]) -> None:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(pool, handler, Delivery.of(delivery, self._background))
 
             self._background.wait_for(self._origin.run(handle, at_once=at_once))
 
-    def batch(self, most: int, *, within: float = 0.0) -> list[Delivery]:
+    def batch(self, most: int, *, within: float = 0.0) -> list[Delivery[DataT]]:
         """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. Acknowledge or
         reject each of them when you have processed it. The list is empty after `stop` or `close`. Raises the errors of the
         iteration, and ValueError."""
@@ -91,7 +95,7 @@ class Consumer:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Delivery:
+    def __next__(self) -> Delivery[DataT]:
         try:
             return Delivery.of(self._background.take(self._origin.__anext__), self._background)
         except StopAsyncIteration:
@@ -108,3 +112,10 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def check_handler(handler: object) -> None:
+    """Raises TypeError for anything but a plain function."""
+    check_function("handler", handler)
+    if iscoroutinefunction(handler):
+        raise TypeError("handler is a plain function here; crewel.client calls coroutine functions")

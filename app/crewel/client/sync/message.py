@@ -8,20 +8,20 @@ from types import TracebackType
 from typing import Self
 
 from crewel.client import consumer, message
-from crewel.client.message import Handling
+from crewel.client.message import DataT, Handling
 from crewel.client.sync.background import Background
 
 
 @dataclass(slots=True)
-class Message(message.Message):
+class Message(message.Message[DataT]):
     """A delivered message. What the application decides about it is carried out in the event loop before the call returns."""
 
-    origin: message.Message = field(kw_only=True, repr=False, compare=False)
+    origin: message.Message[DataT] = field(kw_only=True, repr=False, compare=False)
     """The message as the event loop has it."""
     background: Background = field(kw_only=True, repr=False, compare=False)
 
     @classmethod
-    def of(cls, origin: message.Message, background: Background) -> Self:
+    def of(cls, origin: message.Message[DataT], background: Background) -> Self:
         """Return this message for other threads."""
         return cls(origin.channel, origin.data, origin.fields, origin=origin, background=background)
 
@@ -57,7 +57,7 @@ class Message(message.Message):
 
 
 @dataclass(slots=True)
-class Delivery(Message):
+class Delivery(Message[DataT]):
     """A message that a worker is processing. The first of the calls below decides what happens to it.
 
     `with message:` acknowledges the message when the block succeeds. If the block raises an exception, the client logs it, and
@@ -67,7 +67,7 @@ class Delivery(Message):
     """
 
     @property
-    def _delivery(self) -> consumer.Delivery:
+    def _delivery(self) -> consumer.Delivery[DataT]:
         assert isinstance(self.origin, consumer.Delivery)
         return self.origin
 

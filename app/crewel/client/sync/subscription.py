@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self
 
 from crewel.client import message, subscription
+from crewel.client.message import DataT
 from crewel.client.subscription import Overflow, Position
 from crewel.client.sync.background import Background
 from crewel.client.sync.message import Message
 
 
-class Subscription:
+class Subscription(Generic[DataT]):
     """Iterate over it (`for message in subscription`), or call `receive`.
 
     In a client with `update`, asking for a message settles the one before, as does leaving the block of `with subscription`
@@ -25,7 +26,7 @@ class Subscription:
     wildcards continue.
     """
 
-    def __init__(self, background: Background, origin: subscription.Subscription) -> None:
+    def __init__(self, background: Background, origin: subscription.Subscription[DataT]) -> None:
         self._background, self._origin = background, origin
 
     @property
@@ -47,6 +48,11 @@ class Subscription:
     def dropped(self) -> int:
         """How many messages the policy has cost so far."""
         return self._origin.dropped
+
+    @property
+    def invalid(self) -> int:
+        """How many messages were rejected because their data has not the type of the subscription."""
+        return self._origin.invalid
 
     @property
     def recovered(self) -> bool | None:
@@ -73,7 +79,7 @@ class Subscription:
         """Whether no more messages will come."""
         return self._origin.is_ended
 
-    def receive(self, timeout: float | None = None) -> Message:
+    def receive(self, timeout: float | None = None) -> Message[DataT]:
         """The next message.
 
         Raises:
@@ -92,13 +98,13 @@ class Subscription:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> Message[DataT]:
         try:
             return self._shown(self._background.take(self._origin.__anext__))
         except StopAsyncIteration:
             raise StopIteration from None
 
-    def _shown(self, origin: message.Message) -> Message:
+    def _shown(self, origin: message.Message[DataT]) -> Message[DataT]:
         return Message.of(origin, self._background)
 
     def __enter__(self) -> Self:

@@ -1,0 +1,56 @@
+"""The functions of an application that a client calls with messages, each in a task that the client ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from crewel.client.errors import ClientError, failure_of
+from crewel.client.message import DataT, Message
+from crewel.client.subscription import Subscription
+
+log = logging.getLogger("crewel.client")
+
+OnMessage = Callable[[Message[DataT]], Awaitable[None] | None]
+"""What is called with each message of a subscription; it may be a coroutine function."""
+
+
+class Callbacks:
+    """The tasks of one client that call its application."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def call(self, callback: OnMessage, subscription: Subscription) -> None:
+        """Call the function with each message of the subscription, one after another."""
+        self.keep(_call(callback, subscription), subscription.channel)
+
+    def keep(self, coroutine: Coroutine[Any, Any, None], channel: str) -> None:
+        """Run this until it ends, or the client is closed."""
+        task = asyncio.create_task(coroutine, name=f"crewel-client {channel}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def cancel(self) -> None:
+        """End all of them, but the one that calls this."""
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+async def _call(callback: OnMessage, subscription: Subscription) -> None:
+    try:
+        async for message in subscription:  # asking for the next one settles it
+            try:
+                outcome = callback(message)
+                if outcome is not None:
+                    await outcome
+            except Exception as error:
+                log.exception("a callback of %s failed", subscription.channel)
+                message.reject(*failure_of(error))
+    except ClientError as error:
+        log.warning("%s ended: %s", subscription.channel, error)

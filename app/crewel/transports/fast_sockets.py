@@ -1,0 +1,68 @@
+"""What the WebSockets of the fast lane share: how upgrades are answered, and what the sockets need of the endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from websockets.utils import accept_key
+
+from crewel.errors import Fault
+from crewel.fair_turns import FairTurns
+from crewel.transports.bodies import too_large
+from crewel.transports.frame_reader import FrameReader, Parameters
+from crewel.transports.heads import Upgrade
+from crewel.transports.upgrades import Upgrades
+from crewel.transports.websocket_fast import FastSocket
+
+if TYPE_CHECKING:
+    from crewel.transports.endpoint import Endpoint
+
+_RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
+
+
+class FastSockets:
+    """Those of one server."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        settings = endpoint.settings
+        self.endpoint = endpoint
+        self.loop = endpoint.broker.loop
+        self.turns = endpoint.broker.runtime.turns
+        self.arrivals = FairTurns(self.loop)
+        """Of new clients: a storm of them does not keep those that are there."""
+        self.bayeux = settings.bayeux
+        self.hold_known = endpoint.broker.outbound.hold_known
+        self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
+        self._too_large = str(too_large(settings))
+        self.upgrades = Upgrades(settings.websocket)
+        self.control_frames = endpoint.control_frames
+        self.watch = endpoint.watch
+
+    def answer(self, upgrade: Upgrade, transport: asyncio.Transport, date: bytes) -> FastSocket | None:
+        """The socket of this upgrade, which has been answered; None if aiohttp has to answer it. `date` is the header of that
+        name, empty if another process has answered before."""
+        negotiated = self.upgrades.negotiated(upgrade.raw, upgrade.plain) if upgrade.key else None
+        if negotiated is None:
+            return None
+        if date:
+            transport.write(_RESPONSE % (negotiated.lines, date, accept_key(upgrade.key).encode()))
+        socket = FastSocket(self, upgrade, negotiated.deflate, transport)
+        self.watch.add(socket)
+        self.endpoint.sockets.add(socket)
+        return socket
+
+    def reader(self, deflate: Parameters | None) -> FrameReader:
+        """A reader of all forms of frames. A message over the limit is refused in the words of the other transports, and
+        counted."""
+        return FrameReader(self.bayeux.max_message_bytes, self._refused_large, deflate)
+
+    def _refused_large(self) -> str:
+        self.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
+        return self._too_large
+
+    def left(self, socket: FastSocket) -> None:
+        """This socket has ended."""
+        self.watch.discard(socket)
+        self.endpoint.sockets.discard(socket)
+        self.endpoint.caps.left(socket)

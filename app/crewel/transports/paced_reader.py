@@ -1,0 +1,115 @@
+"""What a WebSocket receives where aiohttp has the connection, in turns and counted: aiohttp's own reader would take all that
+comes at once, and shows neither fragments nor how many they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, Protocol
+
+from crewel.fair_turns import FairTurns
+from crewel.transports.frame_heads import FrameHeads
+
+if TYPE_CHECKING:
+    from crewel.transports.connection import Connection
+
+_PIECE: Final = 4096  # bytes that are kept in one piece
+_FRAMES: Final = 256  # that aiohttp parses at once: less than a millisecond
+_GOES_ON: Final = (False, b"")
+
+
+class Parser(Protocol):
+    """aiohttp's reader of frames."""
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Read this. True: nothing more can be read."""
+        ...
+
+    def feed_eof(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class PacedReader:
+    """Gives aiohttp's reader what comes, in portions that leave others their turns."""
+
+    def __init__(
+        self,
+        parser: Parser,
+        connection: Connection,
+        turns: FairTurns,
+        address: str | None,
+        allows: Callable[[int], bool],
+    ) -> None:
+        """`allows` is called with the number of frames without a message in what comes, before they are read. It returns
+        whether they may be."""
+        self._parser = parser
+        self._connection = connection
+        self._turns = turns
+        self._address = address
+        self._allows = allows
+        self._heads = FrameHeads()
+        self._kept: deque[bytes] = deque()
+        self._is_resting = self._is_over = False
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Read this now, or in a later turn."""
+        if self._is_over:
+            self._connection.hold_reading()
+            return _GOES_ON
+        self._kept.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+        if self._is_resting:
+            self._connection.hold_reading()
+        elif self._turns.is_over():
+            self._rest()
+        else:
+            self._go_on()
+        return _GOES_ON
+
+    def feed_eof(self) -> None:
+        """Nothing more will come: read what is kept."""
+        while self._kept:
+            self._feed(self._kept.popleft())
+        self._parser.feed_eof()
+
+    def stop(self) -> None:
+        """Drop what is kept, and receive nothing more."""
+        self._is_over = True
+        self._kept.clear()
+        self._connection.hold_reading()
+
+    def _rest(self) -> None:
+        self._is_resting = True
+        self._connection.hold_reading()
+        self._turns.later(self._address, self._rested)
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        self._go_on()
+        if not (self._is_resting or self._is_over):
+            self._connection.read_on()
+
+    def _go_on(self) -> None:
+        until, kept = self._turns.portion(), self._kept
+        while kept:
+            self._feed(kept.popleft())
+            if kept and perf_counter() >= until:
+                self._rest()
+                return
+
+    def _feed(self, data: bytes) -> None:
+        end = self._heads.cut(data, _FRAMES)
+        controls, self._heads.controls = self._heads.controls, 0
+        if controls and not self._allows(controls):
+            self.stop()
+            return
+        if end < len(data):
+            self._kept.appendleft(data[end:])
+            data = data[:end]
+        is_over, _ = self._parser.feed_data(data)
+        if is_over:
+            self.stop()
+            asyncio.get_running_loop().call_soon(self._connection.close)

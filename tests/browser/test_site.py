@@ -1,0 +1,104 @@
+"""The site of the documentation in Chromium: what readers of screens are told, and what the search finds."""
+
+import functools
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.server_process import ROOT
+
+LIMIT_S = 300.0
+AXE = ROOT / "tests" / "interop" / "node_modules" / "axe-core" / "axe.min.js"
+WORDS = {
+    "ttl": "how-to/topics.html",
+    "django": "how-to/django.html",
+    "offline": "how-to/point-to-point.html",
+    "sync": "reference/client.html",
+    "prefetch": "reference/client.html",
+    "dlq": "tutorial/dead-letters.html",
+    "replay": "how-to/subscribing.html",
+    "fastapi": "how-to/fastapi.html",
+    "flask": "how-to/flask.html",
+    "celery": "how-to/celery.html",
+}
+"""What readers type, and the page that has to come first."""
+pytestmark = pytest.mark.timeout(LIMIT_S * 2)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built from the pages as they are."""
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(directory)]
+    environ = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    assert built.returncode == 0, built.stderr
+    return directory
+
+
+@pytest.fixture(scope="module")
+def site(files: Path) -> Iterator[str]:
+    """Where the site is served: its search needs a server."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(files)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(("scheme", "rules"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})])
+def test_no_page_has_a_finding_of_axe(
+    browser: Browser, files: Path, site: str, scheme: Any, rules: dict[str, Any]
+) -> None:
+    """In the dark, pages differ in their colours only."""
+    script = AXE.read_text("utf-8")
+    context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")
+    page = context.new_page()
+    found: dict[str, Any] = {}
+    for file in sorted(files.rglob("*.html")):
+        address = file.relative_to(files).as_posix()
+        page.goto(f"{site}/{address}", wait_until="load")
+        page.evaluate(script)
+        ended = page.evaluate("rules => axe.run(document, {...rules, resultTypes: ['violations']})", rules)
+        for each in ended["violations"]:
+            found.setdefault(each["id"], []).append((address, [node["html"][:150] for node in each["nodes"][:2]]))
+    context.close()
+    assert found == {}
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Browser, site: str) -> Iterator[Page]:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(site)
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize(("word", "address"), WORDS.items())
+def test_the_search_finds_what_readers_type(reader: Page, site: str, word: str, address: str) -> None:
+    box = reader.get_by_role("textbox", name="Search")
+    box.click()
+    box.fill("")
+    box.press_sequentially(word)
+    first = reader.locator(".md-search-result__item a").first
+    first.wait_for()
+    reader.wait_for_function(
+        "address => document.querySelector('.md-search-result__item a')?.href.split(/[?#]/)[0].endsWith(address)",
+        arg=address,
+    )

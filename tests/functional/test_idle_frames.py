@@ -1,0 +1,124 @@
+"""Frames without a message on a WebSocket: how many a client may send, and what they do not keep alive."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.functional.conftest import Serve
+from tests.functional.frames import PING, PONG, TEXT, Socket, SocketClient
+from tests.functional.wire import figures, until
+
+CONTINUATION = 0
+FEW = ("limits.control_frames_per_s=5", "limits.control_frames_burst=20")
+FLOODS = {
+    "pings": lambda socket: socket.frame(PING),
+    "pings that carry much": lambda socket: socket.frame(PING, b"x" * 125),
+    "pongs": lambda socket: socket.frame(PONG),
+    "empty fragments": lambda socket: socket.frame(CONTINUATION, final=False),
+    "empty arrays": lambda socket: socket.frame(TEXT, b"[]"),
+}
+LIMITED = 'crewel_limited_total{limit="control_frames_per_s"}'
+
+
+def flood(socket: Socket, kind: str, count: int) -> None:
+    with suppress(ConnectionError):  # it is closed meanwhile
+        if kind == "empty fragments":
+            socket.frame(TEXT, final=False)
+        for _ in range(count):
+            FLOODS[kind](socket)
+
+
+@pytest.mark.parametrize("has_session", [False, True], ids=["before a handshake", "of a session"])
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_socket_that_sends_too_many_is_closed(serve: Serve, kind: str, *, has_session: bool) -> None:
+    server = serve(*FEW, "limits.exempt_addresses=")
+    socket = SocketClient(server).start().socket if has_session else Socket(server)
+    flood(socket, kind, 200)
+    while (frame := socket.next_frame())[0] == PONG:
+        pass
+    assert int.from_bytes(frame[1][:2], "big") == 1008
+    assert b"limits.control_frames_per_s" in frame[1]
+    until(lambda: figures(server)["crewel_sockets"] == 0)
+    assert figures(server)[LIMITED] == 1
+    assert SocketClient(server).start().publish("/a")["successful"] is True
+
+
+def test_many_closed_sockets_are_one_line_in_the_log(serve: Serve) -> None:
+    server = serve(*FEW, "bayeux.sweep_ms=50")
+    sockets = [Socket(server) for _ in range(10)]
+    for socket in sockets:
+        flood(socket, "pings", 100)
+    until(lambda: figures(server)[LIMITED] == 10)
+    until(lambda: "limits.control_frames_per_s" in server.stderr)
+    lines = [line for line in server.stderr.splitlines() if '"warning"' in line or '"error"' in line]
+    assert len(lines) == 1, lines
+
+
+def test_a_client_that_pings_now_and_then_is_not_noticed(serve: Serve) -> None:
+    server = serve("limits.control_frames_per_s=50", "limits.control_frames_burst=10")
+    client = SocketClient(server).start()
+    for number in range(25):
+        client.socket.frame(PING, b"%d" % number)
+        assert client.socket.next_frame() == (PONG, b"%d" % number)
+        time.sleep(0.021)  # slower than the rate: more than the burst are sent
+    assert client.publish("/a")["successful"] is True
+
+
+def test_a_message_in_many_fragments_is_read(serve: Serve) -> None:
+    server = serve(*FEW)
+    client = SocketClient(server).start()
+    message = client.message("/a", data="x" * 20_000)
+    text = json.dumps([message]).encode()
+    for start in range(0, len(text), 64):
+        rest = text[start + 64 :]
+        client.socket.frame(CONTINUATION if start else TEXT, text[start : start + 64], final=not rest)
+    assert client.reply_to(message)["successful"] is True
+
+
+def test_the_limit_can_be_taken_away(serve: Serve) -> None:
+    server = serve("limits.control_frames_per_s=0")
+    client = SocketClient(server).start()
+    for _ in range(3000):
+        client.socket.frame(PONG)
+    assert client.publish("/a")["successful"] is True
+
+
+@pytest.mark.parametrize("kind", ["pings", "pongs", "empty fragments"])
+def test_a_socket_that_sends_no_message_counts_as_silent(serve: Serve, kind: str) -> None:
+    server = serve("websocket.idle_timeout_ms=800")
+    client = SocketClient(server).start()
+    begin = time.monotonic()
+    if kind == "empty fragments":
+        client.socket.frame(TEXT, final=False)
+    with suppress(ConnectionError):
+        while figures(server)["crewel_sockets"] and time.monotonic() - begin < 10:
+            FLOODS[kind](client.socket)
+            time.sleep(0.05)
+    assert 0.5 < time.monotonic() - begin < 10
+    while (frame := client.socket.next_frame())[0] == PONG:
+        pass
+    assert int.from_bytes(frame[1][:2], "big") == 1001
+
+
+@pytest.mark.parametrize("pings", [False, True], ids=["silent", "pinging"])
+def test_a_socket_without_a_handshake_is_closed_in_time(serve: Serve, *, pings: bool) -> None:
+    server = serve("websocket.handshake_timeout_ms=600")
+    socket, begin = Socket(server), time.monotonic()
+    client = SocketClient(server).start()
+    moved = SocketClient(server)
+    moved.id = client.id
+    assert moved.connect(advice={"timeout": 0})["successful"] is True
+    while pings and figures(server)["crewel_sockets"] == 3 and time.monotonic() - begin < 10:
+        socket.frame(PING)
+        time.sleep(0.05)
+    while (frame := socket.next_frame())[0] == PONG:
+        pass
+    assert int.from_bytes(frame[1][:2], "big") == 1008
+    assert b"websocket.handshake_timeout_ms" in frame[1]
+    assert 0.5 < time.monotonic() - begin < 10
+    assert figures(server)['crewel_refused_payloads_total{fault="no_handshake"}'] == 1
+    assert moved.publish("/a")["successful"] is True
