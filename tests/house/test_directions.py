@@ -1,6 +1,5 @@
 """What import-linter cannot say: what may import the broker, how large a circle may be, and that settings are obeyed."""
 
-import ast
 import re
 from functools import cache
 
@@ -8,7 +7,7 @@ import pytest
 
 from crewel.settings.table import declared
 from tests.house.imports import circles, dependencies, imported
-from tests.house.source import ROOT, dotted, modules, shown, tree
+from tests.house.source import ROOT, dotted, modules, shown
 
 LARGEST_CIRCLE = 7
 """Modules that import each other at most, imports for types included."""
@@ -95,16 +94,6 @@ def test_only_the_composition_root_and_the_facades_name_the_broker() -> None:
     naming = {name for name, names in dependencies().items() if BROKER in names}
     naming -= MAY_NAME_THE_BROKER | {name for name in naming if name.startswith("crewel.admin.")}
     assert naming <= NAMES_THE_BROKER_STILL, sorted(naming - NAMES_THE_BROKER_STILL)
-
-
-def test_nobody_imports_relatively() -> None:
-    relative = [
-        shown(file)
-        for file in modules()
-        for node in ast.walk(tree(file))
-        if isinstance(node, ast.ImportFrom) and node.level
-    ]
-    assert not relative
 
 
 @cache

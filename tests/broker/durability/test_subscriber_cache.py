@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from crewel.broker.session_queue.overflow import Overflow
 
 from crewel.bayeux.channel import parse
 from crewel.broker.session import Session
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Submission
@@ -71,15 +71,15 @@ def test_full_queues_leave_the_rest_of_a_message_to_another_turn(stored: StoredW
     fan_outs.step = 2
     receivers = [Receiver(stored).started("/a", name=f"joe{n}/1", queue={"maxEntries": 1}) for n in range(6)]
     store(stored, 0)
-    has_room, turns = Overflow.has_room, list[str]()
+    has_room, turns = Outbound.has_room, list[str]()
 
-    def noted(overflow: Overflow, session: Session, durable: DurableSession, entry: Entry) -> bool:
+    def noted(outbound: Outbound, session: Session, entry: Entry) -> bool:
         stored.loop.call_soon(turns.append, "others")
         turns.append(session.name)
-        return has_room(overflow, session, durable, entry)
+        return has_room(outbound, session, entry)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Overflow, "has_room", noted)
+        patch.setattr(Outbound, "has_room", noted)
         store(stored, 1)
     assert turns[:3] == [receivers[0].session.name, receivers[1].session.name, "others"]
     assert [each for each in turns if each != "others"] == [each.session.name for each in receivers]
