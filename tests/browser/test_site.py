@@ -46,7 +46,7 @@ COLOURED = {
     "tutorial/chat.html",
 }
 """Pages of each kind, with code in each language, tables, tabs and the names of Python."""
-pytestmark = pytest.mark.timeout(LIMIT_S * 2)
+pytestmark = pytest.mark.timeout(LIMIT_S * 3)
 
 
 @pytest.fixture(scope="module")
