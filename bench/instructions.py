@@ -28,7 +28,7 @@ from section import Figure, Section, parser
 HERE: Final = Path(__file__).parents[1]
 SESSIONS: Final = 50
 FEW, MANY = 10, 50
-LIMIT: Final = 1.02
+LIMIT: Final = 1.01
 """At most so many times the instructions of the earlier state."""
 PATIENCE_S: Final = 900
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from crewel.event_loop import TURN_S
-from crewel.fair_turns import AMID, FairTurns
+from crewel.fair_turns import AGAIN, AMID, SAMPLE, FairTurns
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.websocket_fast import FastSocket
@@ -139,6 +139,24 @@ async def test_a_new_address_is_first_and_keeps_no_other_waiting() -> None:
         of(turns, served, f"198.51.100.{number}", "new")
     await all_served(served, 31)
     assert served[11:31].count("new") == served[11:31].count("busy") == 10
+
+
+async def test_short_requests_look_at_the_clock_now_and_then_and_those_behind_a_long_one_at_once() -> None:
+    clock = Clock()
+    turns = FairTurns(asyncio.get_running_loop(), clock)
+    assert turns.unseen == SAMPLE
+    assert not turns.is_over()
+    assert turns.unseen == AGAIN
+    turns.portion()
+    assert turns.unseen == 0
+    assert not turns.is_over()
+    turns.later("192.0.2.1", lambda: None)
+    assert turns.unseen == 0
+    assert turns.is_over()
+    assert turns.unseen == 0
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert turns.unseen == SAMPLE
 
 
 async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ class FastSocket(asyncio.Protocol, Peer):
         turns = self._sockets.turns
         turns.unseen -= 1
         if self._waiting is None:
-            if (turns.until or turns.unseen <= 0) and not self._is_resting and turns.is_over():
+            if turns.unseen <= 0 and not self._is_resting and turns.is_over():
                 self._is_resting = True
                 turns.later(self.remote, self._rested)
                 self._put_off(data)
