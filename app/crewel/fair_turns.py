@@ -85,6 +85,11 @@ class FairTurns:
         if not self.until:
             self._begin()
 
+    async def turn(self, address: str | None) -> None:
+        """Return now, or in a later turn if this one has been long enough."""
+        if self.is_over():
+            await self.rest(address)
+
     async def rest(self, address: str | None, *, has_begun: bool = True) -> None:
         """Return in a later turn. The task may then work for a portion."""
         done = self._loop.create_future()
