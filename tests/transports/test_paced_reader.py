@@ -81,6 +81,9 @@ async def test_more_is_read_when_all_has_been_taken() -> None:
         assert world.parser.data == TEXT * AT_ONCE * number
         world.take(1)
     assert world.parser.data == TEXT * 100
+    assert world.reader.is_behind
+    world.take(4)
+    assert not world.reader.is_behind
 
 
 async def test_a_long_message_is_read_as_it_comes() -> None:

@@ -71,6 +71,11 @@ class PacedReader:
             self._go_on()
         return _GOES_ON
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something has come that has not been taken."""
+        return bool(self._kept or self._untaken)
+
     def taken(self) -> None:
         """A message, or a control frame, has been taken from aiohttp's queue."""
         self._untaken -= 1

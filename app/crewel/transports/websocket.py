@@ -371,8 +371,8 @@ class Socket(ParsedPeer):
 
     @property
     def waits_for_server(self) -> bool:
-        """Whether a message of the client is being answered."""
-        return self._is_busy
+        """Whether the client has sent something, takes the answer, and has none yet."""
+        return self._is_busy or (self.is_writable and self._paced is not None and self._paced.is_behind)
 
     def shut(self, code: int, reason: str) -> None:
         """Close the socket; the reason is for people."""
