@@ -192,7 +192,6 @@ class Socket(ParsedPeer):
     async def run(self) -> web.WebSocketResponse:
         """Open, serve until it is closed, and let go of the session."""
         connection = self._request.protocol
-        await self._endpoint.arrivals.turn(self.remote)
         if isinstance(connection, Connection):
             connection.becomes(self)
         await self._ws.prepare(self._request)
