@@ -89,6 +89,8 @@ class FairTurns:
 
     def lend(self) -> None:
         """A task works for a portion behind this turn, which is so much shorter."""
+        if not self.until:
+            self._begin()
         self.until -= PORTION_S
 
     async def rest(self, address: str | None, *, has_begun: bool = True) -> None:

@@ -134,6 +134,7 @@ class PacedReader:
         controls, heads.controls = heads.controls, 0
         if controls and not self._allows(controls):
             self.stop()
+            self._turns.lend()  # a task closes the socket
             return
         if not self._is_ending:
             self._untaken += heads.ends
