@@ -32,12 +32,10 @@ Work = Callable[[], object]
 class FairTurns:
     """The clients that wait for their turn."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter, *, slice_s: float = SLICE_S
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
         self._loop = loop
         self._clock = clock
-        self.slice_s = slice_s
+        self.slice_s = SLICE_S
         self.until = 0.0
         """The end of this turn by the clock; 0: nothing has been found to be long in it."""
         self._new: dict[str, deque[Work]] = {}

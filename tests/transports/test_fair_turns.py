@@ -68,7 +68,8 @@ async def test_those_that_come_one_after_another_are_served_at_once() -> None:
 
 
 async def test_a_turn_is_shorter_by_what_it_has_lent_to_tasks() -> None:
-    turns = FairTurns(asyncio.get_running_loop(), Clock(), slice_s=2.5 * PORTION_S)
+    turns = FairTurns(asyncio.get_running_loop(), Clock())
+    turns.slice_s = 2.5 * PORTION_S
     for _ in range(3):
         assert not turns.is_over()
         turns.lend()

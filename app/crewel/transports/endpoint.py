@@ -73,8 +73,9 @@ class Endpoint:
         self._unknown_paths = RefusalLog("paths that there are not", logging.INFO)
         self.can_move = False
         """Whether connections may be handed to another process: then the bytes of a request are kept until its answer."""
-        self.arrivals = FairTurns(broker.loop, slice_s=SLICE_S / 2)
+        self.arrivals = FairTurns(broker.loop)
         """Of new clients: a storm of them does not keep those that are there."""
+        self.arrivals.slice_s = SLICE_S / 2
         self.control_frames = ControlFrames(broker.settings.limits, broker.metrics, broker.loop)
         self.watch = SocketWatch(broker.settings.websocket, broker.metrics, broker.loop)
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
