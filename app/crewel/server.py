@@ -372,6 +372,7 @@ def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLo
         access_log=None,
         header_timeout=http.header_timeout_ms / 1000,
         caps=endpoint.caps,
+        arrivals=endpoint.arrivals,
         can_move=endpoint.can_move,
         keepalive_timeout=http.keepalive_ms / 1000,
         max_line_size=http.max_header_bytes,

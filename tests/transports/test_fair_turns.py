@@ -8,7 +8,7 @@ import time
 import pytest
 
 from crewel.event_loop import TURN_S
-from crewel.fair_turns import AGAIN, AMID, SAMPLE, FairTurns
+from crewel.fair_turns import AGAIN, AMID, PORTION_S, SAMPLE, FairTurns
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.websocket_fast import FastSocket
@@ -65,6 +65,21 @@ async def test_those_that_come_one_after_another_are_served_at_once() -> None:
         served.come(number)
         assert len(served.order) == number + 1
         await asyncio.sleep(0)
+
+
+async def test_a_turn_is_shorter_by_what_it_has_lent_to_tasks() -> None:
+    turns = FairTurns(asyncio.get_running_loop(), Clock())
+    turns.slice_s = 2.5 * PORTION_S
+    for _ in range(3):
+        assert not turns.is_over()
+        turns.lend()
+    assert turns.is_over()
+    while turns.until:  # also if the first that came in it was lent time
+        await asyncio.sleep(0)
+    turns.lend()
+    while turns.until:
+        await asyncio.sleep(0)
+    assert not turns.is_over()
 
 
 async def test_one_that_fails_does_not_keep_the_others() -> None:

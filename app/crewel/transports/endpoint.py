@@ -18,6 +18,7 @@ from aiohttp.typedefs import Handler
 
 from crewel.broker.broker import Broker
 from crewel.errors import PayloadError
+from crewel.fair_turns import SLICE_S, FairTurns
 from crewel.settings import Settings
 from crewel.transports import http_aiohttp, websocket
 from crewel.transports.connection_caps import ConnectionCaps
@@ -72,6 +73,9 @@ class Endpoint:
         self._unknown_paths = RefusalLog("paths that there are not", logging.INFO)
         self.can_move = False
         """Whether connections may be handed to another process: then the bytes of a request are kept until its answer."""
+        self.arrivals = FairTurns(broker.loop)
+        """Of new clients: a storm of them does not keep those that are there."""
+        self.arrivals.slice_s = SLICE_S / 2
         self.control_frames = ControlFrames(broker.settings.limits, broker.metrics, broker.loop)
         self.watch = SocketWatch(broker.settings.websocket, broker.metrics, broker.loop)
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)

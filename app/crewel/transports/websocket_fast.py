@@ -254,12 +254,13 @@ class FastSocket(asyncio.Protocol, Peer):
         controls, heads.controls = heads.controls, 0
         if controls and self._has_too_many(controls):
             return [], b""
-        frames = protocol.read(data if end == len(data) else data[:end])
+        rest = data[end:]
+        frames = protocol.read(data[:end] if rest else data)
         self._flush(protocol)
-        if protocol.is_done:
+        if protocol.is_done and not rest:
             self._protocol = None
         self._sockets.turns.unseen -= len(frames)  # each takes as long as a short request
-        return frames, data[end:]
+        return frames, rest
 
     def _has_too_many(self, controls: int) -> bool:
         """Count frames without a message. If they are too many, the socket is closed, and what else comes is not read."""
