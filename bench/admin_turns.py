@@ -33,6 +33,7 @@ from crewel.extensions.ack import AckExtension
 from crewel.security.grants import Role, Scope
 from crewel.settings import Settings, load
 from crewel.storage import dead_letters
+from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
 from crewel.transports.origins import Client
 
@@ -134,7 +135,7 @@ async def measure(receivers: int, letters: int, rounds: int) -> None:
         await asyncio.sleep(QUIET_S)
         await bench.publish(min(MOST_MESSAGES, max(MOST_WAITING // receivers, 1)))
         await bench.told()
-        page = await dead_letters.page(store, dead_letters.DeadLetterFilter(), count=1)
+        page = await dead_letters.page(store, DeadLetterFilter(), count=1)
         message = str(next(iter(broker.access.node.sessions["client/joe0/1"].pending)))
         names = {
             "subject": "joe0",

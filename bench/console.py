@@ -29,7 +29,7 @@ from waiting import Clients, publication, store_sessions
 
 from crewel.settings.storage import Storage
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter
+from crewel.storage.dead_letter_records import DeadLetterFilter
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))

@@ -26,7 +26,8 @@ from crewel.errors import StoreError
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage import dead_letters, log, node_leases, sessions
-from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome, StoredDeadLetter
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
+from crewel.storage.dead_letters import RedriveOutcome
 from crewel.storage.store import Store
 
 TOKEN = "bench"

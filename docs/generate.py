@@ -34,6 +34,7 @@ from crewel.qos.filters import FUNCTIONS
 from crewel.qos.publish import DESTINATION, PUBLISH, PublishQos
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE, Choice, SubscribeQos
 from crewel.settings.table import as_text, declared, declared_rules
+from crewel.storage.dead_letter_keys import DEAD_LETTER_KEYS
 from crewel.storage.facts import FACTS
 from crewel.storage.keys import KEYS
 from crewel.storage.node_keys import NODE_KEYS
@@ -258,7 +259,7 @@ def keys() -> str:
     """Return the table of everything that the store holds."""
     rows = (
         (f"`{key.name}`", key.type, key.meaning, key.fields, key.lifetime, key.written_by, key.read_by)
-        for key in (*KEYS, *NODE_KEYS, *OPERATOR_KEYS)
+        for key in (*KEYS, *DEAD_LETTER_KEYS, *NODE_KEYS, *OPERATOR_KEYS)
     )
     return table(("key", "type", "meaning", "content", "lifetime", "written by", "read by"), rows)
 

@@ -30,7 +30,7 @@ SEARCH = {"tutorial": 4, "how-to": 3, "explanation": 2, "contributing": 0.5, "pr
 
 FINDS = {
     "how-to/acknowledging.md": ("ack", "acknowledge", "acknowledgement", "reject", "retry"),
-    "how-to/celery.md": ("celery", "decorator", "task queue", "worker"),
+    "how-to/celery.md": ("celery", "task queue"),
     "how-to/django.md": ("django", "asgi", "wsgi"),
     "how-to/fastapi.md": ("fastapi", "pydantic"),
     "how-to/flask.md": ("flask", "gunicorn"),

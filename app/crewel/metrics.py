@@ -145,6 +145,7 @@ DECLARED = (
     ),
     Declared("crewel_letters_returned", "gauge", "Dead letters of messages that had been redriven before."),
     Declared("crewel_letters_discarded_total", "counter", "Dead letters discarded by an operator."),
+    Declared("crewel_letters_restored_total", "counter", "Discarded dead letters restored by an operator."),
     Declared("crewel_letters_shown_total", "counter", "Dead letters sent to the live channel."),
     Declared(
         "crewel_letters_not_shown_total",
@@ -217,6 +218,7 @@ class Metrics(Collector):
         self.letters: Counter[str] = Counter()
         self.letters_redriven: Counter[str] = Counter()
         self.letters_discarded = 0
+        self.letters_restored = 0
         self.letters_shown = 0
         self.letters_not_shown: Counter[str] = Counter()
         self.letters_posted = 0

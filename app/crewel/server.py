@@ -163,6 +163,7 @@ async def _life_of_administration(app: web.Application) -> AsyncIterator[None]:
     feed.start()
     supervisor.start("metrics-history", admin.metrics_history.run_forever)
     supervisor.start("jobs", admin.jobs.run_forever)
+    supervisor.start("bin of dead letters", app[BROKER].bin.run_forever)
     yield
     await feed.close()
 

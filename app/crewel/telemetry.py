@@ -33,7 +33,8 @@ from crewel.broker.session import Session, SessionPart
 from crewel.delivery.entry import Entry
 from crewel.errors import CrewelError
 from crewel.extension import Extension
-from crewel.storage.dead_letters import Redriven, StoredDeadLetter
+from crewel.storage.dead_letter_records import StoredDeadLetter
+from crewel.storage.dead_letters import Redriven
 from crewel.version import VERSION
 
 _CARRIED: Final = ("traceparent", "tracestate")

@@ -27,6 +27,9 @@ _OPTIONS: Final = Column(
     "The options of the subscription as JSON, an object or a list of objects; null if there are none.",
     nullable=True,
 )
+_FIRST: Final = Column(
+    "first", "string", "Id that the dead letter had before it was ever restored; null if it never was.", nullable=True
+)
 _GROUPS: Final = Column(
     "groups", "array<string>", "Names of the shared queues of the groups that the session joins or leaves."
 )
@@ -121,6 +124,7 @@ _REDRIVEN = _fact(
     Column("channel", "string", "Channel it was published to; null if it went to the receiver.", nullable=True),
     Column("code", "string", "Dotted error code of the dead letter."),
     Column("returns", "bigint", "How often the message has been redriven.", "times"),
+    _FIRST,
     key=("letter",),
 )
 _DISCARDED = _fact(
@@ -128,6 +132,16 @@ _DISCARDED = _fact(
     "Dead letters that were discarded, one row each.",
     Column("letter", "string", "Id of the dead letter."),
     Column("who", "string", "The operator; null if unknown.", nullable=True),
+    _FIRST,
+    key=("letter",),
+)
+_RESTORED = _fact(
+    "restored",
+    "Discarded dead letters that were restored, one row each.",
+    Column("letter", "string", "Id of the dead letter that was discarded."),
+    Column("restored_as", "string", "Its id from then on."),
+    Column("who", "string", "The operator; null if unknown.", nullable=True),
+    _FIRST,
     key=("letter",),
 )
 _HELD = _fact(
@@ -255,6 +269,7 @@ FACTS: Final = (
     _ENDED,
     _REDRIVEN,
     _DISCARDED,
+    _RESTORED,
     _HELD,
     _RELEASED,
     _LOST,

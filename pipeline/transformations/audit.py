@@ -173,9 +173,9 @@ def without_letter(silver: Mapping[str, DataFrame], letters: DataFrame, upto: tu
         .select("ms", "log_id", "receiver", "code", "place")
     )
     there = letters.select(f.expr("try_cast(message_id AS BIGINT)").alias("log_id"), "receiver")
-    removed = silver["fact_redriven"].select("letter").unionByName(silver["fact_discarded"].select("letter")).distinct()
     by_ms = (
-        removed.select(f.split_part("letter", f.lit("-"), f.lit(1)).cast("bigint").alias("ms"))
+        _removed(silver)
+        .select(f.split_part("letter", f.lit("-"), f.lit(1)).cast("bigint").alias("ms"))
         .groupBy("ms")
         .agg(f.count("*").alias("removed"))
     )
@@ -197,6 +197,22 @@ def without_letter(silver: Mapping[str, DataFrame], letters: DataFrame, upto: tu
             ).alias("words"),
         )
     )
+
+
+def _removed(silver: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the dead letters, by the id that they had first, of which the last that facts tell is a removal: one that was
+    discarded and restored is there again."""
+    facts = (("fact_redriven", True), ("fact_discarded", True), ("fact_restored", False))
+    rows = [
+        silver[name].select(f.coalesce("first", "letter").alias("letter"), "ms", "seq", f.lit(is_gone).alias("is_gone"))
+        for name, is_gone in facts
+    ]
+    last = (
+        reduce(DataFrame.unionByName, rows)
+        .groupBy("letter")
+        .agg(f.max_by("is_gone", f.struct("ms", "seq")).alias("gone"))
+    )
+    return last.where("gone").select("letter")
 
 
 def _rolled_back(losses: DataFrame) -> DataFrame:

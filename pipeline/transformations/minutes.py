@@ -37,6 +37,7 @@ COUNTED: Final[Mapping[str, Counted]] = {
     "fact_unsubscribed": Counted("unsubscribed"),
     "fact_redriven": Counted("redriven"),
     "fact_discarded": Counted("discarded"),
+    "fact_restored": Counted("restored"),
     "fact_erased": Counted("erased"),
     "fact_held": Counted("held"),
     "fact_released": Counted("released"),

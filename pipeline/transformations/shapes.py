@@ -168,13 +168,21 @@ FACTS: Final = (
             channel="d.channel",
             code="d.code",
             returns="coalesce(d.returns, 1L)",
+            first="d.first",
         ),
     ),
     _fact(
         "discarded",
         "discarded",
         _there("letters"),
-        "transform(d.letters, l -> named_struct('letter', l, 'who', d.who))",
+        "transform(d.letters, (l, n) -> named_struct('letter', l, 'who', d.who, 'first', get(d.firsts, n)))",
+    ),
+    _fact(
+        "restored",
+        "restored",
+        _there("letters", "`as`", "firsts"),
+        "transform(d.letters, (l, n) -> named_struct('letter', l, 'restored_as', get(d.`as`, n), 'who', d.who,"
+        " 'first', get(d.firsts, n)))",
     ),
     _fact(
         "held",

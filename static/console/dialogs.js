@@ -12,16 +12,17 @@ export function may(role, needed) {
 }
 
 /**
- * Resolves to `{reason, rate}`, both of which may be empty, or to null if the operator does not want it after all. `thing` is what
- * a rate counts; without it none is asked for.
+ * Resolves to `{reason, rate, values}`, the first two of which may be empty, or to null if the operator does not want it after all.
+ * `thing` is what a rate counts; without it none is asked for. `fields` have `name`, `element` and `value()` of what else is asked.
  */
-export function ask({title, effect, button, isFinal = false, hasReason = true, thing = ""}) {
+export function ask({title, effect, button, isFinal = false, hasReason = true, thing = "", fields = []}) {
     return new Promise((resolve) => {
         const reason = h("input", {id: "reason", maxlength: "1024", autocomplete: "off"});
         const rate = h("input", {id: "rate", type: "number", min: "0.001", max: "1000000", step: "any", inputmode: "decimal"});
         const form = h("form", {method: "dialog"},
             h("h2", {}, title),
             h("p", {}, effect),
+            fields.map(({element}) => element),
             isFinal ? h("p", {class: "trouble"}, "This cannot be undone.") : null,
             hasReason ? h("p", {class: "field"}, h("label", {for: "reason"}, "Reason"), reason,
                 h("span", {class: "hint"}, "Optional. The audit records it with your name.")) : "",
@@ -33,11 +34,36 @@ export function ask({title, effect, button, isFinal = false, hasReason = true, t
         const dialog = h("dialog", {"aria-label": title}, form);
         dialog.addEventListener("close", () => {
             dialog.remove();
-            resolve(dialog.returnValue === "yes" ? {reason: reason.value.trim(), rate: rate.value === "" ? null : Number(rate.value)} : null);
+            const values = () => Object.fromEntries(fields.map((each) => [each.name, each.value()]));
+            resolve(dialog.returnValue === "yes" ? {reason: reason.value.trim(), rate: rate.value === "" ? null : Number(rate.value), values: values()} : null);
         });
         document.body.append(dialog);
         dialog.showModal();
     });
+}
+
+/** A field of a dialog that takes JSON, and does not let the dialog be confirmed with anything else. */
+export function json(name, label, value, hint = "") {
+    const area = h("textarea", {id: `json-${name}`, rows: "8", spellcheck: "false", required: true});
+    area.value = JSON.stringify(value, null, 2);
+    area.setSelectionRange(0, 0);
+    area.addEventListener("input", () => {
+        try {
+            JSON.parse(area.value);
+            area.setCustomValidity("");
+        } catch (error) {
+            area.setCustomValidity(`This is not JSON: ${error.message}`);
+        }
+    });
+    const element = h("p", {class: "field"}, h("label", {for: area.id}, label), area, h("span", {class: "hint"}, hint));
+    return {name, element, value: () => JSON.parse(area.value)};
+}
+
+/** A field of a dialog that is yes or no. */
+export function check(name, label, hint = "") {
+    const box = h("input", {type: "checkbox", id: `check-${name}`});
+    const element = h("p", {class: "field check"}, box, h("label", {for: box.id}, label), h("span", {class: "hint"}, hint));
+    return {name, element, value: () => box.checked};
 }
 
 /** A button that asks, does, and says what came of it in `output`. */
@@ -55,7 +81,7 @@ export function action({name, question, work, output, again, kind = ""}) {
             const asked = await question();
             told = asked === null ? null : await ask(asked);
             if (told !== null) {
-                output.replaceChildren(...[await work(told.reason, told.rate)].flat());
+                output.replaceChildren(...[await work(told.reason, told.rate, told.values)].flat());
                 output.classList.remove("trouble");
                 say(output.textContent);
             }

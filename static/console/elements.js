@@ -53,7 +53,7 @@ export function table(caption, headings, rows, empty = "Nothing here.") {
         return h("p", {class: "hint"}, empty);
     }
     const head = h("tr", {}, headings.map((heading) => h("th", {scope: "col", class: heading.class, "aria-sort": heading.order},
-        heading.href ? h("a", {href: heading.href}, heading.text) : heading.text ?? heading)));
+        heading.href ? h("a", {href: heading.href}, heading.text) : heading.element ?? heading.text ?? heading)));
     // The heading stands beside each cell on a narrow window.
     const body = rows.map((row) => h("tr", {}, row.map((cell, index) =>
         h("td", {"data-label": headings[index].text ?? headings[index], class: headings[index].class}, cell))));
@@ -73,7 +73,7 @@ export function topicLink(channel) {
 
 /** A receiver as a link to its view; a subject, which has none, as a text. */
 export function receiverLink(name) {
-    return /^client\/[^/]+\/.+/.test(name) ? h("a", {href: `#/receivers/${pathOf(name)}`}, name) : name;
+    return /^client\/[^/]+\/.+/.test(name) ? h("a", {href: `#/receivers/${pathOf(name)}`}, parts(name, "/")) : name;
 }
 
 /** A name with its slashes, as a part of an address. */

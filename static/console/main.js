@@ -8,8 +8,10 @@ import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
 import {Feed} from "./feed.js";
 import {sentence, zone} from "./format.js";
+import {group} from "./groups.js";
 import {job, jobs} from "./jobs.js";
-import {deadLetter, deadLetters} from "./letters.js";
+import {deadLetter} from "./letter.js";
+import {bin, deadLetters} from "./letters.js";
 import {findMessage, message} from "./message.js";
 import {overview} from "./overview.js";
 import {receiver, receivers} from "./receivers.js";
@@ -23,11 +25,13 @@ const VIEWS = [
     {address: /^\/receivers$/, key: "r", name: "Receivers", href: "#/receivers", show: receivers},
     {address: /^\/receivers\/(.+)$/, name: "Receiver", show: receiver},
     {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters},
+    {address: /^\/dead-letters\/bin$/, name: "Bin of dead letters", show: bin},
     {address: /^\/dead-letters\/([0-9]+-[0-9]+)$/, name: "Dead letter", show: deadLetter},
     {address: /^\/message$/, key: "m", name: "Message", href: "#/message", show: findMessage},
     {address: /^\/message\/([^/]+)$/, name: "Message", show: message},
     {address: /^\/topics$/, key: "t", name: "Topics", href: "#/topics", show: topics},
     {address: /^\/topics\/(.+)$/, name: "Topic", show: topic},
+    {address: /^\/groups\/([^/]+)\/(.+)$/, name: "Group", show: group},
     {address: /^\/requests$/, key: "q", name: "Requests", href: "#/requests", show: requests},
     {address: /^\/jobs$/, key: "j", name: "Jobs", href: "#/jobs", show: jobs},
     {address: /^\/jobs\/([0-9]+-[0-9]+)$/, name: "Job", show: job},

@@ -160,7 +160,7 @@ export function message({words: [id], query, me, go}) {
 /** "discarded by mary at …: unpaid", with a link to the job or to the audit. */
 export function discarded({letter, at, who, reason, job}, me) {
     const told = `discarded by ${who || "an operator"} at ${time(at)}${reason ? `: ${reason}` : ""}`;
-    return [told, " ", job ? h("a", {href: `#/jobs/${job}`}, `Job ${job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${letter}`}, "in the audit")];
+    return [told, ", ", job ? h("a", {href: `#/jobs/${job}`}, `Job ${job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${letter}`}, "in the audit")];
 }
 
 /** A link to the audit, which has who discarded or redrove dead letters, and why. Operators of some channels do not see it. */

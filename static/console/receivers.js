@@ -7,6 +7,9 @@ import {call, get} from "./api.js";
 import {action, may} from "./dialogs.js";
 import {data, facts, filters, h, missing, pager, parts, select, swap, table, topicLink} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
+import {hrefOfGroup} from "./groups.js";
+import {ReceiverWorks} from "./receiver_works.js";
+import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const PAGE = 100;
 const WORDS = {
@@ -30,7 +33,7 @@ const RECEIVERS_CHANGE = ["held", "released", "died"];
 const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
 const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"], ["oldest", "Oldest message"]];
 
-export function receivers({query, go, changed}) {
+export function receivers({query, go, me, again, changed}) {
     const asked = Object.fromEntries(query);
     const sort = asked.sort ?? "name";
     const form = filters(FIELDS, asked, go,
@@ -40,9 +43,12 @@ export function receivers({query, go, changed}) {
         select("held", "On hold", [["", "any"], ["true", "yes"], ["false", "no"]], asked.held ?? "", go),
         select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === "name" ? "" : changes.sort})));
     const list = h("div");
-    const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form, list);
+    const {after: _, sort: __, ...matching} = asked;
+    const works = new ReceiverWorks(me.role, matching, again);
+    const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form, works.element, list);
 
     async function refresh() {
+        const rates = {...await ratesBy("receiver"), ...await ratesBy("group")};
         const told = await get("/receivers", {
             contains: asked.contains, address: asked.address, client: asked.client, transport: asked.transport,
             kind: asked.kind, state: asked.state, held: asked.held, sort, after: asked.after, count: PAGE,
@@ -53,7 +59,7 @@ export function receivers({query, go, changed}) {
         const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [sorted, told.receivers.map(row)];
         swap(list,
             missing(told, "receivers are missing here"),
-            table("Receivers", headings, rows, "No receiver matches."), pager(asked, told.next, go));
+            table("Receivers", ...works.boxed(...withRates(headings, rows, told.receivers.map((each) => each.name), rates), told.receivers, !asked.after && !told.next), "No receiver matches."), pager(asked, told.next, go));
     }
 
     return {element, refresh, everyMs: 5000, hears: RECEIVERS_CHANGE};
@@ -78,10 +84,10 @@ function dotted(text) {
     return text && parts(text, ".");
 }
 
-/** The view of a receiver. A group, `/jobs/* workers`, is shown with its topics. */
+/** The view of a receiver. A group, `/jobs/* workers`, has one of its own. */
 function hrefOf({kind, name}) {
-    const [pattern] = name.split(" ");
-    return kind === "group" ? (pattern.includes("*") ? `#/topics?pattern=${encodeURIComponent(pattern)}` : `#/topics${pattern.split("/").map(encodeURIComponent).join("/")}`) : `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`;
+    const end = name.lastIndexOf(" ");
+    return kind === "group" ? hrefOfGroup(name.slice(0, end), name.slice(end + 1)) : `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`;
 }
 
 /** The state; red where messages are stuck. */
@@ -183,7 +189,8 @@ function session({words: [name], query, go, me, again}) {
             queue.replaceChildren();
             return;
         }
-        swap(head, about(told));
+        const rates = await ratesBy("receiver");
+        swap(head, about(told, rates?.[name]));
         const possible = ACTIONS.filter(([, , role, fits]) => may(told.may, role) && fits(told));
         if (known !== possible.map(([verb]) => verb).join()) { // a button under the pointer stays where it is
             known = possible.map(([verb]) => verb).join();
@@ -241,7 +248,7 @@ function queued(messages, number, most, go) {
     ];
 }
 
-function about(session) {
+function about(session, rates) {
     const {holdback} = session;
     return h("section", {class: "card"}, facts([
         ["State", state(session)],
@@ -254,6 +261,7 @@ function about(session) {
         ["Oldest", session.oldest ? `has waited for ${span(Date.now() - session.oldest)}, since ${time(session.oldest)}` : ""],
         [session.transport === null ? "Sent before" : "At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],
         ["Acknowledged", pace(session.pace)],
+        ["Last ten minutes", rates && sparkline(rates)],
         ["Transport", session.transport ?? "not connected"],
         ["Address", session.address && (session.transport ? session.address : `${session.address}, the last one`)],
         ["Client", session.client],

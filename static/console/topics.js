@@ -3,9 +3,11 @@
  */
 
 import {call, get, post} from "./api.js";
-import {action, may} from "./dialogs.js";
+import {action, check, json, may} from "./dialogs.js";
 import {data, facts, filters, h, missing, pager, pathOf, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things, time} from "./format.js";
+import {hrefOfGroup} from "./groups.js";
+import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const PAGE = 100;
 const SHOWN = 20;
@@ -44,7 +46,8 @@ export function topics({query, go}) {
     const element = h("div", {class: "stack"}, h("h1", {}, "Topics"), form, prefixes, list);
 
     async function refresh() {
-        const [told, counted] = await Promise.all([
+        const [rates, told, counted] = await Promise.all([
+            ratesBy("topic"),
             get("/topics", {pattern, state: asked.state, after: asked.after, count: PAGE}),
             below === null ? null : get("/prefixes", {below, count: PAGE}),
         ]);
@@ -52,7 +55,7 @@ export function topics({query, go}) {
         swap(prefixes, ...counted === null ? [] : tree(below, counted, go));
         swap(list,
             missing(told, "topics may be missing here"),
-            table("Topics", COLUMNS.map(([heading]) => heading), told.topics.map((each) => COLUMNS.map(([, cell]) => cell(each))), "No topic matches. A topic begins with the first publish or subscription to its channel."),
+            table("Topics", ...withRates(COLUMNS.map(([heading]) => heading), told.topics.map((each) => COLUMNS.map(([, cell]) => cell(each))), told.topics.map((each) => each.channel), rates), "No topic matches. A topic begins with the first publish or subscription to its channel."),
             pager(asked, told.next, go));
     }
 
@@ -126,12 +129,13 @@ export function topic({words: [name], query, go, me, again}) {
             return;
         }
         const possible = may(told.may, "destroy") ? ACTIONS.filter(([, , , fits]) => fits(told)) : [];
-        if (known !== possible.map(([text]) => text).join()) {
-            known = possible.map(([text]) => text).join();
-            swap(actions, ...possible.map(button));
+        const offered = possible.map(([text]) => text).join();
+        if (known !== offered) {
+            known = offered;
+            swap(actions, ...may(told.may, "operate") ? [publishing()] : [], ...possible.map(button));
         }
-        const [past] = await Promise.all([get(`/history${path}`, {count: most}), showSubscribers()]);
-        swap(head, missing(told, "what it has of this topic is missing here"), about(told));
+        const [past, rates] = await Promise.all([get(`/history${path}`, {count: most}), ratesBy("topic"), showSubscribers()]);
+        swap(head, missing(told, "what it has of this topic is missing here"), about(told, rates?.[channel]));
         swap(messages,
             h("h2", {}, `History: ${things(past.entries, "message")}`),
             past.messages.length > 0 ? h("p", {class: "hint"}, `The newest ${count(past.messages.length)}. Viewing changes nothing.`) : "",
@@ -161,6 +165,25 @@ export function topic({words: [name], query, go, me, again}) {
             h("p", {class: "hint"}, result.length > NAMED ? `and ${count(result.length - NAMED)} more` : result.length ? "" : "None with a name. Members of groups are listed above."));
     }
 
+    /** Publishes what the operator writes: to see whether it arrives. */
+    function publishing() {
+        const fields = [json("data", "Data", {test: true}, "JSON"), check("persistent", "Store it", "Subscribers that are away get it too.")];
+        return action({
+            name: "Publish a test message",
+            question: async () => {
+                const told = await get(`/topics${path}`).catch(() => null);
+                const subscribers = told === null ? "" : ` It has ${things(told.subscribers, "subscriber")}${told.groups.length ? ` and ${things(told.groups.length, "group")}` : ""}.`;
+                return {title: "Publish a test message", effect: `Publishes a message to ${channel}, as the server itself.${subscribers}`, button: "Publish", fields};
+            },
+            work: async (reason, _, {data: value, persistent}) => {
+                const told = await post(`/publish${path}`, {data: value, persistent, ...(reason ? {reason} : {})});
+                return told.id === null ? "Published. It was not stored: what became of it is not recorded." : ["Published as ", h("a", {href: `#/message/${told.id}`}, `message ${told.id}`), "."];
+            },
+            output,
+            again,
+        });
+    }
+
     function button([text, resource, more, , effect, done]) {
         return action({
             name: text,
@@ -175,11 +198,12 @@ export function topic({words: [name], query, go, me, again}) {
     return {element, refresh, everyMs: 5000};
 }
 
-function about(told) {
+function about(told, rates) {
     return h("section", {class: "card"}, facts([
         ["State", state(told)],
         ["History", history(told)],
         ["Newest", told.newest && ago(millisecondsOf(told.newest))],
+        ["Last ten minutes", rates && sparkline(rates)],
         ["Waiting", `${things(told.queued, "message")} in queues, once for each receiver`],
         ["Subscribers", `${count(told.subscribers)}${told.subscribers ? `: ${count(told.exactSubscribers)} by this name, the others by a pattern` : ""}${told.groups.length ? ", and the members of its groups" : ""}`],
         ["Groups", told.groups.length ? told.groups.map(group) : null],
@@ -194,7 +218,7 @@ function about(told) {
 function group({name, pattern, members, waiting}) {
     const some = members.slice(0, MEMBERS).map((each) => [h("a", {href: `#/receivers${pathOf(`/${each}`)}`}, each), " "]);
     const more = members.length > MEMBERS ? `and ${count(members.length - MEMBERS)} more` : "";
-    return h("p", {}, `${name} on ${pattern}: ${things(waiting, "message")} waiting, ${things(members.length, "member")} `, some, more);
+    return h("p", {}, h("a", {href: hrefOfGroup(pattern, name)}, `${name} on ${pattern}`), `: ${things(waiting, "message")} waiting, ${things(members.length, "member")} `, some, more);
 }
 
 function message(each) {

@@ -264,10 +264,12 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     expect(page.locator("tbody tr")).to_have_count(2)
     assert "code=user.update.illegalArgument" in page.url
     expect(page.locator("tbody tr").first).to_contain_text(HOSTILE)  # as text
-    page.get_by_label("Select").first.check()
+    page.get_by_label(re.compile(r"^Select \d")).first.check()
     gone = page.locator("tbody td a").first.inner_text()
-    assert "Discards 1 dead letter." in confirm(page, "Discard", "wrong dish")
-    expect(page.locator(".outcome")).to_have_text("1 dead letter discarded.")
+    assert "Discards 1 dead letter of the receiver client/joe/1." in confirm(page, "Discard", "wrong dish")
+    expect(page.locator(".outcome")).to_have_text("1 dead letter discarded. Undo")
+    expect(page.get_by_role("button", name="Redrive", exact=True)).to_be_disabled()  # nothing is selected
+    page.get_by_role("button", name="Select all 1 that match").click()
     assert "Sends 1 dead letter" in confirm(page, "Redrive", "the dish is there now")
     expect(page.locator(".outcome")).to_contain_text("1 dead letter redriven. Job ")
     expect(page.get_by_text("0 dead letters match.")).to_be_visible()
@@ -475,6 +477,7 @@ def steer_a_job(page: Page) -> None:
     """Begin a job that takes long, leave its page, pause it, let it continue, and stop it."""
     page.locator(".groups").get_by_role("link", name="user.update.error").click()
     expect(page.get_by_text("2 dead letters match.")).to_be_visible()
+    page.get_by_role("button", name="Select all 2 that match").click()
     page.get_by_role("button", name="Redrive", exact=True).click()
     page.get_by_label("per second").fill("0.01")
     page.get_by_label("Reason", exact=True).fill("slowly")

@@ -127,7 +127,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     # A group whose only member is away
     finder.begin().click(finder.finding("consumer group without a member").get_by_role("link"))
     finder.click(page.get_by_role("link", name="/jobs/resize"))
-    finder.sees(re.compile("2 messages waiting, 1 member"))
+    finder.sees(re.compile("2 messages that no member has yet"))
     finder.click(page.get_by_role("link", name="client/worker/1"))
     finder.sees("POLLING")
     done = 0
@@ -152,7 +152,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     other = Console(browser, mess.server).open(page.url.partition("#")[2], signed(sub="ann", operator=True))
     other.refusals.append("404")
     other.page.get_by_role("button", name="Discard", exact=True).click()
-    expect(other.page.get_by_role("dialog")).to_contain_text("Discards 1 dead letter.")
+    expect(other.page.get_by_role("dialog")).to_contain_text("Discards 1 dead letter of the receiver client/till/1.")
     confirm(page, "Discard", "nobody pays twelve")
     finder.sees("It was discarded by admin at")
     other.page.get_by_role("dialog").locator(".primary").click()
@@ -167,7 +167,10 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     for code in CODES:
         expect(page.locator(".groups").get_by_role("link", name=code, exact=True)).to_be_visible()
     expect(page.locator("tbody tr").first).to_contain_text(HOSTILE)
-    assert f"Discards {LETTERS:,} dead letters." in confirm(page, "Discard", "the kitchen is closed")
+    page.get_by_role("button", name=f"Select all {LETTERS:,} that match").click()
+    assert f"Discards {LETTERS:,} dead letters of the receiver client/kitchen/1." in confirm(
+        page, "Discard", "the kitchen is closed"
+    )
     discarded = re.compile(f"^{LETTERS:,} dead letters discarded")  # and not the first of so many
     expect(page.locator(".outcome")).to_have_text(discarded, timeout=HEALS_MS + LETTERS * 5)
     page.locator(".outcome").get_by_role("link", name="Job ").click()
@@ -175,6 +178,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     assert serious(page) == []
     page.goto(f"{mess.server.base}/admin/#/dead-letters?receiver=client/archive/1")
     finder.sees("5 dead letters match.")
+    page.get_by_role("button", name="Select all 5 that match").click()
     confirm(page, "Discard", "not needed")
     finder.sees("0 dead letters match.")
     finder.sees_healed("of the last hour")

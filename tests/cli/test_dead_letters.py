@@ -219,7 +219,7 @@ def test_progress_is_shown_on_a_terminal_only(post: Post, joe: Receiver) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("redrive",), "give ids, a filter (--code, --receiver, --channel, --since), or --all"),
+        (("redrive",), "give ids, a filter (--code, --receiver, --channel, --since, --field, --with-reason), or"),
         (("discard",), "give ids, a filter ("),
         (("redrive", "7"), "7 is not the id of a dead letter"),
         (("redrive", "1-0", "--code", "user"), "ids or filters"),
@@ -227,6 +227,10 @@ def test_progress_is_shown_on_a_terminal_only(post: Post, joe: Receiver) -> None
         (("redrive", "--all", "--since", "soon"), "--since takes a date"),
         (("list", "--receiver", "a/b/c"), "--receiver takes a session or a subject"),
         (("list", "--channel", "chat"), "--channel takes a channel or a pattern"),
+        (("list", "--field", "order"), "--field takes a field of the data"),
+        (("edit", "1-1", "--data", "{"), "--data takes JSON"),
+        (("restore",), "give either ids, --job, or filters or --all"),
+        (("restore", "--job", "1-1", "--all"), "give either ids, --job"),
         (("list", "--count", "0"), "--count"),
         (("show",), "ID"),
         (("show", "x"), "x is not the id"),
@@ -270,3 +274,30 @@ def test_the_local_token_is_found(start_server: StartServer, tmp_path: Path) -> 
     token = (tmp_path / "data" / "admin.token").read_text().strip()
     assert Desk(server, token).letters() == []
     assert token not in server.stderr
+
+
+def test_a_discard_is_undone(post: Post, joe: Receiver) -> None:
+    ids = post.letters(joe, "/a/b", 3)
+    post.lines("dead-letters", "discard", *ids[:2], "--reason", "oops")
+    binned = post.lines("dead-letters", "bin")[:2]
+    assert [(each["id"], each["discarded"]["who"]) for each in binned] == [(ids[1], "admin"), (ids[0], "admin")]
+    assert ids[0] in post.run("dead-letters", "bin", "--no-json", "--receiver", "joe").out
+    (told,) = post.lines("dead-letters", "restore", ids[0], "--reason", "still needed")
+    assert (told["restored"], list(told["ids"])) == (1, [ids[0]])
+    (told,) = post.lines("dead-letters", "restore", "--receiver", "joe", "--since", "1h")
+    assert ids[1] in told["ids"]
+    assert len(post.desk.letters(f"since={ids[2].partition('-')[0]}")) >= 3
+    (told,) = post.lines("dead-letters", "discard", ids[2], "--for-good")
+    assert told["discarded"] == 1
+    assert ids[2] not in [each["id"] for each in post.lines("dead-letters", "bin")]
+
+
+def test_a_message_is_edited_and_found_by_a_field(post: Post, joe: Receiver) -> None:
+    joe.publish("/a/b", {"order": 100}, ext={"publish": {"persistent": True}})
+    joe.publish("/a/b", {"order": 1000}, ext={"publish": {"persistent": True}})
+    joe.reject(until(lambda: found if len(found := joe.take()) == 2 else None), text="order 7 is cold")
+    until(lambda: len(post.desk.letters()) == 2)
+    (found,) = post.lines("dead-letters", "list", "--field", "order=100", "--with-reason", "order 8 is cold")
+    (told,) = post.lines("dead-letters", "edit", found["id"], "--data", '{"order": 101}', "--reason", "wrong")
+    assert told["original"] == found["id"]
+    assert [each["data"] for each in until(joe.take)] == [{"order": 101}]

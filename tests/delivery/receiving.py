@@ -200,7 +200,7 @@ class ReceivingServer(Server):
         """It may be time for something."""
         receiver = self.receiver(durable)
         receiver.dispatcher.resume(self.now)
-        self._carry_out(receiver, receiver.dispatcher.overdue(self.now))
+        self._carry_out(receiver, receiver.dispatcher.overdue(self.now, 0))
 
     def operate(self, durable: DurableSession, what: str, count: int) -> None:
         """An operator does something with the queue."""

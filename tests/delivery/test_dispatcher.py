@@ -56,7 +56,7 @@ class Judged(Judgement):
 
 def overdue(of: Dispatcher, now: float) -> Judged:
     """What it means that statuses have not come by now."""
-    return Judged.of(of, of.overdue(now), now)
+    return Judged.of(of, of.overdue(now, 0), now)
 
 
 def judge(of: Dispatcher, *statuses: tuple[str, str], now: float = 10.0) -> Judged:
@@ -466,7 +466,7 @@ class TestAckWait:
     def test_nothing_is_due_while_nothing_is_open_or_there_is_no_limit(self) -> None:
         assert dispatcher(rules=self.RULES).next_at() == inf
         assert dispatcher("1").next_at() == inf
-        assert dispatcher("1").overdue(1e9) == Judgement()
+        assert dispatcher("1").overdue(1e9, 0) == Judgement()
 
     def test_the_oldest_decides_when_to_look(self) -> None:
         made = dispatcher("1", rules=self.RULES, now=1.0)
@@ -481,7 +481,7 @@ class TestAckWait:
     def test_only_what_is_overdue_is_judged(self) -> None:
         made = dispatcher("1", rules=self.RULES)
         made.send(entry("2"), 1.0)
-        assert made.overdue(4.9) == Judgement()
+        assert made.overdue(4.9, 0) == Judgement()
         judgement = overdue(made, 5.0)
         assert ids(judgement.put_back) == ["1"]
         assert list(made.in_flight) == ["2"]

@@ -215,7 +215,7 @@ class Session(Desk):
     def be_late(self, _: int) -> None:
         """Time passes: what has no status fails."""
         self.now += 10.0
-        self._move(self.dispatcher.overdue(self.now))
+        self._move(self.dispatcher.overdue(self.now, 0))
 
     def _move(self, judgement: Judgement) -> None:
         for each in (*judgement.settled, *judgement.put_back):

@@ -294,6 +294,20 @@ class Attacker(Abuser):
                 await writer.drain()
                 await asyncio.sleep(0)
 
+    # Slow links
+
+    async def slow_links(self) -> AsyncIterator[None]:
+        """Requests that come byte by byte, on many connections."""
+        request = self.request(*(message("/meta/handshake", version="1.0") for _ in range(10)))
+        connections = [await self.http() for _ in range(self.sessions)]
+        self.tasks += [asyncio.create_task(_discard(reader)) for reader, _ in connections]
+        yield
+        for place in itertools.cycle(range(len(request))):
+            for _, writer in connections:
+                writer.write(request[place : place + 1])
+                await writer.drain()
+                await asyncio.sleep(0)
+
 
 def _frame(first: int, payload: bytes = b"") -> bytes:
     return bytes((first, 0x80 | len(payload))) + bytes(4) + payload
@@ -351,6 +365,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "texts_empty": Attack(Attacker.texts_empty),
     "handshakes": Attack(Attacker.handshakes),
     "handshakes_in_batches": Attack(Attacker.handshakes_in_batches),
+    "slow_links": Attack(Attacker.slow_links),
 }
 """By name."""
 

@@ -48,6 +48,8 @@ return {
   all('ptp:*', 'SMEMBERS'),
   all('h:*', 'XRANGE', '-', '+'),
   redis.call('SMEMBERS', base .. 'topics'),
+  redis.call('HKEYS', base .. 'dead:bin'),
+  redis.call('ZRANGE', base .. 'dead:bin:at', 0, -1),
 }
 """
 
@@ -110,7 +112,10 @@ class Audit:
             common,
             histories,
             topics,
+            binned,
+            binned_at,
         ) = found
+        self._bin, self._binned_at = set(binned), set(binned_at)
         self.facts: list[tuple[str, dict[str, Any]]] = [
             (fields["t"], json.loads(fields["d"])) for fields in (_paired(flat) for _, flat in facts)
         ]
@@ -233,6 +238,9 @@ class Audit:
                         self._queue(fact["session"]).add(fact["id"])
                 case "discarded":
                     self.discarded += fact["letters"]
+                case "restored":
+                    for old in fact["letters"]:
+                        self.discarded.remove(old)
                 case "closed-session":
                     living.pop(fact["session"]).is_closed = True
 
@@ -269,6 +277,9 @@ class Audit:
             self._check_account(account)
         assert self.inboxes.keys() <= self.sessions.keys(), "there are inboxes without a session"
         assert self.dropped == 0
+        edited = {fact["letter"] for fact in self.redriven if fact.get("edited")}
+        assert self._bin == self._binned_at, "the order of the bin is not that of the bin"
+        assert self._bin == edited | set(self.discarded), "the bin is not what was discarded, or was edited"
         self._check_letters(discarded or {})
         self._check_indexes()
         self._check_queues()

@@ -22,6 +22,8 @@ _WORK = {
     "redrive": 3,
     "to channel": 1,
     "discard": 1,
+    "restore": 1,
+    "edit": 0.5,
 }
 """What is done, and how often."""
 
@@ -42,8 +44,11 @@ class RandomOperator(AtWork):
     def work(self) -> None:
         while not self.pause(self._rng.uniform(0, 2 * self._pause_s)):
             (what,) = self._rng.choices(list(_WORK), list(_WORK.values()))
-            if what in ("redrive", "to channel", "discard"):
+            if what in ("redrive", "to channel", "discard", "edit"):
                 self._work_on_letters(what)
+            elif what == "restore":
+                ids = self._rng.sample(list(self.discarded), min(len(self.discarded), 2))
+                self._ask(what, "/dead-letters/restore", {"ids": ids} if ids else {"all": True, "code": "no.such"})
             else:
                 self._work_on_session(what)
 
@@ -67,7 +72,9 @@ class RandomOperator(AtWork):
         if not chosen:
             return
         ids = [letter["id"] for letter in chosen]
-        if what == "discard":
+        if what == "edit":
+            self._ask(what, f"/dead-letters/{ids[0]}/edit", {"data": chosen[0]["data"]})
+        elif what == "discard":
             ids = ids[:3]
             self.discarded |= {letter["id"]: _as_stored(letter) for letter in chosen[:3]}
             self._ask(what, "/dead-letters/discard", {"ids": ids})

@@ -15,9 +15,7 @@ from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.costs import SERVICE, SETS, attacked
 
 SECONDS = 5.0 if IS_FULL else 0.6
-SESSIONS = (1, 30, 1000) if IS_FULL else (20,)
-OPEN = {"filters_equal", "filters_blank", "filters_different", "gets", "subscribing"}
-"""Attacks that still cost more."""
+SESSIONS = (1, 20, 30, 1000) if IS_FULL else (20,)
 SHARE = 0.99 if IS_FULL else 0.9
 """Of how many requests the bound is asked. Short runs have too few for more."""
 DOUBT_S = 3.0
@@ -26,9 +24,7 @@ a processor that others use too needs up to twice the time for the same work."""
 
 
 @pytest.mark.parametrize("sessions", SESSIONS)
-@pytest.mark.parametrize(
-    "attack", [pytest.param(name, marks=[pytest.mark.xfail(strict=False)] if name in OPEN else []) for name in ATTACKS]
-)
+@pytest.mark.parametrize("attack", ATTACKS)
 async def test_a_stranger_costs_others_at_most_a_turn(
     attack: str, sessions: int, start_server: StartServer, tell: Tell
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from crewel.settings import load
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter
+from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
 from tests.functional.bayeux import Client
 from tests.functional.conftest import Serve

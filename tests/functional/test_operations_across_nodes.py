@@ -65,13 +65,17 @@ def fill(servers: list[Server], desks: list[Desk]) -> dict[str, str]:
     speaker.publish("/dying", {"n": 1}, ext={"publish": STORED})
     dying.reject(comes(dying), "user.update.deadMessage")
     (letter,) = until(lambda: desks[0].letters("receiver=client/dying/1"))
+    speaker.publish("/dying", {"n": 2}, ext={"publish": STORED})
+    dying.reject(comes(dying), "user.update.deadMessage")
+    _, binned = until(lambda: found if len(found := desks[0].letters("receiver=client/dying/1")) == 2 else None)
+    desks[1].post("/dead-letters/discard", {"ids": [binned["id"]]})
     Person(servers[0]).be("client/blocked/1")
     desks[1].post("/subjects/blocked/block")
     job = desks[0].post("/jobs", {"what": "redrive", "all": True, "channel": "/dying", "contains": "not there"})["id"]
     until(lambda: all(desk.get(f"/topics{CHANNEL}")["queued"] > 0 for desk in desks))
     return {
         "subject": "busy", "number": "2", "channel": CHANNEL[1:], "id": letter["id"], "job": job,
-        "message": messages[-1][-1]["ext"]["publish"]["id"],
+        "message": messages[-1][-1]["ext"]["publish"]["id"], "binned": binned["id"],
     }  # fmt: skip
 
 
@@ -99,7 +103,7 @@ SAME = {
 @pytest.mark.parametrize("route", PLAIN, ids=lambda route: route.path)
 def test_every_resource_is_answered_by_all_nodes(busy: tuple[list[Desk], dict[str, str]], route: Any) -> None:
     desks, names = busy
-    path = route.path.format(**names)
+    path = route.path.replace("bin/{id}", "bin/{binned}").format(**names)
     path += {"/messages": "?contains=5", "/dead-letters/groups": "?by=code"}.get(route.path, "")
     told = [desk.ask("GET", path) for desk in desks]
     assert [each.status for each in told] == [200, 200], [each.body for each in told]

@@ -16,7 +16,7 @@ import pytest
 from crewel.client import Client
 from crewel.settings import load
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.admin.desk import TOKEN, Desk
 from tests.cutting_proxy import CuttingProxy, random_cuts

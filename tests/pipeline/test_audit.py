@@ -240,6 +240,27 @@ def test_a_dead_letter_that_is_gone_without_a_fact_is_found(spark: SparkSession)
     ]
 
 
+def test_a_dead_letter_that_was_restored_must_be_there(spark: SparkSession) -> None:
+    """Of three that were discarded and restored, one is there, one was discarded again, and one is gone without a fact."""
+    dead = [_ended(each, ms=each // 1000, reason="dead") for each in (20_000, 30_000, 40_000)]
+    tables = silver(
+        spark,
+        fact_ended=dead,
+        fact_discarded=[
+            *({"ms": 100, "letter": letter} for letter in ("20-0", "30-0", "40-0")),
+            {"ms": 300, "letter": "201-0", "first": "30-0"},
+        ],
+        fact_restored=[
+            {"ms": 200, "letter": letter, "restored_as": new, "first": letter}
+            for letter, new in (("20-0", "200-0"), ("30-0", "201-0"), ("40-0", "202-0"))
+        ],
+    )
+    letters = [(10, "10000", JOE), (200, "20000", JOE)]
+    there = of_rows(spark, letters, "ms BIGINT, message_id STRING, receiver STRING")
+    found = without_letter(tables, there, UPTO)
+    assert [row[1] // 1000 for row in told(found, "finding", "log_id")] == [40]
+
+
 def test_what_a_filter_excludes_has_ended_and_what_it_does_not_is_not_to_be_lost(ledger: Ledger) -> None:
     found = ledger.findings(
         intervals=[_holds(options='{"filter":"data.n > `1`"}')],

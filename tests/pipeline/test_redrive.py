@@ -265,7 +265,7 @@ def test_letters_go_to_their_receivers_again_each_once(
     where = "error_code = 'user.update.error' and channel like '/orders/%' and first_seen > '2020-01-01'"
     options = Options(address, tmp_path, where, "again", url=server.url, token=TOKEN)
     AdminClient(server.url, TOKEN).check()
-    with pytest.raises(CrewelError, match="not the admin token; --token"):
+    with pytest.raises(CrewelError, match="it knows its admin token only; --token"):
         AdminClient(server.url, "wrong").check()
     result = run(spark, options)
     assert (result.chosen, result.redriven, result.stayed) == (5, 5, ())

@@ -152,9 +152,21 @@ FACTS_AND_ROWS = [
         "redriven",
         {"letter": "1-0", "message": "4", "id": 9, "session": JOE, "code": "user.update.error", "returns": 2},
         "fact_redriven",
-        [("1-0", "4", 9, JOE, None, "user.update.error", 2)],
+        [("1-0", "4", 9, JOE, None, "user.update.error", 2, None)],
     ),
-    ("discarded", {"letters": ["1-0", "2-0"]}, "fact_discarded", [("1-0", None), ("2-0", None)]),
+    ("discarded", {"letters": ["1-0", "2-0"]}, "fact_discarded", [("1-0", None, None), ("2-0", None, None)]),
+    (
+        "discarded",
+        {"letters": ["3-0"], "who": "ann", "firsts": ["1-0"]},
+        "fact_discarded",
+        [("3-0", "ann", "1-0")],
+    ),
+    (
+        "restored",
+        {"letters": ["1-0"], "as": ["3-0"], "firsts": ["1-0"], "who": "ann"},
+        "fact_restored",
+        [("1-0", "3-0", "ann", "1-0")],
+    ),
     ("released", {"session": JOE}, "fact_released", [(JOE,)]),
     (
         "lost",

@@ -10,7 +10,7 @@ from typing import Any
 from crewel.bayeux.channel import matches
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName, Transient
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from tests.storage.owner import JOE, Owner
 
 KINDS = ("code", "receiver", "channel")
@@ -45,6 +45,7 @@ async def assert_indexes_agree(owner: Owner) -> None:
             if value := getattr(each, kind):
                 expected[kind].setdefault(value, []).append(each.dead_id)
     known = {keys.dead, keys.dropped, keys.returned, keys.letter_texts, keys.letter_uses, keys.letter_bytes}
+    known |= {keys.bin, keys.binned_at}
     await _assert_texts_agree(owner)
     for kind in KINDS:
         members: Any = await reader.zrange(keys.dead_letter_values(kind), 0, -1)
@@ -64,7 +65,7 @@ async def _assert_texts_agree(owner: Owner) -> None:
     reader, keys = owner.store.reader, owner.keys
     uses: Counter[str] = Counter()
     total = 0
-    for each in await owner.letters():
+    for each in [*await owner.letters(), *await _binned(owner)]:
         uses.update(each[name] for name in ("bh", "qh") if name in each)
         total += int(each.get("z", 0))
     texts = await owner.hash(keys.letter_texts)
@@ -73,6 +74,19 @@ async def _assert_texts_agree(owner: Owner) -> None:
     assert {name: sha1(text.encode()).hexdigest() for name, text in texts.items()} == {name: name for name in texts}
     total += sum(len(text.encode()) + TEXT_COST for text in texts.values())
     assert int(await reader.get(keys.letter_bytes) or 0) == total
+
+
+async def _binned(owner: Owner) -> list[dict[str, str]]:
+    """The fields of what is in the bin."""
+    found = []
+    for text in (await owner.hash(owner.keys.bin)).values():
+        words, rest = list[str](), text
+        while rest:
+            size, _, rest = rest.partition(":")
+            words.append(rest[: int(size)])
+            rest = rest[int(size) :]
+        found.append(dict(zip(words[::2], words[1::2], strict=True)))
+    return found
 
 
 def wanted_of(every: Iterable[StoredDeadLetter], wanted: DeadLetterFilter) -> list[str]:

@@ -6,7 +6,8 @@ import pytest
 
 from crewel.storage.dead_letter_groups import alike
 from crewel.storage.dead_letter_matching import likeness_of, shape_of
-from crewel.storage.dead_letters import DeadLetterFilter, count
+from crewel.storage.dead_letter_records import DeadLetterFilter
+from crewel.storage.dead_letters import count
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import letter
 from tests.storage.owner import JOE, started

@@ -6,7 +6,7 @@ import pytest
 
 from crewel.errors import Fenced
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import StoredDeadLetter
+from crewel.storage.dead_letter_records import StoredDeadLetter
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, started

@@ -143,6 +143,10 @@ NAMED: dict[str, tuple[dict[str, Any], set[int]]] = {
     "returned": ({"queue": "client/joe", "ids": [3]}, {3}),
     "ended": ({"ended": [{"session": "client/joe/1", "reason": "settled", "ids": [3, 5]}]}, {3, 5}),
     "redriven": ({"letter": "1-0", "message": "3", "id": 9}, {3, 9}),
+    "restored": (
+        {"letters": ["1-0"], "as": ["9-0"], "firsts": ["1-0"], "messages": ["3"], "receivers": ["a"]},
+        {3},
+    ),
     "discarded": ({"letters": ["1-0", "2-0"], "messages": ["3", "²x"], "receivers": ["a", "b"]}, {3}),
     "closed-session": ({"session": "client/joe/1"}, set()),
 }

@@ -3,7 +3,7 @@
 import orjson
 
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
-from crewel.storage import dead_letters, facts, histories, losses, shared_queues
+from crewel.storage import dead_letter_bin, dead_letters, facts, histories, losses, shared_queues
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
@@ -45,7 +45,13 @@ async def do_all_with_letters(owner: Owner) -> None:
     for each, to_channel in zip(made[:2], (False, True), strict=True):
         step = dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=to_channel, job_id="5-7")
         await owner.do(step)
-    await owner.do(dead_letters.discard(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann", "5-7"))
+    discarded = dead_letters.discard(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann", "5-7", keeps=True)
+    await owner.do(discarded)
+    restored = await owner.do(dead_letter_bin.restore(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann"))
+    await owner.do(dead_letters.discard(owner.keys, owner.token, list(restored.values()), FACTS_MAX, "ann", keeps=True))
+    again = await owner.do(dead_letter_bin.restore(owner.keys, owner.token, list(restored.values()), FACTS_MAX, "ann"))
+    (last,) = await dead_letters.get(owner.store, list(again.values()))
+    await owner.do(dead_letters.redrive(owner.keys, owner.token, last, FACTS_MAX, body=b"{}", who="ann"))
 
 
 async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store) -> None:
@@ -105,6 +111,10 @@ async def test_facts_are_in_the_order_of_what_happened(store: Store) -> None:
         "published",
         "redriven",
         "discarded",
+        "restored",
+        "discarded",
+        "restored",
+        "redriven",
         "unsubscribed",
         "lost",
         "ended",

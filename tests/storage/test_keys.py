@@ -2,13 +2,14 @@
 
 import re
 
+from crewel.storage.dead_letter_keys import DEAD_LETTER_KEYS
 from crewel.storage.keys import KEYS as OTHER_KEYS
 from crewel.storage.keys import Keys
 from crewel.storage.node_keys import NODE_KEYS
 from crewel.storage.operator_keys import OPERATOR_KEYS
 from crewel.storage.script_step import scripts
 
-KEYS = (*OTHER_KEYS, *NODE_KEYS, *OPERATOR_KEYS)
+KEYS = (*OTHER_KEYS, *DEAD_LETTER_KEYS, *NODE_KEYS, *OPERATOR_KEYS)
 ONLY_READ = {"fetch", "history", "members", "progress", "recall"}
 
 
@@ -38,7 +39,12 @@ def all_names(keys: Keys) -> dict[str, str]:
             "audit",
             "jobs",
         )
-    } | {"dead:dropped": keys.dropped, "dead:returned": keys.returned}
+    } | {
+        "dead:bin": keys.bin,
+        "dead:bin:at": keys.binned_at,
+        "dead:dropped": keys.dropped,
+        "dead:returned": keys.returned,
+    }
     plain |= {"dead:texts": keys.letter_texts, "dead:uses": keys.letter_uses, "dead:bytes": keys.letter_bytes}
     plain |= {"jobs:open": keys.open_jobs}
     plain |= {"pipeline:positions": keys.positions, "pipeline:ledger": keys.ledger}

@@ -8,7 +8,8 @@ import pytest
 
 from crewel.delivery.records import PendingDeadLetter
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter, Page
+from crewel.storage.dead_letter_records import DeadLetterFilter
+from crewel.storage.dead_letters import Page
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter, place, wanted_of
 from tests.storage.owner import FACTS_MAX, Owner, started

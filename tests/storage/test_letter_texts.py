@@ -8,7 +8,8 @@ import pytest
 
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName, Submission
 from crewel.storage import dead_letters, facts, log, shared_queues
-from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome
+from crewel.storage.dead_letter_records import DeadLetterFilter
+from crewel.storage.dead_letters import RedriveOutcome
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import FACTS_MAX, JOE, LETTERS_MAX, Owner, started

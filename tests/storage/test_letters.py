@@ -6,7 +6,7 @@ import pytest
 
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import ANN, JOE, LETTERS_MAX, Owner, change, started

@@ -17,7 +17,19 @@ from tests.storage.dead_lettered import all_letters, assert_indexes_agree, lette
 from tests.storage.owner import JOE, Owner, change, started
 
 FILES = sorted((Path(crewel.storage.__file__).parent / "scripts").glob("*.lua"))
-GROWING = {"publish", "send", "login", "claim", "subscribe", "configure", "redrive", "events", "begin_job"}
+GROWING = {
+    "publish",
+    "send",
+    "login",
+    "claim",
+    "subscribe",
+    "configure",
+    "redrive",
+    "bin",
+    "restore",
+    "events",
+    "begin_job",
+}
 READING = {"fetch", "recall"}
 ADDRESSED = shared_queues.Addressed("/a", b"{}")
 TO_JOE = shared_queues.Delivery(JOE, JOE)

@@ -8,7 +8,8 @@ import pytest
 from crewel.delivery.records import Disposition, EndReason, Logged, LogId, PendingDeadLetter, SessionName
 from crewel.errors import Fenced
 from crewel.storage import dead_letters, log, shared_queues
-from crewel.storage.dead_letters import Redriven, RedriveOutcome, StoredDeadLetter
+from crewel.storage.dead_letter_records import StoredDeadLetter
+from crewel.storage.dead_letters import Redriven, RedriveOutcome
 from crewel.storage.store import Store
 from tests.storage.conftest import settings_for
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from crewel.event_loop import TURN_S
 from crewel.fair_turns import AMID, FairTurns
 from crewel.transports.fast_lane import FastLane
@@ -139,7 +141,7 @@ async def test_a_new_address_is_first_and_keeps_no_other_waiting() -> None:
     assert served[11:31].count("new") == served[11:31].count("busy") == 10
 
 
-async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane) -> None:
+async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand of them with a portion each were one turn of two seconds."""
     clients = [SocketClient(lane, acknowledges=False) for _ in range(20)]
     clock = Clock()
@@ -153,7 +155,7 @@ async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane) -> 
         answered.append(peer)
         clock.now += COST_S
 
-    lane.endpoint.receive = answer  # type: ignore[method-assign]
+    monkeypatch.setattr(lane.endpoint, "receive", answer)
     for client in clients:
         socket = client.wire.protocol
         assert isinstance(socket, FastSocket)

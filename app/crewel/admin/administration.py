@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from heapq import merge
 from itertools import islice
 from time import perf_counter, time
@@ -30,8 +31,9 @@ from crewel.nodes.membership import Membership
 from crewel.security.grants import Scope
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
-from crewel.storage.dead_letter_groups import alike
+from crewel.storage.dead_letter_groups import REASON, alike
 from crewel.storage.fact_index import FactIndex
+from crewel.storage.recent_rates import KINDS, RecentRates, recent_rates
 from crewel.storage.store import Store
 
 _KEPT_S: Final = 5.0
@@ -56,12 +58,24 @@ class Administration:
         self.session_counter = SessionCounter(self)
         self.likeness = CachedResult(lambda: alike(self.store), _KEPT_S)
         """The groups of the newest dead letters by the shape of their data."""
+        self.reasons = CachedResult(lambda: alike(self.store, kind=REASON), _KEPT_S)
+        """Those by reason."""
+        self.rates = {kind: CachedResult(partial(self._rates, kind), _KEPT_S) for kind in KINDS}
+        """The rates of receivers, groups and topics, by kind."""
         self.fact_index = FactIndex()
         self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
         self.timelines = Timelines()
         broker.events.on_event.append(self.timelines.add)
         self.audit = Audit(broker.runtime, broker.access)
+
+    def _rates(self, kind: str) -> Awaitable[RecentRates]:
+        return recent_rates(self.store, kind, int(time() * 1000))
+
+    def forget_groups(self) -> None:
+        """Dead letters were moved: what is known of their groups does not hold any more."""
+        self.likeness.drop()
+        self.reasons.drop()
 
     @property
     def node(self) -> str:

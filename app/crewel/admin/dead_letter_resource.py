@@ -20,14 +20,17 @@ from crewel.errors import IllegalArgument
 from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
-from crewel.storage import dead_letters
-from crewel.storage.dead_letter_groups import KINDS, LIKENESS, Groups, alike, groups, groups_since
-from crewel.storage.dead_letters import DeadLetterFilter, Page, StoredDeadLetter, is_dead_id
+from crewel.storage import dead_letter_bin, dead_letters
+from crewel.storage.dead_letter_groups import KINDS, LIKENESS, REASON, Group, Groups, alike, groups, groups_since
+from crewel.storage.dead_letter_matching import parse_field
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
+from crewel.storage.dead_letters import Page
 from crewel.times import EXPECTED, since
 
 _MOST_WORKED: Final = 10_000
 _MOST_TOLD: Final = 1000
 _SECONDS: Final = 5.0
+_MOST_FIELD: Final = 1024
 _EXPORTED: Final = 20
 """Dead letters that an export reads first, and again where they are large; else ten times as many."""
 _LARGE: Final = 256 * 1024  # bytes
@@ -55,6 +58,13 @@ def _code(value: object) -> str:
     return value.rstrip(".")
 
 
+def _field(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _MOST_FIELD:
+        raise ValueError("a field of the data and its value: order=100 or lines.sku=A7")
+    parse_field(value)
+    return value
+
+
 def _rate(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.001 <= value <= 1_000_000:
         raise ValueError("a number from 0.001 to 1000000")
@@ -77,6 +87,12 @@ _FILTERS: Final = (
         "contains", "Only those with this text in data, options, reason, sender, message id or the code as given."
     ),
     text_field("like", "Only those whose data has this shape: `like` of a group."),
+    text_field("deadReason", "Only those with this reason, whatever its numbers are: `value` of a group by reason."),
+    text_field(
+        "field",
+        "Only those whose data has this field with exactly this value: `order=100`, `lines.sku=A7`. A path goes through lists.",
+        _field,
+    ),
     text_field("after", "Continue after this id: `next` of the previous page.", _dead_id),
 )
 CHOICE: Final = (
@@ -104,11 +120,17 @@ REDRIVE_FIELDS: Final = (
     Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Maximum number of dead letters per second."),
 )
 """What a redrive takes more."""
+FOR_GOOD: Final = flag_field("forGood", "Remove them at once, also from the bin, in place of moving them into the bin.")
+"""What a discard takes more."""
 
 
-def _filter(ask: Ask, needed: Role, until: str = "") -> DeadLetterFilter:
-    """What the fields ask for, of the channels for which the operator has the role that is needed."""
+def filter_of(ask: Ask, needed: Role, until: str = "") -> DeadLetterFilter:
+    """What the fields ask for, of the channels for which the operator has the role that is needed. Raises IllegalArgument for a
+    field that operators do not see."""
     fields, within = ask.fields, sorted(ask.scope.patterns(needed))
+    field = fields.get("field", "")
+    if field and any(name.lower() in ask.admin.masks for name in parse_field(field)[0]):
+        raise IllegalArgument("field", "names a field that is masked (admin.mask)")
     return DeadLetterFilter(
         fields.get("code", ""),
         fields.get("receiver", ""),
@@ -117,6 +139,8 @@ def _filter(ask: Ask, needed: Role, until: str = "") -> DeadLetterFilter:
         fields.get("until", until),
         fields.get("contains", ""),
         fields.get("like", ""),
+        fields.get("deadReason", ""),
+        field,
         tuple(within),
     )
 
@@ -128,41 +152,36 @@ async def _list(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
     page = await dead_letters.page(
         ask.admin.store,
-        _filter(ask, Role.VIEW),
+        filter_of(ask, Role.VIEW),
         fields.get("after", ""),
         fields.get("count", PAGE),
         newest_first=fields.get("newestFirst", False),
     )
-    return {"letters": [_shown(ask, letter) for letter in page.letters], "next": page.next}
+    return {"letters": [shown(ask, letter) for letter in page.letters], "next": page.next}
 
 
 async def _count(ask: Ask) -> dict[str, Any]:
     store = ask.admin.store
-    count = await dead_letters.count(store, _filter(ask, Role.VIEW))
-    return {"count": count, "dropped": await dead_letters.dropped(store)}
+    count = await dead_letters.count(store, filter_of(ask, Role.VIEW))
+    return {
+        "count": count,
+        "dropped": await dead_letters.dropped(store),
+        "binned": await dead_letter_bin.count(store),
+    }
 
 
 async def _groups(ask: Ask) -> dict[str, Any]:
     kind = ask.fields.get("by", KINDS[0])
     filters = {each.name for each in _FILTERS} & ask.fields.keys()
-    if ask.covers_all and filters == {"since"} and kind != LIKENESS:
+    if ask.covers_all and filters == {"since"} and kind in KINDS:
         recent = await groups_since(ask.admin.store, kind, ask.fields["since"])
         if recent is not None:
             return _groups_view(kind, recent)
     if filters or not ask.covers_all:
         return await _filtered_groups(ask, kind)
-    if kind == LIKENESS:
-        alike_ones, is_partial = await ask.admin.likeness.get()
-        return {
-            "by": kind,
-            "groups": [
-                {"value": group.value, "count": group.letters, "like": like, "example": example}
-                for group, like, example in alike_ones
-            ],
-            "values": len(alike_ones),
-            "partial": is_partial,
-        }
-    return _groups_view(kind, await groups(ask.admin.store, kind))
+    if kind in KINDS:
+        return _groups_view(kind, await groups(ask.admin.store, kind))
+    return _alike_view(kind, *await (ask.admin.likeness if kind == LIKENESS else ask.admin.reasons).get())
 
 
 def _groups_view(kind: str, found: Groups) -> dict[str, Any]:
@@ -176,7 +195,10 @@ def _groups_view(kind: str, found: Groups) -> dict[str, Any]:
 
 async def _filtered_groups(ask: Ask, kind: str) -> dict[str, Any]:
     """The groups of those that match, or that an operator of some channels sees: no index knows them."""
-    found, is_partial = await alike(ask.admin.store, _filter(ask, Role.VIEW), kind)
+    return _alike_view(kind, *await alike(ask.admin.store, filter_of(ask, Role.VIEW), kind))
+
+
+def _alike_view(kind: str, found: Sequence[tuple[Group, str, str]], is_partial: bool) -> dict[str, Any]:
     rows = [{"value": group.value, "count": group.letters, "like": like, "example": id_} for group, like, id_ in found]
     if kind != LIKENESS:
         rows = [{"value": row["value"], "count": row["count"]} for row in rows]
@@ -190,14 +212,14 @@ async def _show(ask: Ask) -> dict[str, Any]:
     found = await dead_letters.get(ask.admin.store, [dead_id])
     if not found or not ask.covers(found[0].channel):
         raise NotThere(f"there is no dead letter {dead_id}, or it has been removed")
-    return _shown(ask, found[0]) | {"may": ask.may(lambda role: ask.covers(found[0].channel, role))}
+    return shown(ask, found[0]) | {"may": ask.may(lambda role: ask.covers(found[0].channel, role))}
 
 
 async def _export(ask: Ask) -> web.StreamResponse:
     """The dead letters as lines."""
     store = ask.admin.store
     # Up to the newest of now: an export ends although new dead letters arrive.
-    wanted = _filter(ask, Role.VIEW, await dead_letters.newest(store))
+    wanted = filter_of(ask, Role.VIEW, await dead_letters.newest(store))
     page = await dead_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
     with ask.action("export dead letters", **ask.fields) as action:
         return await send_lines(ask, _portions(ask, wanted, page, action))
@@ -206,7 +228,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
 async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, action: Action) -> AsyncGenerator[bytes, None]:
     action.count = 0
     while True:
-        lines = b"".join([encode(_shown(ask, letter)) + b"\n" for letter in page.letters])
+        lines = b"".join([encode(shown(ask, letter)) + b"\n" for letter in page.letters])
         yield lines
         action.count += len(page.letters)
         if not page.next:
@@ -215,7 +237,8 @@ async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, action: Acti
         page = await dead_letters.page(ask.admin.store, wanted, page.next, count)
 
 
-def _shown(ask: Ask, letter: StoredDeadLetter) -> dict[str, Any]:
+def shown(ask: Ask, letter: StoredDeadLetter) -> dict[str, Any]:
+    """The dead letter as REST tells it."""
     return DeadLetter.read(letter, ask.admin.node).masked(ask.admin.masks).as_json()
 
 
@@ -232,7 +255,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     with _action(ask, "redrive dead letters", chosen, toChannel=to_channel) as action:
         report = await ask.admin.broker.redrive.redrive(chosen, limits, to_channel=to_channel)
         _count_action(action, report)
-    ask.admin.likeness.drop()
+    ask.admin.forget_groups()
     return {"redriven": report.done} | _outcome(report, chosen)
 
 
@@ -241,10 +264,11 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     if ask.fields.get("dryRun", False):
         return await _counted(ask, chosen)
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
-    with _action(ask, "discard dead letters", chosen) as action:
-        report = await ask.admin.broker.redrive.discard(chosen, limits, ask.who)
+    keeps = not ask.fields.get("forGood", False)
+    with _action(ask, "discard dead letters", chosen, **({} if keeps else {"forGood": True})) as action:
+        report = await ask.admin.broker.redrive.discard(chosen, limits, ask.who, keeps=keeps)
         _count_action(action, report)
-    ask.admin.likeness.drop()
+    ask.admin.forget_groups()
     return {"discarded": report.done} | _outcome(report, chosen)
 
 
@@ -257,7 +281,7 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
         raise IllegalArgument("ids", 'is required, or "all": true, but not both')
     if ids is None:
         until = fields.get("until") or await dead_letters.newest(ask.admin.store)
-        return Chosen(_filter(ask, needed, until), fields.get("after", ""))
+        return Chosen(filter_of(ask, needed, until), fields.get("after", ""))
     for each in _FILTERS:
         if each.name in fields:
             raise IllegalArgument(each.name, 'needs "all": true, and excludes `ids`')
@@ -307,18 +331,22 @@ def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:
     }
 
 
+_GROUPED: Final = (*KINDS, REASON, LIKENESS)
 _WORK: Final = (
     "`undone`: the first 1000 that remain, with `id`, `errorCode` and `message`; `undoneCount`: how many remain. A"
     " request takes five seconds at most. `next` is empty if nothing is left to do. Otherwise, wait for `waitMs`"
     " milliseconds and send the request again with this `next` as `after` and this `until`; with `ids`, send those"
     " after `next`. With `dryRun`, the response has `count` instead."
 )
-_LETTER: Final = (
+LETTER: Final = (
     "`id` (the dead id), `message` (the id of the message), `channel`, `receiver`, `errorCode`, `reason`, `attempts`,"
     " `data`, `ext`, `sender`, `rcvTimestamp`, `persistent`, `qos`. An addressed message has `to`, its destination. If"
     " the message was redriven before, there are `redriveOf` and `returns`. `partial` is true if an older version"
     " stored it without its destination. `errorCodeGiven` is the code as the receiver gave it, if it may not report"
-    " such a code and `errorCode` is what it counts as; at most 128 characters, a longer one ends in `…`."
+    " such a code and `errorCode` is what it counts as; at most 128 characters, a longer one ends in `…`. `history`, if more"
+    " than one attempt or a redrive is known: the failed attempts, each with `at`, `errorCode` and `reason`, and the redrives"
+    " between them, with `at` and `redrivenAs`. `edited` is true if an operator changed the message. `restoredFrom` is the id"
+    " that it had before it was discarded and restored."
 )
 
 DEAD_LETTER_ROUTES: Final = (
@@ -327,7 +355,7 @@ DEAD_LETTER_ROUTES: Final = (
         "/dead-letters",
         "List the dead letters, the oldest first, a page at a time.",
         _list,
-        f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A dead letter has {_LETTER}",
+        f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A dead letter has {LETTER}",
         query=(
             *_FILTERS,
             number_text("count", "At most this many dead letters.", 1, MAX_PAGE, PAGE),
@@ -340,21 +368,23 @@ DEAD_LETTER_ROUTES: Final = (
         "/dead-letters/count",
         "Count the dead letters.",
         _count,
-        "`count`; `dropped`: how many were dropped since the creation of the store, because there were too many.",
+        "`count`; `dropped`: how many were dropped since the creation of the store, because there were too many; `binned`: how"
+        " many discarded ones are in the bin.",
         query=_FILTERS[:-1],
         about=About.MANY,
     ),
     Route(
         "GET",
         "/dead-letters/groups",
-        "Count the matching dead letters by code, channel, receiver or likeness, which is the shape of their data.",
+        "Count the matching dead letters by code, channel, receiver, reason (whatever its numbers are), or likeness, which is"
+        " the shape of their data.",
         _groups,
         "`by`; `groups`, a list of `value` and `count`, the largest first, at most 1000; `values`: their total number;"
-        " `partial`: whether there are more than one request reads, so that larger groups may be missing. By likeness,"
-        " or with a filter, a request reads the newest 20,000 dead letters. By likeness, a group also has `like`, for"
+        " `partial`: whether there are more than one request reads, so that larger groups may be missing. By reason or"
+        " likeness, or with a filter, a request reads the newest 20,000 dead letters. By likeness, a group also has `like`, for"
         " the filter, and `example`, the id of its newest dead letter.",
         query=(
-            text_field("by", f"Group them by this: {', '.join((*KINDS, LIKENESS))}.", one_of(*KINDS, LIKENESS)),
+            text_field("by", f"Group them by this: {', '.join(_GROUPED)}.", one_of(*_GROUPED)),
             *_FILTERS[:-1],
         ),
         about=About.MANY,
@@ -374,7 +404,7 @@ DEAD_LETTER_ROUTES: Final = (
         "/dead-letters/{id}",
         "Show one dead letter.",
         _show,
-        _LETTER,
+        LETTER,
         refusals={404: "There is no such dead letter, or it has been removed."},
         about=About.MANY,
     ),
@@ -391,10 +421,10 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "POST",
         "/dead-letters/discard",
-        "Discard dead letters.",
+        "Discard dead letters: the bin keeps them for `delivery.discarded_kept_ms`, so that they can be restored.",
         _discard,
         f"`discarded`: how many. {_WORK}",
-        body=CHOICE,
+        body=(*CHOICE, FOR_GOOD),
         about=About.MANY,
     ),
 )

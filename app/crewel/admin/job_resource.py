@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from crewel.admin.command import demand
-from crewel.admin.dead_letter_resource import CHOICE, REDRIVE_FIELDS, chosen_of
+from crewel.admin.dead_letter_resource import CHOICE, FOR_GOOD, REDRIVE_FIELDS, chosen_of
 from crewel.admin.fields import MAX_PAGE, PAGE, Field, number_text, page_fields, place, text_field
 from crewel.admin.jobs import Work, choice_of
 from crewel.admin.message_history import outcome_word
@@ -21,7 +21,7 @@ from crewel.qos.fields import list_of, one_of
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import jobs
-from crewel.storage.dead_letters import is_dead_id
+from crewel.storage.dead_letter_records import is_dead_id
 from crewel.storage.jobs import STEERINGS, Job, JobState
 from crewel.storage.message_facts import Fact, facts_of_job
 
@@ -59,7 +59,8 @@ def _choice_view(choice: dict[str, Any]) -> dict[str, Any]:
         return {"ids": len(choice["ids"])}
     if "sessions" in choice:
         return {"sessions": len(choice["sessions"]), "first": choice["sessions"][0]}
-    return {"since" if name == "since_ms" else name: value for name, value in choice["wanted"].items()}
+    names = {"since_ms": "since", "reason": "deadReason"}
+    return {names.get(name, name): value for name, value in choice["wanted"].items()}
 
 
 def _session(value: object) -> str:
@@ -83,6 +84,10 @@ async def _begin(ask: Ask) -> dict[str, Any]:
     work = Work(fields["what"])
     demand(ask.role, work.role)
     choice, total = await (_receivers(ask) if work is Work.DRAIN else _letters(ask, work.role))
+    if "forGood" in fields:
+        if work is not Work.DISCARD:
+            raise IllegalArgument("forGood", "is only for discards of dead letters")
+        choice |= {"forGood": fields["forGood"]}
     for name in () if work is Work.REDRIVE else ("toChannel", "rate"):
         if name in fields:
             raise IllegalArgument(name, "is only for redrives of dead letters")
@@ -249,6 +254,7 @@ JOB_ROUTES: Final = (
             ),
             *(each for each in CHOICE if each.name not in ("dryRun", "count")),
             *REDRIVE_FIELDS,
+            FOR_GOOD,
             Field(
                 "sessions",
                 list_of(_session, MAX_PAGE),

@@ -20,7 +20,7 @@ from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import Fenced, StoreError
 from crewel.security.grants import Role, role_of
 from crewel.storage import jobs
-from crewel.storage.dead_letters import DeadLetterFilter
+from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.job_outcomes import JobOutcomes
 from crewel.storage.jobs import STEERINGS, Job, JobState
 
@@ -226,7 +226,7 @@ class Jobs:
         return state is JobState.RUNNING
 
     async def _ended(self, job_id: str) -> None:
-        self._admin.likeness.drop()
+        self._admin.forget_groups()
         job = await self.get(job_id)
         if job is not None:
             role = role_of(job.role)
@@ -245,7 +245,9 @@ class Jobs:
 
     async def _discard(self, job: Job, place: _Place) -> None:
         limits = Limits(_SLICE, _SLICE_S, None, self._is_ending, job.id)
-        _advance(place, await self._broker.redrive.discard(chosen(job, place.after), limits, job.who))
+        keeps = not job.choice.get("forGood", False)
+        report = await self._broker.redrive.discard(chosen(job, place.after), limits, job.who, keeps=keeps)
+        _advance(place, report)
 
     async def _drain(self, job: Job, place: _Place) -> None:
         names = job.choice["sessions"]

@@ -115,6 +115,12 @@ def removal(letter: str, fact: Fact) -> dict[str, Any]:
     return {"letter": letter, "at": fact.at_ms, "who": fact.fields.get("who", ""), "job": fact.fields.get("job", "")}
 
 
+def _restored(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
+    for message, receiver in zip(fact.fields["messages"], fact.fields["receivers"], strict=True):
+        if message == str(log_id) and receiver in told.outcomes:
+            told.outcomes[receiver].more.pop("discarded", None)
+
+
 def _redriven(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
     fields = fact.fields
     if fields["id"] == log_id:
@@ -143,5 +149,6 @@ _READERS: Final = {
     "ended": _ended,
     "redriven": _redriven,
     "discarded": _discarded,
+    "restored": _restored,
 }
 """What each type of fact tells."""

@@ -39,11 +39,11 @@ from crewel.errors import IllegalArgument
 from crewel.event_loop import Turns, in_turns, without_collections
 from crewel.qos.names import is_queue, parse_name
 from crewel.security.masks import masked, masked_ext, masked_properties
-from crewel.storage import audit, dead_letters, message_bodies
+from crewel.storage import audit, dead_letter_bin, dead_letters, message_bodies
 from crewel.storage.audit import AuditFilter
-from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_dead_id
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.message_bodies import message_body
-from crewel.storage.message_facts import earlier_id, facts_of, messages_with_key, removals_of
+from crewel.storage.message_facts import Fact, earlier_id, facts_of, messages_with_key, removals_of
 
 _MOST_LETTERS: Final = 20
 """Receivers whose dead letter is looked up."""
@@ -306,6 +306,14 @@ async def _reason(admin: Administration, gone: dict[str, Any]) -> str:
     return str(next(reasons, ""))
 
 
+def _restored(dead_id: str, fact: Fact) -> dict[str, Any]:
+    """The outcome of a dead letter that was discarded and restored."""
+    fields = fact.fields
+    at = fields["letters"].index(dead_id)
+    who = {"at": fact.at_ms, "who": fields.get("who", ""), "job": ""}
+    return {"end": "restored", "message": fields["messages"][at], "restoredAs": fields["as"][at], **who}
+
+
 async def _show_end(ask: Ask) -> dict[str, Any]:
     """What happened to a dead letter that has gone."""
     admin, dead_id = ask.admin, ask.path["id"]
@@ -313,17 +321,25 @@ async def _show_end(ask: Ask) -> dict[str, Any]:
     if kept:
         return await _if_covered(ask, {"end": "kept", "message": kept[0].id}, kept[0].channel)
     facts = await removals_of(admin.store, dead_id, int(dead_id.partition("-")[0])) if is_dead_id(dead_id) else []
+    restored = next(
+        (_restored(dead_id, fact) for fact in facts if fact.type == "restored" and dead_id in fact.fields["letters"]),
+        None,
+    )
+    if restored is not None:
+        return await _if_covered(ask, restored, "")
     for fact in facts:
         fields = fact.fields
         if fact.type == "redriven" and fields["letter"] == dead_id:
             channel = fields.get("channel", "")
             told = {"end": "redriven", "at": fact.at_ms, "job": fields.get("job", ""), "message": fields["message"]}
-            return await _if_covered(ask, told | {"redrivenAs": str(fields["id"])}, channel)
+            more = {"redrivenAs": str(fields["id"])} | ({"edited": True} if fields.get("edited") else {})
+            return await _if_covered(ask, told | more, channel)
         if fact.type == "discarded" and dead_id in fields["letters"]:
             gone = removal(dead_id, fact)
             messages = fields.get("messages", ())
             message = next(islice(messages, fields["letters"].index(dead_id), None), "")
             told = {"end": "discarded", "message": message, "reason": await _reason(admin, gone), **gone}
+            told["binned"] = bool(await dead_letter_bin.get(admin.store, [dead_id]))
             return await _if_covered(ask, told, "")
     raise NotThere(f"there is no record of the outcome of the dead letter {dead_id[:64]}, or it has been removed")
 
@@ -441,9 +457,10 @@ MESSAGE_ROUTES: Final = (
         "/dead-letters/{id}/end",
         "Show the outcome of a removed dead letter.",
         _show_end,
-        "`end` (redriven, discarded, or kept: it is still there) and `message` (its id, if recorded). If the dead"
-        " letter has been removed, also `at` and `job` (empty without a job); if redriven, `redrivenAs`; if discarded,"
-        " `who` and `reason`.",
+        "`end` (redriven, discarded, restored, or kept: it is still there) and `message` (its id, if recorded). If the dead"
+        " letter has been removed, also `at` and `job` (empty without a job); if redriven, `redrivenAs`, and `edited` if an"
+        " operator changed the message; if discarded, `who`, `reason`, and `binned`: whether"
+        " it can be restored; if restored, `restoredAs`, its new id, and `who`.",
         refusals={
             404: "There is no record of the dead letter, or the record has been removed, or the dead letter was dropped."
         },

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from crewel.admin.cached_result import CachedResult
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter
+from crewel.storage.dead_letter_records import DeadLetterFilter
 
 if TYPE_CHECKING:
     from crewel.admin.administration import Administration

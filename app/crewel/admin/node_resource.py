@@ -23,7 +23,7 @@ from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.settings.sources import change
 from crewel.settings.table import declared, rows
 from crewel.storage import dead_letters, nodes
-from crewel.storage.dead_letters import DeadLetterFilter
+from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.streams import alerts
 from crewel.times import format_timestamp
 from crewel.topics import State

@@ -19,6 +19,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import Command, Order, demand, read_order, without_node
 from crewel.admin.commands import failure_json, row_of, run
 from crewel.admin.fields import PAGE
+from crewel.admin.group_resource import GROUP, joined_group
 from crewel.admin.joined_overview import joined
 from crewel.admin.operation import Level
 from crewel.admin.overview_resource import overview
@@ -78,8 +79,8 @@ class OtherNodes:
             return await answered(route, ask)
         if route.path == _OVERVIEW:
             return await self._with_others(ask.fields.get("after", 0), answered(route, ask))
-        if route.path == _MESSAGE:
-            return await self._message(route, ask, sent, tokens)
+        if route.path in _MERGED:
+            return await self._merged(route, ask, sent, tokens)
         if (route.method, route.path) == _COMMANDS:
             return await self.command(ask.fields.get("command"), ask.who, ask.scope)
         if route.path.startswith(Level.SUBJECT.resource):
@@ -211,9 +212,9 @@ class OtherNodes:
         handed = (self._hand_over(token, route, ask, sent) for token in tokens)
         return _as_one(_answers(await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)))
 
-    # Of a message
+    # Of a message, or of a group
 
-    async def _message(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
+    async def _merged(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
         """What the nodes that answer know of it, as one."""
         handed = (self._hand_over(token, route, ask, sent) for token in tokens)
         own, *others = await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)
@@ -223,7 +224,7 @@ class OtherNodes:
             found.insert(0, own)
         elif not found or not isinstance(own, CrewelError):
             raise own
-        return {**_message_as_one(found), **missing}
+        return {**_MERGED[route.path](found), **missing}
 
     # Lists
 
@@ -273,7 +274,7 @@ def _question(route: tuple[str, str], who: str, scope: Scope) -> OperatorQuestio
 def _may_be_handed(route: Route) -> bool:
     """Whether a node does this for another one: what is about sessions and subjects."""
     levels = (Level.SESSION.resource, Level.SUBJECT.resource)
-    return route.path.startswith(levels) or route.path in ("/commands", _MESSAGE, _OVERVIEW, *_LISTS)
+    return route.path.startswith(levels) or route.path in ("/commands", _OVERVIEW, *_MERGED, *_LISTS)
 
 
 Row = dict[str, Any]
@@ -400,5 +401,7 @@ _LISTS: Final[
     "/subjects": ("subjects", lambda row, _: (0, row["subject"]), partial(_by, "subject", _as_one)),
 }
 """The lists that are joined: the field that has the rows, the place of a row in the list, and what makes one row of several."""
+_MERGED: Final[Mapping[str, Callable[[list[Row]], Row]]] = {_MESSAGE: _message_as_one, GROUP: joined_group}
+"""What each node knows a part of, and what makes one of the parts."""
 _JOINED_STATE: Final = frozenset({"/topics"})
 """Those whose `state` follows from what all nodes have: rows are chosen by it when they are joined."""

@@ -15,6 +15,7 @@ from crewel.errors import StoreError
 from crewel.qos.names import group_of, group_queue
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_groups import groups
+from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
 
 _CODES: Final = 8
@@ -108,7 +109,7 @@ async def _store(admin: Administration) -> dict[str, Any]:
 async def _asked(admin: Administration, store: Store) -> dict[str, Any]:
     info = await store.reader.info("memory")
     codes = await groups(store, "code")
-    letters = await dead_letters.count(store, dead_letters.DeadLetterFilter())
+    letters = await dead_letters.count(store, DeadLetterFilter())
     return {
         "usedMemory": int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0)),
         "maxMemory": int(info.get("maxmemory", 0)),

@@ -20,14 +20,18 @@ from crewel.admin.administration import Administration
 from crewel.admin.audit_resource import AUDIT_ROUTES
 from crewel.admin.command import demand
 from crewel.admin.commands import COMMANDS, failure_json, run
+from crewel.admin.dead_letter_bin_resource import DEAD_LETTER_BIN_ROUTES
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
 from crewel.admin.fields import Field
+from crewel.admin.group_resource import GROUP_ROUTES
 from crewel.admin.job_resource import JOB_ROUTES
 from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import About
 from crewel.admin.other_nodes import OtherNodes, RefusedElsewhere
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
+from crewel.admin.publish_resource import PUBLISH_ROUTES
+from crewel.admin.rate_resource import RATE_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.request_resource import REQUEST_ROUTES
 from crewel.admin.role_scopes import require
@@ -104,6 +108,10 @@ ROUTES: Final = (
     *SESSION_ROUTES,
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,
+    *PUBLISH_ROUTES,
+    *GROUP_ROUTES,
+    *RATE_ROUTES,
+    *DEAD_LETTER_BIN_ROUTES,
     *DEAD_LETTER_ROUTES,
     *JOB_ROUTES,
     *MESSAGE_ROUTES,

@@ -13,6 +13,7 @@ from functools import partial
 
 from crewel.broker.broadcaster import Broadcaster
 from crewel.broker.channels import Channels
+from crewel.broker.dead_letters.bin import DeadLetterBin
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.dead_letters.redrive import DeadLetterRedrive
 from crewel.broker.durability.access import StoreAccess
@@ -150,6 +151,7 @@ class Parts:
         self.redrive = DeadLetterRedrive(
             runtime, self.open_messages, self.backlog, self.names, self.shared_queues, access
         )
+        self.bin = DeadLetterBin(runtime, access)
 
     def _make_topics(self) -> None:
         """TopicTable, and what sessions want of them."""

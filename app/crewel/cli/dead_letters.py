@@ -1,10 +1,8 @@
 """`crewel dead-letters`: messages that could not be delivered, their receivers and reasons, and how to redrive them."""
 
-import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,16 +11,14 @@ import typer
 from crewel.cli import bayeux_client, output
 from crewel.cli.admin_client import LISTED, MAX_PAGE, Admin, Count, Reason, command, given, operate
 from crewel.cli.bayeux_client import AsJson
+from crewel.cli.dead_letter_files import write_file
 from crewel.cli.jobs import followed
 from crewel.cli.output import progress
 from crewel.errors import CrewelError
 
-_SHOWN = ("id", "channel", "receiver", "errorCode", "reason", "attempts", "data")
-_OPTIONAL = ("errorCodeGiven",)
+SHOWN = ("id", "channel", "receiver", "errorCode", "reason", "attempts", "data")
+OPTIONAL = ("errorCodeGiven",)
 _PAGE = 500
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9@.-]+", re.ASCII)
-_NS = 1_000_000_000
 
 
 # Which ones are meant
@@ -32,7 +28,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 _Detach = Annotated[
     bool, typer.Option("--detach", help="Start the job and exit; crewel jobs shows its progress. Not with ids.")
 ]
-_FILTERS: Final[Mapping[str, Any]] = {
+FILTERS: Final[Mapping[str, Any]] = {
     "everything": Annotated[
         bool | None, typer.Option("--all", help="All dead letters, or all that match the filters.")
     ],
@@ -52,6 +48,14 @@ _FILTERS: Final[Mapping[str, Any]] = {
             metavar="WHEN",
             help="Only those after this time: 30m, 2h or 7d ago, or a date such as 2026-11-20.",
         ),
+    ],
+    "field": Annotated[
+        str | None,
+        typer.Option("--field", metavar="NAME=VALUE", help="Only with exactly this value in the data: order=100."),
+    ],
+    "with_reason": Annotated[
+        str | None,
+        typer.Option("--with-reason", metavar="TEXT", help="Only with this reason, whatever its numbers are."),
     ],
 }
 """The options of all commands that choose dead letters; `_choose` reads them."""
@@ -80,9 +84,9 @@ class _Choice:
 def _choose(ids: list[str] | None, asked: Mapping[str, Any], *, or_all: bool = False) -> _Choice:
     """The choice that the command line says; with `or_all`, all if it says none. Else ends the command with 2 for none, and for
     two that exclude each other."""
-    from crewel.storage.dead_letters import is_dead_id
+    from crewel.storage.dead_letter_records import is_dead_id
 
-    query = _filters(asked)
+    query = filters_of(asked)
     if ids:
         if query:
             raise typer.BadParameter("give either ids or filters")
@@ -92,20 +96,24 @@ def _choose(ids: list[str] | None, asked: Mapping[str, Any], *, or_all: bool = F
         return _Choice(list(dict.fromkeys(ids)))
     if not query and not asked.get("everything") and not or_all:
         raise typer.BadParameter(
-            "which dead letters? give ids, a filter (--code, --receiver, --channel, --since), or --all"
+            "which dead letters? give ids, a filter (--code, --receiver, --channel, --since, --field, --with-reason), or"
+            " --all"
         )
     return _Choice(None, query)
 
 
-def _filters(asked: Mapping[str, Any]) -> dict[str, str | int]:
+def filters_of(asked: Mapping[str, Any]) -> dict[str, str | int]:
     """The filters as the server takes them. Ends the command with 2 for one that does not fit."""
     read: dict[str, Callable[[str], str | int]] = {
         "code": str,
         "receiver": _receiver,
         "channel": _channel,
         "since": _since,
+        "field": _field,
+        "with_reason": str,
     }
-    return {name: read[name](asked[name]) for name in read if asked.get(name) is not None}
+    names = {"with_reason": "deadReason"}
+    return {names.get(name, name): read[name](asked[name]) for name in read if asked.get(name) is not None}
 
 
 def _receiver(text: str) -> str:
@@ -126,6 +134,16 @@ def _channel(text: str) -> str:
     return channel.name
 
 
+def _field(text: str) -> str:
+    from crewel.storage.dead_letter_matching import parse_field
+
+    try:
+        parse_field(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--field takes {error}, not {text}") from None
+    return text
+
+
 def _since(text: str) -> int:
     from time import time
 
@@ -142,7 +160,7 @@ def _since(text: str) -> int:
 app = typer.Typer(name="dead-letters", help="List, redrive and discard dead letters.", no_args_is_help=True)
 
 
-@command(app, "list", options=_FILTERS)
+@command(app, "list", options=FILTERS)
 async def _list(
     admin: Admin,
     count: Count = None,
@@ -151,19 +169,20 @@ async def _list(
     **asked: Any,
 ) -> None:
     """Print dead letters, oldest first."""
-    query = _filters(asked) | ({"newestFirst": "true"} if newest else {})
+    query = filters_of(asked) | ({"newestFirst": "true"} if newest else {})
     if count is None and not output.wants_json(as_json) and not asked["everything"]:
         count = LISTED
     letters = (
-        {name: letter[name] for name in _SHOWN} | {name: letter[name] for name in _OPTIONAL if name in letter}
+        {name: letter[name] for name in SHOWN} | {name: letter[name] for name in OPTIONAL if name in letter}
         async for letter in admin.pages("/dead-letters", "letters", query, count, _PAGE)
     )
     headings = ("id", "channel", "receiver", "code", "reason", "data")
-    if await output.print_entries(letters, headings, _row, as_json) == count:
+    if await output.print_entries(letters, headings, row, as_json) == count:
         print(f"the first {count}; --count, --all, --newest and the filters show others")
 
 
-def _row(letter: Mapping[str, Any]) -> tuple[Any, ...]:
+def row(letter: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A dead letter in a table for people."""
     data = output.readable(letter["data"])
     shortened = data if len(data) <= 60 else f"{data[:59]}…"
     _, _, receiver = letter["receiver"].partition("/client/")
@@ -193,7 +212,7 @@ async def _chosen(admin: Admin, choice: _Choice) -> AsyncIterator[dict[str, Any]
             yield await admin.call("GET", f"/dead-letters/{dead_id}")
 
 
-@command(app, options=_FILTERS)
+@command(app, options=FILTERS)
 async def redrive(
     admin: Admin,
     ids: _Ids = None,
@@ -224,11 +243,15 @@ async def redrive(
 
 
 @app.command()
-@bayeux_client.with_options(_FILTERS)
+@bayeux_client.with_options(FILTERS)
 def discard(
     ids: _Ids = None,
     dry_run: _DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    for_good: Annotated[
+        bool,
+        typer.Option("--for-good", help="Remove them at once: they cannot be restored. With ids, also from the bin."),
+    ] = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     reason: Reason = None,
@@ -236,7 +259,8 @@ def discard(
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Discard dead letters permanently. With filters, the server does this as a job, which survives an interrupt."""
+    """Discard dead letters: the bin keeps them for a day, see `bin` and `restore`. With filters, the server does this as a job,
+    which survives an interrupt."""
     choice = _choose(ids, asked)
     if choice.ids is None and not yes and not dry_run:
         if not sys.stdin.isatty():
@@ -247,7 +271,8 @@ def discard(
         if dry_run:
             await _count(admin, choice, "would be discarded", as_json)
         else:
-            await _work_through(admin, "discard", choice, given(reason=reason), as_json, detach=detach)
+            options = given(reason=reason) | ({"forGood": True} if for_good else {})
+            await _work_through(admin, "discard", choice, options, as_json, detach=detach)
 
     operate(url, token, work)
 
@@ -261,7 +286,7 @@ def _confirm(choice: _Choice, url: str, token: str | None) -> None:
         count = await _dry(admin, choice)
 
     operate(url, token, work)
-    typer.confirm(f"Discard {_counted(count)}?", abort=True, err=True)
+    typer.confirm(f"Discard {counted(count)}?", abort=True, err=True)
 
 
 async def _dry(admin: Admin, choice: _Choice) -> int:
@@ -277,7 +302,7 @@ async def _count(admin: Admin, choice: _Choice, what: str, as_json: bool | None)
     count = await _dry(admin, choice)
     if not count:
         print(f"crewel: no dead letter matches; none {what}", file=sys.stderr)
-    output.print_answer({"count": count, "dryRun": True}, f"{_counted(count)} {what}", as_json)
+    output.print_answer({"count": count, "dryRun": True}, f"{counted(count)} {what}", as_json)
 
 
 async def _work_through(
@@ -288,18 +313,18 @@ async def _work_through(
     if choice.ids is None:
         job = await admin.call("POST", "/jobs", body={"what": what, **choice.body(None), **options})
         if detach:
-            output.print_answer(job, f"job {job['id']}: {_counted(job['total'])}", as_json)
+            output.print_answer(job, f"job {job['id']}: {counted(job['total'])}", as_json)
             return
         job = await followed(admin, job)
         done, undone, errors = job["done"], job["undone"], job["errors"]
         if job["state"] != "done":
             why = job["error"] or f"by {job['changedBy']}"
-            raise CrewelError(f"the job {job['id']} was {job['state']} after {_counted(done)}: {why}")
+            raise CrewelError(f"the job {job['id']} was {job['state']} after {counted(done)}: {why}")
     else:
         done, errors = await _by_requests(admin, what, choice, options)
         undone = len(errors)
     verb = "redriven" if what == "redrive" else "discarded"
-    output.print_answer({verb: done, "undone": errors}, f"{_counted(done)} {verb}", as_json)
+    output.print_answer({verb: done, "undone": errors}, f"{counted(done)} {verb}", as_json)
     if not done and not undone:
         print(f"crewel: no dead letter matches; nothing was {verb}", file=sys.stderr)
     if undone:
@@ -334,7 +359,7 @@ async def _requests(admin: Admin, path: str, choice: _Choice, options: dict[str,
             await asyncio.sleep(answer["waitMs"] / 1000)
 
 
-@command(app, options=_FILTERS)
+@command(app, options=FILTERS)
 async def export(admin: Admin, ids: _Ids = None, **asked: Any) -> None:
     """Write dead letters to standard output, one JSON object per line: all of them, or those that ids or filters select."""
     choice = _choose(ids, asked, or_all=True)
@@ -351,7 +376,7 @@ async def export(admin: Admin, ids: _Ids = None, **asked: Any) -> None:
             shown(count)
 
 
-@command(app, options=_FILTERS)
+@command(app, options=FILTERS)
 async def dump(
     admin: Admin,
     directory: Annotated[
@@ -375,56 +400,6 @@ async def dump(
     output.print_answer({"written": written, "there": known}, text, as_json)
 
 
-# Files: one for each dead letter, in a directory for each receiver (xmlBlaster's DeadMessageDumper)
-
-
-def write_file(letter: dict[str, Any], directory: Path) -> bool:
-    """Write the dead letter to its file; False if that is there already. The file holds it, and under `publish` the message
-    as `POST /api/publish` takes it, null if it does not name its destination. Raises CrewelError."""
-    import orjson
-
-    file = directory / _directory(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"
-    with output.file_errors(file):
-        try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Exclusive: a second run skips what the first has written.
-            with file.open("xb") as made:
-                made.write(orjson.dumps(letter | {"publish": _publish(letter)}, option=orjson.OPT_INDENT_2) + b"\n")
-        except FileExistsError:
-            return False
-    return True
-
-
-def _publish(letter: dict[str, Any]) -> dict[str, Any] | None:
-    """The message, to be published again: to the one destination of this dead letter, and to no subscribers, if it was
-    addressed."""
-    if letter.get("partial"):
-        return None
-    qos = dict(letter["qos"])
-    if to := letter.get("to"):
-        named = [each for each in qos.get("destination", []) if each["to"] == to]
-        qos["destination"] = named or [{"to": to}]
-        if not letter["channel"].startswith("/service/"):
-            qos["subscribable"] = False
-    if letter["persistent"]:
-        qos["persistent"] = True
-    ext = letter["ext"] | ({"publish": qos} if qos else {})
-    return {"channel": letter["channel"], "data": letter["data"], **({"ext": ext} if ext else {})}
-
-
-def _directory(name: str) -> str:
-    """`client_joe_1` of `/node/heron/client/joe/1`: no part of a name can lead anywhere else."""
-    _, _, relative = name.rpartition("/client/")
-    return "client_" + _UNSAFE.sub("_", relative)
-
-
-def _received(timestamp: str) -> str:
-    """When the message came, so that files lie in its order: 2026-11-20T16-05-50.123456789."""
-    if not timestamp.isdecimal() or len(timestamp) > 20:
-        return "unknown"
-    seconds, rest = divmod(int(timestamp), _NS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H-%M-%S}.{rest:09d}"
-
-
-def _counted(count: int) -> str:
+def counted(count: int) -> str:
+    """So many dead letters, in words."""
     return "1 dead letter" if count == 1 else f"{count:,} dead letters"

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from crewel.cli import bayeux_client, dead_letters, jobs, mock, operations, settings
+from crewel.cli import bayeux_client, dead_letter_bin, jobs, mock, operations, settings
 from crewel.cli.admin_client import command
 from crewel.cli.audit_log import audit_log
 from crewel.cli.backup import backup, restore
@@ -52,7 +52,7 @@ for _group in (
     operations.sessions,
     operations.subjects,
     operations.topics,
-    dead_letters.app,
+    dead_letter_bin.group,
     jobs.app,
     mock.app,
 ):

@@ -329,16 +329,23 @@ class Subscription(Generic[DataT]):
     async def __anext__(self) -> Message[DataT]:
         self.settle_taken()
         while True:
-            message = await self._next()
-            if self._is_readable(message):
+            while self._is_stopped or not self._queue:
+                if self._is_stopped:
+                    raise StopAsyncIteration
+                if self._ended:
+                    self._settle_failure()
+                    raise self._error or StopAsyncIteration
+                self._changed.clear()
+                await self._changed.wait()
+            # No await from here on: a cancelled reader has not taken a message.
+            message = self._next()
+            if self._payload is None or self._is_readable(message, self._payload):
                 self.hand_out(message)
                 return message
 
-    def _is_readable(self, message: Message[Any]) -> bool:
+    def _is_readable(self, message: Message[Any], payload: Payload) -> bool:
         """Whether its data has the type of the subscription; any other message is rejected."""
-        if self._payload is None or message.is_erased:
-            return True
-        fault = self._payload.read(message)
+        fault = None if message.is_erased else payload.read(message)
         if fault is None:
             return True
         self.invalid += 1
@@ -348,16 +355,7 @@ class Subscription(Generic[DataT]):
             message.reject(ILLEGAL, fault)
         return False
 
-    async def _next(self) -> Message[Any]:
-        while self._is_stopped or not self._queue:
-            if self._is_stopped:
-                raise StopAsyncIteration
-            if self._ended:
-                self._settle_failure()
-                raise self._error or StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
-        # No await from here on: a cancelled reader has not taken a message.
+    def _next(self) -> Message[Any]:
         was_full = self.is_full
         message = self._queue.popleft()
         if self._ends_with_notice and message.is_erased:

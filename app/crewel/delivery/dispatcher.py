@@ -14,12 +14,15 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from crewel.delivery.entry import Entry
+from crewel.delivery.failed_attempts import FailedAttempts
 from crewel.delivery.outcomes import NOT_OPEN, OnUserError, Outcome, Status, Verdict, outcome_of
 from crewel.delivery.states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
 from crewel.qos.connect import Settle
 
 NO_STATUS = "communication.responseTimeout"
 """The code of a message whose status did not come in time."""
+UNCLAIMED = "no listener of the client takes it"
+"""Why a message is sent again that no listener takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class FailedDelivery(NamedTuple):
     attempts: int
     given: str = ""
     """The code as the receiver gave it, if another one counts."""
+    tries: str = ""
+    """The earlier attempts, as the store keeps them."""
 
 
 class Rejection(NamedTuple):
@@ -95,6 +100,7 @@ class Dispatcher:
     """One session's. `in_flight` is what the client was sent and has not acknowledged, by id, in the order of sending."""
 
     __slots__ = (
+        "attempts",
         "failures",
         "flushes",
         "holdback",
@@ -131,6 +137,8 @@ class Dispatcher:
         """Whether what waited while the client was away is being sent."""
         self.tries: dict[str, int] = {}
         """How often a message may have been sent before."""
+        self.attempts: FailedAttempts | None = None
+        """The attempts that failed; None as long as none has."""
 
     @property
     def is_paused(self) -> bool:
@@ -205,6 +213,8 @@ class Dispatcher:
         self.unclaimed.discard(message_id)
         if self.tries:
             self.tries.pop(message_id, None)
+            if self.attempts is not None:
+                self.attempts.forget(message_id)
         return entry
 
     # What the client says
@@ -260,24 +270,31 @@ class Dispatcher:
         self.last_failure = (code, reason)
         outcome = outcome_of(code, self.rules.on_user_error)
         if outcome is Outcome.HOLDBACK:
-            self._put_back(status.id, judgement)
+            self._put_back(status.id, judgement, now_ms, code, reason)
             if self.holdback is None:
                 self.holdback = judgement.holdback = Holdback(receiver, now_ms, code, status.id, reason)
             return
         if outcome is Outcome.RETRY:
-            self._put_back(status.id, judgement)
+            self._put_back(status.id, judgement, now_ms, code, reason)
         else:
             self._dead_letter(status.id, code, reason, judgement, status.original)
         if outcome is not Outcome.DEAD_LETTER:
             self.reported.append((outcome, code, reason, status.original))
 
     def _dead_letter(self, message_id: str, code: str, reason: str, judgement: Judgement, given: str = "") -> None:
-        attempts = self.tries.get(message_id, 0) + 1
+        attempts, tries = self.tries.get(message_id, 0) + 1, self.failed_before(message_id)
         entry = self._close(message_id)
         assert entry is not None
-        judgement.dead_letters.append(FailedDelivery(entry, code, reason, attempts, given))
+        judgement.dead_letters.append(FailedDelivery(entry, code, reason, attempts, given, tries))
 
-    def _put_back(self, message_id: str, judgement: Judgement) -> None:
+    def failed_before(self, message_id: str) -> str:
+        """The attempts at the message that have failed, as the store keeps them; empty if none is known."""
+        return "" if self.attempts is None else self.attempts.text(message_id)
+
+    def _put_back(self, message_id: str, judgement: Judgement, now_ms: int, code: str, reason: str) -> None:
+        if self.attempts is None:
+            self.attempts = FailedAttempts()
+        self.attempts.add(message_id, now_ms, code, reason)
         entry, _ = self.in_flight.pop(message_id)
         self.unclaimed.discard(message_id)
         self.tries[message_id] = self.tries.get(message_id, 0) + 1
@@ -316,21 +333,21 @@ class Dispatcher:
         """Let the delay after a failure be over now; whether there was one."""
         return self.resume(self.waits_until)
 
-    def overdue(self, now: float) -> Judgement:
-        """What the statuses that did not come in time mean for their messages."""
+    def overdue(self, now: float, now_ms: int) -> Judgement:
+        """What the statuses that did not come in time mean for their messages; `now_ms` counts from 1970."""
         judgement = Judgement()
         reason = f"no status came within {self.rules.ack_wait:g} s"
         for message_id, (_, sent) in list(self.in_flight.items()):
             if sent + self.rules.ack_wait > now:
                 break
             if message_id in self.unclaimed:
-                self._put_back(message_id, judgement)
+                self._put_back(message_id, judgement, now_ms, NO_STATUS, UNCLAIMED)
                 continue
             self.last_failure = (NO_STATUS, reason)
             if self.rules.retries == 0:  # the client is there: one message is not worth its session
                 self._dead_letter(message_id, NO_STATUS, reason, judgement)
             else:
-                self._put_back(message_id, judgement)
+                self._put_back(message_id, judgement, now_ms, NO_STATUS, reason)
                 self.reported.append((Outcome.RETRY, NO_STATUS, reason, ""))
         return judgement
 

@@ -51,6 +51,7 @@ class DurableSession(DeliveryOrder):
         "own_cursor",
         "payers",
         "since",
+        "tries",
     )
 
     def __init__(self, name: SessionName) -> None:
@@ -72,6 +73,8 @@ class DurableSession(DeliveryOrder):
         self.ending: LogId | None = None
         self.death: tuple[str, str] | None = None
         """Code and reason, if it ends because its receiver has failed for good."""
+        self.tries: dict[LogId, str] | None = None
+        """The failed attempts at messages, as the store keeps them, if it ends; None if there were none."""
         self.expiry = 0
         """No pending message goes out of all queues before this, microseconds since 1970; 0: none does at all."""
         self.batch = 0
@@ -297,8 +300,12 @@ class DurableSession(DeliveryOrder):
         if pending is not None:
             self.applied_size -= pending.size
 
-    def attempted(self, log_id: LogId, times: int) -> None:
-        """The message, if it is pending, has been sent so many times since the session came here."""
+    def attempted(self, log_id: LogId, times: int, tries: str = "") -> None:
+        """The message, if it is pending, has been sent so many times since the session came here; `tries` tells those that
+        failed, as the store keeps them."""
+        if tries:
+            self.tries = self.tries or {}
+            self.tries[log_id] = tries
         for messages in (self.pending, self.inbox):
             if (pending := messages.get(log_id)) is not None:
                 messages[log_id] = pending._replace(attempts=pending.attempts + times)

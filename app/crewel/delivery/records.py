@@ -179,6 +179,8 @@ class PendingDeadLetter:
     message: Transient | None = None
     given: str = ""
     """The code as the receiver gave it, if another one counts."""
+    tries: str = ""
+    """The earlier attempts that failed, a JSON list, as `Attempts.text` writes it; empty if none is known."""
 
 
 class Disposition(NamedTuple):

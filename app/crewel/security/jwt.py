@@ -123,5 +123,5 @@ async def grants_of(authorization: str, admin: AdminToken, policy: SecurityPolic
     if admin.matches(token):
         return OPERATOR
     if not isinstance(policy, JwtPolicy):
-        raise BadToken("this is not the admin token")
+        raise BadToken("the server cannot verify this token: its policy is not jwt, and it knows its admin token only")
     return await policy.tokens.read(token)

@@ -53,3 +53,23 @@ def masked_message(fields: dict[str, Any], names: Collection[str]) -> dict[str, 
     if "ext" in shown:
         shown["ext"] = masked_ext(shown["ext"], names)
     return shown
+
+
+def unmasked(edited: Any, original: Any, names: Collection[str]) -> Any:
+    """What an operator made of a value that was shown with masks: each `***` in a field of one of these names is what the
+    original has at its place. Raises ValueError for one that has no original."""
+    if isinstance(edited, dict):
+        before = original if isinstance(original, dict) else {}
+        return {name: _unmasked_field(name, inner, before, names) for name, inner in edited.items()}
+    if isinstance(edited, list):
+        items = original if isinstance(original, list) else []
+        return [unmasked(inner, items[at] if at < len(items) else None, names) for at, inner in enumerate(edited)]
+    return edited
+
+
+def _unmasked_field(name: str, value: Any, before: dict[str, Any], names: Collection[str]) -> Any:
+    if name.lower() not in names or value != HIDDEN:
+        return unmasked(value, before.get(name), names)
+    if name not in before:
+        raise ValueError(f"no {HIDDEN} in {name}: there is no masked value at this place of the original")
+    return before[name]

@@ -182,6 +182,13 @@ class Delivery(Group):
         live=True,
         ge=1048576,
     )
+    discarded_kept_ms: Number = setting(
+        86400000,
+        "How long the bin keeps discarded dead letters, so that an operator can restore them. The oldest go earlier if dead"
+        " letters need the room.",
+        live=True,
+        ge=60000,
+    )
     restart_grace_ms: Number = setting(
         60000,
         "How much longer sessions from the store live after a start, because clients reconnect slowly after an outage.",

@@ -8,13 +8,15 @@ from typing import Any, Final, NamedTuple
 
 from crewel.event_loop import Turns
 from crewel.storage import dead_letters
-from crewel.storage.dead_letter_matching import likeness_of, shape_of
-from crewel.storage.dead_letters import DeadLetterFilter
+from crewel.storage.dead_letter_matching import likeness_of, shape_of, shape_of_reason
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
 
 KINDS: Final = ("code", "channel", "receiver")
 LIKENESS: Final = "likeness"
 """The kind of groups that no index knows: dead letters whose data has one shape."""
+REASON: Final = "reason"
+"""Another such kind: dead letters with one reason, whatever its numbers are."""
 _AT_ONCE: Final = 500
 _LENGTHS_AT_ONCE: Final = 100
 """Indexes whose lengths are asked for in one round trip: some milliseconds of this process."""
@@ -55,7 +57,7 @@ async def alike(
     while read < _MOST_READ:
         page = await dead_letters.page(store, wanted, after, _AT_ONCE, newest_first=True)
         for letter in page.letters:
-            shape = shape_of(letter.body) if kind == LIKENESS else getattr(letter, kind)
+            shape = _value(letter, kind)
             counts[shape] += 1
             newest.setdefault(shape, letter.dead_id)
             await turns.rest()
@@ -64,6 +66,13 @@ async def alike(
             break
     found = [(Group(count, shape), likeness_of(shape), newest[shape]) for shape, count in counts.most_common(_MOST)]
     return found, bool(after)
+
+
+def _value(letter: StoredDeadLetter, kind: str) -> str:
+    """What the dead letter has in common with others of its group."""
+    if kind == LIKENESS:
+        return shape_of(letter.body)
+    return shape_of_reason(letter.reason) if kind == REASON else str(getattr(letter, kind))
 
 
 async def groups_since(store: Store, kind: str, since_ms: int) -> Groups | None:

@@ -9,17 +9,20 @@ in portions, and stops when it has read enough, with less than was asked for and
 
 from __future__ import annotations
 
-import re
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Sequence
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from crewel.bayeux.codec import reread
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
-from crewel.storage.dead_letter_matching import beginning, fits, likeness_of, shape_of
+from crewel.storage.dead_letter_matching import beginning, fits
+from crewel.storage.dead_letter_records import (
+    DeadLetterFilter,
+    StoredDeadLetter,
+    dead_letter_of,
+    is_dead_id,
+    shared_texts,
+)
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step
 from crewel.storage.store import Store
@@ -29,7 +32,6 @@ MOST_DISCARDED: Final = 1000
 
 _TO_RECEIVER, _TO_CHANNEL, _TO_DESTINATION = range(3)
 _REMEMBERED_MS: Final = 120_000  # how long a redrive may be asked for again
-_DEAD_ID: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 _PORTION: Final = 200  # dead letters in one round trip
 _MOST_READ: Final = 1000  # dead letters that one page reads, which takes 50 ms
 _MOST_BYTES: Final = 8 * 1024 * 1024  # of the dead letters that one page reads, nearly
@@ -37,7 +39,7 @@ _FEW: Final = 50  # indexes that are walked together
 _VALUES: Final = 1000  # of an index, in one round trip
 _IDS: Final = 5000  # that are counted in one round trip
 
-WORDS: Final = 10
+WORDS: Final = 11
 """Arguments of a step that describe one dead letter."""
 BODY: Final = 5
 """Which of them is the body."""
@@ -45,135 +47,6 @@ _STORED: Final = ("", "", "", "", "")  # stands for a message that the store cop
 
 _Place = tuple[int, int]
 _Entry = tuple[bytes, dict[bytes, bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredDeadLetter:
-    """A dead letter: one message, one receiver."""
-
-    dead_id: str
-    """Its own id, `<milliseconds of the store's clock>-<number>`."""
-    id: str
-    """Id of the message, as its receiver saw it."""
-    received: str
-    """When the message was accepted: nanoseconds, in digits."""
-    receiver: str
-    """Name of the session, `client/joe/1`."""
-    channel: str
-    """Empty if nothing is left of the message."""
-    code: str
-    reason: str
-    attempts: int
-    """How often it may have been delivered."""
-    returns: int
-    """How often it was redriven by an operator and became a dead letter again."""
-    sender: str
-    qos: bytes
-    body: bytes
-    """The message as JSON, less its id."""
-    is_persistent: bool
-    """Whether the store had the message."""
-    redrive_of: str
-    """Dead id of the dead letter that it was before; empty if it was none."""
-    to: str = ""
-    """The destination of the message (`client/joe`, `client/joe/1`); empty if it went to all subscribers."""
-    is_partial: bool = False
-    """Whether it was stored by an older version, and does not say whether the message was addressed to a receiver."""
-    given: str = ""
-    """The code as the receiver gave it, if another one counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterFilter:
-    """Which dead letters are wanted; what is empty asks for nothing."""
-
-    code: str = ""
-    """This code and all below it: `user.update`."""
-    receiver: str = ""
-    """A session, `client/joe/1`, or all of a subject, `client/joe`."""
-    channel: str = ""
-    """A channel, or a pattern."""
-    since_ms: int = 0
-    """Not older, milliseconds since 1970."""
-    until: str = ""
-    """Dead id of the newest one that is wanted."""
-    contains: str = ""
-    """Text in body, options, reason, sender, message id or the code as given, in any case (ASCII)."""
-
-    like: str = ""
-    """The likeness of its data, as groups of dead letters name it."""
-    within: Sequence[str] = ()
-    """Only those of channels that one of these patterns covers; empty: of all."""
-
-    @property
-    def kinds(self) -> dict[str, str]:
-        """What is asked for, by the kind of index that knows."""
-        asked = {"code": self.code, "receiver": self.receiver, "channel": self.channel}
-        return {kind: text for kind, text in asked.items() if text}
-
-    def has(self, letter: StoredDeadLetter) -> bool:
-        """Whether code, receiver, channel and text are wanted."""
-        texts = letter.reason, letter.sender, letter.id, letter.given
-        needle, words = self.contains.encode().lower(), "\0".join(texts).encode()
-        if needle and not any(needle in text.lower() for text in (letter.body, letter.qos, words)):
-            return False
-        if self.like and likeness_of(shape_of(letter.body)) != self.like:
-            return False
-        if self.within and not any(fits("channel", pattern, letter.channel) for pattern in self.within):
-            return False
-        return all(fits(kind, text, getattr(letter, kind)) for kind, text in self.kinds.items())
-
-
-def is_dead_id(text: str) -> bool:
-    """Whether a text looks like a dead id."""
-    return _DEAD_ID.fullmatch(text) is not None
-
-
-def shared_texts(fields: Mapping[bytes, bytes]) -> list[bytes]:
-    """Return the names of the texts that an entry of `dead` refers to."""
-    return [fields[name] for name in (b"bh", b"qh") if name in fields]
-
-
-def dead_letter_of(
-    place: bytes, fields: Mapping[bytes, bytes], texts: Mapping[bytes, bytes] = MappingProxyType({})
-) -> StoredDeadLetter:
-    """Return the dead letter that an entry of `dead` holds; `texts` are those that it refers to, by name."""
-
-    def shared(name: bytes, reference: bytes) -> bytes:
-        return texts.get(fields[reference], b"") if reference in fields else fields.get(name, b"")
-
-    def text(name: bytes) -> str:
-        return fields.get(name, b"").decode()
-
-    receiver, qos = text(b"receiver"), shared(b"qos", b"qh")
-    return StoredDeadLetter(
-        place.decode(),
-        text(b"id"),
-        text(b"received"),
-        receiver,
-        text(b"channel"),
-        text(b"code"),
-        text(b"reason"),
-        int(fields.get(b"attempts", 0)),
-        int(fields.get(b"n", 0)),
-        text(b"sender"),
-        qos,
-        shared(b"body", b"bh"),
-        b"p" in fields,
-        text(b"r"),
-        text(b"t") or _destination(qos, receiver),
-        not (b"p" in fields or b"w" in fields),
-        text(b"g"),
-    )
-
-
-def _destination(qos: bytes, receiver: str) -> str:
-    """The destination by which this receiver got the message, if its qos names any: the session itself, or its subject."""
-    if b'"destination"' not in qos:
-        return ""
-    names = [str(each["to"]) for each in reread(qos).get("destination", [])]  # it may be the name of a client property
-    own = (each for each in names if each == receiver or receiver.startswith(f"{each}/"))
-    return next(own, names[0] if names else "")
 
 
 def described(letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[bytes | str | int]]:
@@ -184,10 +57,18 @@ def described(letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[by
         words = arguments.setdefault(each.session, [])
         message = each.message
         if message is None:
-            words += (each.id, each.code, each.reason, each.attempts, *_STORED, each.given)
+            words += (each.id, each.code, each.reason, each.attempts, *_STORED, each.given, each.tries)
         else:
             words += (message.id, each.code, each.reason, each.attempts)
-            words += (message.channel, message.body, message.sender, message.qos, message.received, each.given)
+            words += (
+                message.channel,
+                message.body,
+                message.sender,
+                message.qos,
+                message.received,
+                each.given,
+                each.tries,
+            )
     return arguments
 
 
@@ -225,12 +106,14 @@ def redrive(
     max_entries: int = 0,
     max_bytes: int = 0,
     job_id: str = "",
+    body: bytes = b"",
+    who: str = "",
 ) -> Step[Redriven]:
     """Redrive a dead letter, to its receiver or, `to_channel`, to the subscribers of its channel; an addressed message goes
     to its destination then (`letter.to`), and to no other. A receiver that would have more than
     `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed a second late. To
     find a receiver full takes the store long if it has thousands waiting: redrive no more to that one. The job with `job_id`
-    counts what is moved.
+    counts what is moved. With a `body` that one is sent, and the bin keeps the dead letter, discarded by `who`.
 
     The step may be repeated when its outcome is unknown, for two minutes: it answers the same again. Another step for the
     same dead letter finds it gone. Raises Fenced if the server has been superseded, StoreFull.
@@ -238,7 +121,7 @@ def redrive(
     once = k.once(f"redrive {secrets.token_hex(12)}")  # no publish has such a scope: those begin with the channel
     keys = (k.node(token), k.last, k.log, k.dead, k.facts, once, *([k.job(job_id)] if job_id else []))
     where = (_TO_DESTINATION if letter.to else _TO_CHANNEL) if to_channel else _TO_RECEIVER
-    arguments = (k.base, letter.dead_id, facts_max, _REMEMBERED_MS, where, max_entries, max_bytes, letter.to)
+    arguments = (k.base, letter.dead_id, facts_max, _REMEMBERED_MS, where, max_entries, max_bytes, letter.to, body, who)
     return Step("redrive", keys, arguments, _redriven)
 
 
@@ -247,14 +130,24 @@ def _redriven(answer: Any) -> Redriven:
     return Redriven(RedriveOutcome(outcome.decode()), LogId(log_id), size)
 
 
-def discard(k: Keys, token: str, dead_ids: Sequence[str], facts_max: int, who: str = "", job_id: str = "") -> Step[int]:
-    """Discard dead letters, at most `MOST_DISCARDED`; returns how many of them there were, which the job with
-    `job_id` counts. Repeated, it finds fewer. Raises Fenced if the server has been superseded."""
+def discard(
+    k: Keys,
+    token: str,
+    dead_ids: Sequence[str],
+    facts_max: int,
+    who: str = "",
+    job_id: str = "",
+    *,
+    keeps: bool = False,
+) -> Step[int]:
+    """Discard dead letters, at most `MOST_DISCARDED`: the bin `keeps` them for a while, or they are removed for good, from the
+    bin too. Returns how many of them there were, which the job with `job_id` counts. Repeated, it finds fewer. Raises Fenced if
+    the server has been superseded; StoreFull if the bin would make a full store grow."""
     if len(dead_ids) > MOST_DISCARDED:
         raise ValueError(f"dead_ids: expected at most {MOST_DISCARDED}, not {len(dead_ids)}")
     known = filter(is_dead_id, dead_ids)
     keys = (k.node(token), k.dead, k.facts, *([k.job(job_id)] if job_id else []))
-    return Step("discard", keys, (k.base, facts_max, who, *known), int)
+    return Step("bin" if keeps else "discard", keys, (k.base, facts_max, who, *known), int)
 
 
 async def newest(store: Store) -> str:
@@ -333,7 +226,7 @@ async def count(store: Store, wanted: DeadLetterFilter) -> int:
     are asked for; of several indexes, all dead letters of the smallest are read. Raises as `page` does."""
     span = _range(wanted, "", newest_first=False)
     kinds = wanted.kinds
-    if len(kinds) > 1 or wanted.contains or wanted.like or wanted.within:
+    if len(kinds) > 1 or wanted.is_read:
         return await _count_read(store, wanted)
     kind, text = next(iter(kinds.items()), ("code", ""))
     if not text and span == ("-", "+", False):

@@ -112,5 +112,6 @@ _NAMED: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterable[int]]]] = {
     "ended": _lists("ended"),
     "redriven": lambda fields: chain((fields["id"],), _numbers((fields["message"],))),
     "discarded": lambda fields: _numbers(fields.get("messages", ())),
+    "restored": lambda fields: _numbers(fields["messages"]),
 }
 """The messages that each type of fact names; the other types name none."""

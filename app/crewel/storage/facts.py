@@ -180,6 +180,8 @@ FACTS: Final[tuple[FactType, ...]] = (
             "channel": Field(_TEXT, "The channel it was published to; left out if it went to the receiver."),
             "code": Field(_TEXT, "Dotted error code of the dead letter."),
             "returns": Field(_ID, "How often the message has been redriven."),
+            "edited": Field("boolean", "`true` if an operator edited the message; left out otherwise."),
+            "first": Field(_TEXT, "Id that the dead letter had before it was restored; left out if it never was."),
             "job": Field(_TEXT, "Id of the job that redrove it; left out if none did."),
         },
     ),
@@ -192,6 +194,22 @@ FACTS: Final[tuple[FactType, ...]] = (
             "receivers": Field(_TEXTS, "Their receivers, in the same order."),
             "who": Field(_TEXT, "The operator; left out if unknown."),
             "job": Field(_TEXT, "Id of the job that discarded them; left out if none did."),
+            "firsts": Field(
+                _TEXTS,
+                "Ids that they had before they were restored, or else their own; left out if none of them was restored.",
+            ),
+        },
+    ),
+    FactType(
+        "restored",
+        "when discarded dead letters are restored, one entry per step",
+        {
+            "letters": Field(_TEXTS, "Ids of the dead letters that were discarded."),
+            "as": Field(_TEXTS, "Their ids from now on, in the same order."),
+            "firsts": Field(_TEXTS, "The ids that they had first."),
+            "messages": Field(_TEXTS, "Ids of their messages."),
+            "receivers": Field(_TEXTS, "Their receivers."),
+            "who": Field(_TEXT, "The operator; left out if unknown."),
         },
     ),
     FactType(

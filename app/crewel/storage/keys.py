@@ -22,6 +22,8 @@ class Keys:
         "alerts",
         "audit",
         "base",
+        "bin",
+        "binned_at",
         "copied",
         "dead",
         "dropped",
@@ -68,6 +70,8 @@ class Keys:
         self.letter_texts = self.base + "dead:texts"
         self.letter_uses = self.base + "dead:uses"
         self.letter_bytes = self.base + "dead:bytes"
+        self.bin = self.base + "dead:bin"
+        self.binned_at = self.base + "dead:bin:at"
         self.facts = self.base + "facts"
         self.events = self.base + "events"
         self.topics = self.base + "topics"
@@ -177,32 +181,6 @@ class Key:
 
 
 _EVER = "no limit"
-_LETTERS = "commit, end, redrive, discard, discard_waiting"
-_INDEXES = tuple(
-    key
-    for value in ("code", "receiver", "channel")
-    for key in (
-        Key(
-            f"dead:{value}:<{value}>",
-            "stream",
-            "id is the dead id; nothing else",
-            "as its dead letters",
-            _LETTERS,
-            "operators",
-            f"The dead letters of one {value}.",
-        ),
-        Key(
-            f"dead:{value}s",
-            "sorted set",
-            f"each {value}, in alphabetical order",
-            "as its dead letters",
-            _LETTERS,
-            "operators",
-            f"Every {value} that has dead letters, to find those with the same prefix.",
-        ),
-    )
-)
-
 KEYS: tuple[Key, ...] = (
     Key(
         "format",
@@ -218,7 +196,8 @@ KEYS: tuple[Key, ...] = (
         "stream",
         "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session excluded from"
         " delivery; `q` PublishQos as JSON; `r` dead id of its previous dead letter, `n` how many dead letters it has"
-        " had; `t` its destination; `w` if the inboxes of other nodes' sessions have the message: their names and its"
+        " had, `h` its failed attempts, JSON, `e` 1 if an operator edited it; `t` its destination;"
+        " `w` if the inboxes of other nodes' sessions have the message: their names and its"
         " record, as JSON; `o` the node that accepted it, if several share the store; `k` for a change of a topic: the"
         " token of the node that made it, and `b` is the change, as JSON; `s` to `k` only if needed",
         "until no cursor and no pending message needs it",
@@ -380,64 +359,12 @@ KEYS: tuple[Key, ...] = (
         " subject again.",
     ),
     Key(
-        "dead",
-        "stream",
-        "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`;"
-        " `channel`; `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes that"
-        " it counts in `dead:bytes`; and only if needed: `p` 1 if the message was stored, else `w` 1 (its qos has the"
-        " destination, except in older versions); `r` dead id of its previous dead letter, `n` how often it became a"
-        " dead letter again, `x` and `t` as in the log, `g` the code as the receiver gave it, if `code` is another",
-        "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
-        _LETTERS,
-        "operators, the pipeline",
-        "The dead letters.",
-    ),
-    Key(
-        "dead:texts",
-        "hash",
-        "SHA-1 of a text: the text",
-        "as the dead letters that refer to it",
-        _LETTERS,
-        "operators, the pipeline",
-        "The bodies and QoS of dead letters, from 200 bytes on, each stored once.",
-    ),
-    Key(
-        "dead:uses",
-        "hash",
-        "SHA-1 of a text: number of dead letters that refer to it",
-        "as its text",
-        _LETTERS,
-        _LETTERS,
-        "Reference counts of these texts.",
-    ),
-    Key(
-        "dead:bytes",
-        "string",
-        "a whole number",
-        _EVER,
-        _LETTERS,
-        _LETTERS,
-        "Approximate bytes of the dead letters with their texts. Dead letters from older servers do not count.",
-    ),
-    *_INDEXES,
-    *(
-        Key(f"dead:{name}", "string", "a whole number", _EVER, "commit, end, discard_waiting", "operators", meaning)
-        for name, meaning in (
-            (
-                "dropped",
-                "Number of dead letters dropped because of `delivery.dead_letters_max` or"
-                " `delivery.dead_letters_max_bytes`.",
-            ),
-            ("returned", "Number of dead letters whose message had been redriven before."),
-        )
-    ),
-    Key(
         "facts",
         "stream",
         "`t` type; `d` JSON; the types are in [facts](reference/facts.md)",
         "about the newest `storage.facts_max_entries`, and about `storage.facts_max_bytes` at most",
         "publish, send, lease_queued, requeue, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive,"
-        " discard, discard_waiting, end, lose, trim_facts",
+        " bin, discard, restore, discard_waiting, end, lose, trim_facts",
         "the pipeline",
         "What happened to each message, for the audit.",
     ),

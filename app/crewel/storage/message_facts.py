@@ -21,7 +21,7 @@ _EARLIER_MS: Final = 2000
 """How much older than the time in its id the first fact about a message may be: ids of a burst run ahead of the clock."""
 
 
-_REMOVALS: Final = ("discarded", "redriven")
+_REMOVALS: Final = ("discarded", "redriven", "restored")
 """The facts of dead letters that operators took away."""
 
 

@@ -24,6 +24,7 @@ from crewel.errors import CrewelError
 from crewel.server import BROKER, build, listening_with
 from crewel.settings import Settings, load
 from crewel.storage import dead_letters
+from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.testing.clock import VirtualLoop, seconds_of
 
 ADMIN_TOKEN: Final = "crewel-testing-admin-token"  # noqa: S105 - of servers that only this machine reaches
@@ -199,7 +200,7 @@ class Instance:
         letters: list[DeadLetter] = []
         after, is_first = "", True
         while after or is_first:
-            page = await dead_letters.page(access.store, dead_letters.DeadLetterFilter(), after)
+            page = await dead_letters.page(access.store, DeadLetterFilter(), after)
             letters += [DeadLetter.read(each, self.settings.node.name) for each in page.letters]
             after, is_first = page.next, False
         return letters

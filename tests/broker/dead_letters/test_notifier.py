@@ -14,7 +14,7 @@ from crewel.broker.dead_letters.notifier import MOST_WAITING, Follower
 from crewel.broker.services import Service
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
 from crewel.errors import StoreUnavailable
-from crewel.storage.dead_letters import StoredDeadLetter
+from crewel.storage.dead_letter_records import StoredDeadLetter
 from tests.broker.world import MakeWorld, World
 
 

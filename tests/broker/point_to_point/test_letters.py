@@ -11,10 +11,10 @@ import pytest
 
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
-from crewel.cli.dead_letters import write_file
+from crewel.cli.dead_letter_files import write_file
 from crewel.security.grants import OPERATOR
 from crewel.storage import dead_letters
-from crewel.storage.dead_letters import StoredDeadLetter
+from crewel.storage.dead_letter_records import StoredDeadLetter
 from tests.broker.point_to_point.post import BOX, Clerk, come, login, one, queue
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin
 

@@ -6,6 +6,7 @@ import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.storage import dead_letters
+from crewel.storage.dead_letter_records import DeadLetterFilter
 from tests.broker.point_to_point.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, origin, store
 from tests.broker.world import Client, data_of
@@ -239,7 +240,7 @@ class TestQueuesOfSubjects:
         for number in range(1001):
             clerk.post(number, queue("joe"))
         world.sweep_after(61.0)
-        assert world.wait(dead_letters.count(world.store, dead_letters.DeadLetterFilter())) == 1001
+        assert world.wait(dead_letters.count(world.store, DeadLetterFilter())) == 1001
 
     def test_a_letter_of_a_subject_can_be_sent_again(self, make_stored: MakeStored) -> None:
         world = make_stored("ptp.subject_idle_ms=60000")

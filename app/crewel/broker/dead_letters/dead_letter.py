@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.entry import Entry
@@ -14,7 +16,7 @@ from crewel.qos.update import Origin
 from crewel.security.masks import masked, masked_ext, masked_properties
 
 if TYPE_CHECKING:
-    from crewel.storage.dead_letters import StoredDeadLetter
+    from crewel.storage.dead_letter_records import StoredDeadLetter
 
 
 CHANNEL: Final = "/__sys__deadMessage"
@@ -58,6 +60,12 @@ class DeadLetter:
     """Whether an older version has stored it, and it does not say whether it was addressed to a receiver."""
     given: str = ""
     """The code as the receiver gave it, if `code` is what it counts as; empty otherwise."""
+    tries: bytes = b""
+    """The failed attempts and redrives, as the store keeps them; empty if this dead letter tells all."""
+    is_edited: bool = False
+    """Whether an operator has changed the message."""
+    restored_from: str = ""
+    """The dead id that it had first, if it was discarded and restored; empty otherwise."""
 
     @classmethod
     def read(cls, stored: StoredDeadLetter, node: str) -> DeadLetter:
@@ -85,6 +93,9 @@ class DeadLetter:
             stored.to,
             stored.is_partial,
             stored.given,
+            stored.tries,
+            stored.is_edited,
+            stored.first,
         )
 
     def masked(self, names: Collection[str]) -> DeadLetter:
@@ -121,7 +132,32 @@ class DeadLetter:
             fields["partial"] = True
         if self.given:
             fields["errorCodeGiven"] = self.given
+        if self.tries:
+            fields["history"] = self.history()
+        if self.is_edited:
+            fields["edited"] = True
+        if self.restored_from:
+            fields["restoredFrom"] = self.restored_from
         return fields | ({"redriveOf": self.redrive_of, "returns": self.returns} if self.redrive_of else {})
+
+    def history(self) -> list[Fields]:
+        """The attempts that failed and the redrives between them, the oldest first; the last one made the dead letter."""
+        told: list[Fields] = [
+            {"at": each["at"], "redrivenAs": each["redrivenAs"]}
+            if "redrivenAs" in each
+            else {"at": each["at"], "errorCode": each["code"], "reason": each["reason"]}
+            for each in orjson.loads(self.tries or b"[]")
+        ]
+        redrives = [at for at, each in enumerate(told) if "redrivenAs" in each]
+        known = len(told) - (redrives[-1] + 1 if redrives else 0)
+        if self.attempts > known:  # the last attempt was rejected for good, and is the dead letter itself
+            made = (
+                int(self.dead_id.partition("-")[0])
+                if not self.restored_from
+                else int(self.restored_from.partition("-")[0])
+            )
+            told.append({"at": made, "errorCode": self.code, "reason": self.reason})
+        return told
 
     def properties(self) -> Fields:
         """The clientProperties of the message on the live channel."""

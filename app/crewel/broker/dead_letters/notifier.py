@@ -31,6 +31,7 @@ from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.records import PendingDeadLetter
 from crewel.errors import StoreError, class_of
 from crewel.storage import dead_letters
+from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -170,7 +171,7 @@ class DeadLetterNotifier:
 
     async def _count(self, store: Store) -> None:
         with suppress(StoreError):
-            kept = await dead_letters.count(store, dead_letters.DeadLetterFilter())
+            kept = await dead_letters.count(store, DeadLetterFilter())
             self._counts = (kept, await dead_letters.dropped(store), await dead_letters.returned(store))
 
     async def close(self) -> None:

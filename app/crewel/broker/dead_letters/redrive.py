@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
@@ -19,11 +19,12 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session_queue.open_messages import OpenMessages
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import PendingMessage, SessionName
-from crewel.errors import StoreUnavailable
+from crewel.errors import IllegalArgument, StoreUnavailable
 from crewel.qos.connect import Bounds
 from crewel.qos.names import is_queue
-from crewel.storage import dead_letters
-from crewel.storage.dead_letters import DeadLetterFilter, Redriven, RedriveOutcome, StoredDeadLetter
+from crewel.storage import dead_letter_bin, dead_letters
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
+from crewel.storage.dead_letters import Redriven, RedriveOutcome
 
 _AT_ONCE: Final = 64
 """Dead letters whose steps are under way together."""
@@ -140,15 +141,35 @@ class DeadLetterRedrive:
                 await asyncio.sleep(due)  # zero lets others have their turn
         return report
 
-    async def discard(self, chosen: Chosen, limits: Limits, who: str) -> Report:
-        """Throw dead letters away. Raises as `redrive` does."""
+    async def edit(self, letter: StoredDeadLetter, body: bytes, who: str, *, to_channel: bool = False) -> Redriven:
+        """Send this body in place of the dead letter's, as `redrive` sends it; the bin keeps the dead letter. Raises
+        StoreError; IllegalArgument if it cannot be sent."""
+        receiver = letter.to if to_channel else letter.receiver
+        room = self._room(receiver, {}) if receiver else None
+        if to_channel and letter.is_partial:
+            raise IllegalArgument("toChannel", _partial(letter).message)
+        if room is not None and not room.take(len(body)):
+            raise IllegalArgument("id", _undone(letter, RedriveOutcome.FULL, receiver).message)
+        asked = self._ask(replace(letter, body=body), receiver, room, "", who)
+        async with asyncio.timeout(_PATIENCE_S):
+            answer = await asyncio.shield(asked)
+        if answer.outcome is not RedriveOutcome.MOVED:
+            raise IllegalArgument("id", _undone(letter, answer.outcome, receiver).message)
+        await self.access.writing.probe_and_wait()
+        return answer
+
+    async def discard(self, chosen: Chosen, limits: Limits, who: str, *, keeps: bool = True) -> Report:
+        """Move dead letters into the bin, or with `keeps` false remove them for good, from the bin too. Raises as `redrive`
+        does; StoreFull if there is no room for the bin."""
         loop, report = self._runtime.loop, Report()
         start = loop.time()
-        async with aclosing(self._portions(chosen, limits.count, _READ, report)) as portions:
+        async with aclosing(self._portions(chosen, limits.count, _READ, report, with_bin=not keeps)) as portions:
             async for letters in portions:
                 ids = [letter.dead_id for letter in letters]
                 access = self.access
-                step = dead_letters.discard(access.keys, access.token, ids, access.facts_max, who, limits.job_id)
+                step = dead_letters.discard(
+                    access.keys, access.token, ids, access.facts_max, who, limits.job_id, keeps=keeps
+                )
                 discarded = await access.writing.ask(step)
                 self._runtime.metrics.letters_discarded += discarded
                 report.done += discarded
@@ -157,11 +178,12 @@ class DeadLetterRedrive:
         return report
 
     async def _portions(
-        self, chosen: Chosen, count: int, portion: int, report: Report
+        self, chosen: Chosen, count: int, portion: int, report: Report, *, with_bin: bool = False
     ) -> AsyncGenerator[list[StoredDeadLetter], None]:
-        """The chosen dead letters, a few at a time. While one portion is worked on, `report.next` is the place after it."""
+        """The chosen dead letters, a few at a time; `with_bin`, those chosen by id may be in the bin. While one portion is
+        worked on, `report.next` is the place after it."""
         if chosen.ids is not None:
-            async for letters in self._by_id(chosen.ids, count, portion, report):
+            async for letters in self._by_id(chosen.ids, count, portion, report, with_bin=with_bin):
                 yield letters
             return
         place, left = chosen.after, count
@@ -178,12 +200,14 @@ class DeadLetterRedrive:
                 return
 
     async def _by_id(
-        self, ids: Sequence[str], count: int, portion: int, report: Report
+        self, ids: Sequence[str], count: int, portion: int, report: Report, *, with_bin: bool
     ) -> AsyncGenerator[list[StoredDeadLetter], None]:
         for start in range(0, min(count, len(ids)), portion):
             end = min(start + portion, count)
             asked = ids[start:end]
             letters = await dead_letters.get(self.access.store, asked)
+            if with_bin:
+                letters += [each.letter for each in await dead_letter_bin.get(self.access.store, asked)]
             there = {letter.dead_id for letter in letters}
             report.undone += [_gone(dead_id) for dead_id in asked if dead_id not in there]
             report.next = asked[-1] if end < len(ids) else ""
@@ -237,9 +261,10 @@ class DeadLetterRedrive:
         return rooms[receiver]
 
     def _ask(
-        self, letter: StoredDeadLetter, receiver: str, room: _Room | None, job_id: str
+        self, letter: StoredDeadLetter, receiver: str, room: _Room | None, job_id: str, editor: str = ""
     ) -> asyncio.Future[Redriven]:
-        """Have the store move one dead letter: to this receiver, which has this room, or without one to the channel."""
+        """Have the store move one dead letter: to this receiver, which has this room, or without one to the channel. With an
+        `editor` its body is one that the store does not have."""
         access = self.access
         step = dead_letters.redrive(
             access.keys,
@@ -250,6 +275,8 @@ class DeadLetterRedrive:
             max_entries=0 if room is None else room.bounds.max_entries,
             max_bytes=0 if room is None else room.bounds.max_bytes,
             job_id=job_id,
+            body=letter.body if editor else b"",
+            who=editor,
         )
 
         def answered(answer: Any) -> Any:

@@ -284,7 +284,8 @@ class SubscriptionStore:
         for log_id in ids:
             pending = durable.find(log_id)
             if pending is not None:
-                durable.dead_letter(PendingDeadLetter(durable.name, log_id, *death, pending.attempts))
+                tries = (durable.tries or {}).get(log_id, "")
+                durable.dead_letter(PendingDeadLetter(durable.name, log_id, *death, pending.attempts, tries=tries))
 
     def _count_ended(
         self,

@@ -44,7 +44,14 @@ class Requeue:
     # While the session lives
 
     def try_other(
-        self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = ""
+        self,
+        session: Session,
+        entry: Entry,
+        code: str,
+        reason: str,
+        attempts: int = 0,
+        given: str = "",
+        tries: str = "",
     ) -> bool:
         """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
         another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be

@@ -26,7 +26,7 @@ from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_queue.pings import Pings
 from crewel.broker.session_queue.timers import SessionTimes, cause
 from crewel.broker.session_queue.updates import OnewayUpdates
-from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rejection, Rules
+from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED, Dispatcher, Judgement, Rejection, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
@@ -62,9 +62,9 @@ class DispatcherRunner:
     """Called when the queue of a session may have capacity again for messages of shared queues."""
     on_blocked: Callable[[Session], None] = field(init=False)
     """Called when a session takes no messages of shared queues for the time being."""
-    try_other: Callable[[Session, Entry, str, str, int, str], bool] = field(init=False)
-    """Asked whether another session gets a message that this one has failed: its code, reason, attempts, and the code as given
-    if another one counts."""
+    try_other: Callable[[Session, Entry, str, str, int, str, str], bool] = field(init=False)
+    """Asked whether another session gets a message that this one has failed: its code, reason, attempts, the code as given if
+    another one counts, and its earlier attempts."""
     end_session: Callable[[Session, Event], None] = field(init=False)
     """Called to end a session whose client has failed for good."""
     is_offered: bool = field(default=False, init=False)
@@ -243,8 +243,8 @@ class DispatcherRunner:
         for each in judgement.dead_letters:
             if not self.try_other(session, *each):
                 open_messages.dead_letter(session, *each)
-        failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
-        put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0, "")]
+        failure = dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
+        put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0, "", "")]
         put_back += open_messages.notices_after(session, put_back)
         for entry in put_back:
             session.take_back(entry)
@@ -315,7 +315,7 @@ class DispatcherRunner:
             self._apply_state(session)
             self.on_active(session)
         if dispatcher.rules.ack_wait != inf:
-            judgement = dispatcher.overdue(now)
+            judgement = dispatcher.overdue(now, int(time() * 1000))
             if judgement.dead_letters or judgement.put_back:
                 self._carry_out(session, dispatcher, judgement)
                 self.conclude(session)

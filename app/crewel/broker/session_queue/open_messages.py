@@ -103,15 +103,23 @@ class OpenMessages:
             self._access.node.mark_dirty(session.durable)
 
     def dead_letter(
-        self, session: Session, entry: Entry, code: str, reason: str, attempts: int, given: str = ""
+        self, session: Session, entry: Entry, code: str, reason: str, attempts: int, given: str = "", tries: str = ""
     ) -> None:
         """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
-        that the store does not have. `given` is the code as the receiver gave it, if another one counts."""
+        that the store does not have. `given` is the code as the receiver gave it, if another one counts; `tries` are the
+        earlier attempts."""
         session.take_out(entry)
-        self.dead_letter_new(session, entry, code, reason, given, attempts)
+        self.dead_letter_new(session, entry, code, reason, given, attempts, tries)
 
     def dead_letter_new(
-        self, session: Session, entry: Entry, code: str, reason: str, given: str = "", attempts: int = 0
+        self,
+        session: Session,
+        entry: Entry,
+        code: str,
+        reason: str,
+        given: str = "",
+        attempts: int = 0,
+        tries: str = "",
     ) -> None:
         """Make a dead letter of a message that was not queued for the session. One of the server about itself is dropped."""
         durable = session.durable
@@ -123,7 +131,9 @@ class OpenMessages:
             message = None if entry.position else self._as_transient(entry)
             pending = durable.pending.get(entry.position) or durable.inbox.get(entry.position)
             attempts += 0 if pending is None else pending.attempts
-            durable.dead_letter(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message, given))
+            durable.dead_letter(
+                PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message, given, tries)
+            )
             self._access.node.mark_dirty(durable)
 
     def drop_new(self, session: Session, entry: Entry) -> None:
@@ -155,9 +165,9 @@ class OpenMessages:
         pending = durable.pending.get(place) or durable.inbox.get(place)
         if pending is None:
             return False
-        attempts = self.attempts(session, place)
+        attempts, tries = self.attempts(session, place), session.dispatcher.failed_before(str(place))
         self.forget_stored(session, place)
-        durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, given=given))
+        durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, given=given, tries=tries))
         self._access.node.mark_dirty(durable)
         return True
 
@@ -243,7 +253,8 @@ class OpenMessages:
 
     def _dead_letter_open(self, session: Session, entry: Entry, code: str, reason: str, given: str = "") -> None:
         attempts = 0 if entry.origin is None else self._attempts(session, entry.origin.id)
-        self.dead_letter(session, entry, code, reason, attempts, given)
+        tries = "" if entry.origin is None else session.dispatcher.failed_before(entry.origin.id)
+        self.dead_letter(session, entry, code, reason, attempts, given, tries)
 
     @staticmethod
     def _attempts(session: Session, message_id: str) -> int:
@@ -257,7 +268,8 @@ class OpenMessages:
         if durable is not None:
             for message_id in {*dispatcher.tries, *dispatcher.in_flight}:
                 if message_id.isdecimal():
-                    durable.attempted(LogId(int(message_id)), self._attempts(session, message_id))
+                    tries = dispatcher.failed_before(message_id)
+                    durable.attempted(LogId(int(message_id)), self._attempts(session, message_id), tries)
 
     # What operators do
 

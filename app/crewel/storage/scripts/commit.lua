@@ -29,9 +29,9 @@
 --              or 0; seven numbers of arguments, and then these arguments:
 --              fields to set in s:<session>, each with its value; fields `o:<id>` of what is settled; further fields to
 --              delete; ids to delete in the inbox; fields of intervals to forget; facts about ends, JSON objects;
---              dead letters, ten arguments each: id, code, reason, attempts, and of a message that was never stored the
+--              dead letters, eleven arguments each: id, code, reason, attempts, and of a message that was never stored the
 --              channel, body, sender, qos and when it was received, which are empty otherwise; the code as the receiver gave
---              it, if another one counts; a body that an argument before has already is `@` and the number of that argument
+--              it, if another one counts; its earlier attempts, JSON, or empty; a body that an argument before has already is `@` and the number of that argument
 local node, log, dead, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local base, token, number, parts = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local cursor, low, facts_max, letters_max, letters_bytes = ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[9])
@@ -51,6 +51,8 @@ end
 -- include shared/packed.lua
 
 -- include shared/indexes.lua
+
+-- include shared/bin.lua
 
 -- include shared/letters.lua
 
@@ -157,12 +159,12 @@ while at <= #ARGV do
   local letters_at = facts_at + ARGV[at + 7]
   local stop = letters_at + ARGV[at + 8]
   if call('HGET', session, 'owner') == token then
-    for letter = letters_at, stop - 1, 10 do
-      local id, code, reason, attempts, channel, body, sender, qos, received, given = unpack(ARGV, letter, letter + 9)
+    for letter = letters_at, stop - 1, 11 do
+      local id, code, reason, attempts, channel, body, sender, qos, received, given, tries = unpack(ARGV, letter, letter + 10)
       local same = string.match(body, '^@(%d+)$')
       body = same and ARGV[tonumber(same)] or body
       letters[#letters + 1] =
-        dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received, given)
+        dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received, given, tries)
     end
     finish(name, session, unbox, passed - 1, facts_at, letters_at)
     all('HSET', session, set, settled - 1)

@@ -29,6 +29,8 @@ local call = redis.call
 
 -- include shared/indexes.lua
 
+-- include shared/bin.lua
+
 -- include shared/letters.lua
 
 if call('EXISTS', node) == 0 then

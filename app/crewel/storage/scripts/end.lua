@@ -30,9 +30,9 @@
 -- ARGV[8]     number of the messages that may go back
 -- ARGV[9...]  these facts, JSON objects; for each of these messages its id and how often it may have been sent; then dead
 -- letters,
---             ten arguments each: id, code, reason, attempts, and of a message that was never stored the channel, body,
+--             eleven arguments each: id, code, reason, attempts, and of a message that was never stored the channel, body,
 --             sender, qos and when it was received, which are empty otherwise; the code as the receiver gave it, if another
---             one counts
+--             one counts; its earlier attempts, JSON, or empty
 local session, inbox, own, subject, log, dead, facts = unpack(KEYS)
 local base, token, name, facts_max, letters_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local letters_bytes = tonumber(ARGV[6])
@@ -44,6 +44,8 @@ local call = redis.call
 -- include shared/packed.lua
 
 -- include shared/indexes.lua
+
+-- include shared/bin.lua
 
 -- include shared/letters.lua
 
@@ -117,7 +119,7 @@ for at = returning_at, letters_at - 1, 2 do
     stays[ARGV[at]] = true
   end
 end
-for at = letters_at, #ARGV, 10 do
+for at = letters_at, #ARGV, 11 do
   decided[ARGV[at]] = true
 end
 for _, id in ipairs(call('HKEYS', inbox)) do
@@ -134,9 +136,9 @@ for _, ids in ipairs({returned, lapsed}) do
     gone[id] = true
   end
 end
-for at = letters_at, #ARGV, 10 do
+for at = letters_at, #ARGV, 11 do
   if not gone[ARGV[at]] then
-    letters[#letters + 1] = dead_letter(name, inbox, unpack(ARGV, at, at + 9))
+    letters[#letters + 1] = dead_letter(name, inbox, unpack(ARGV, at, at + 10))
   end
   if stays[ARGV[at]] then
     stays[ARGV[at]] = nil

@@ -24,12 +24,18 @@
 -- ARGV[6]  messages that may wait for the receiver; 0: any number
 -- ARGV[7]  bytes that may wait for it; 0: any number
 -- ARGV[8]  the destination: whom the message is addressed to (client/joe, client/joe/1); empty if it has none
+-- ARGV[9]  the body that is sent in place of the dead letter's, which the bin keeps; empty: none, and the dead letter ends
+-- ARGV[10] who wants it, or empty
 local node, last, log, dead, facts, once = unpack(KEYS)
 local base, place, facts_max, once_ms, to_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local max_entries, max_bytes, destination = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
+local edited, who = ARGV[9], ARGV[10]
+local longest_history = 8000  -- bytes; of a longer one the older attempts are left out
 local call, format = redis.call, string.format
 
 -- include shared/indexes.lua
+
+-- include shared/bin.lua
 
 -- include shared/packed.lua
 
@@ -39,10 +45,26 @@ local call, format = redis.call, string.format
 
 -- include shared/waiting.lua
 
+-- The attempts so far as a JSON list: those before the dead letter, the one that made it, and this redrive.
+local function attempts_of(letter, now_ms, id)
+  local earlier = letter.h and #letter.h < longest_history and cjson.decode(letter.h) or {}
+  local known = 0  -- since the last redrive
+  for _, each in ipairs(earlier) do
+    known = each.redrivenAs and 0 or known + 1
+  end
+  if tonumber(letter.attempts) > known then
+    earlier[#earlier + 1] =
+      {at = tonumber(string.match(place, '^%d+')), code = letter.code, reason = letter.reason}
+  end
+  earlier[#earlier + 1] = {at = now_ms, redrivenAs = id}
+  return cjson.encode(earlier)
+end
+
 -- The fields of the log's entry.
-local function entry_of(letter, returns)
+local function entry_of(letter, returns, attempts)
   local entry = {'c', letter.channel, 'b', letter.body}
-  local further = {s = letter.sender, x = letter.x or '', q = letter.qos, r = place, n = returns, t = destination}
+  local further = {s = letter.sender, x = letter.x or '', q = letter.qos, r = place, n = returns, t = destination, h = attempts,
+    e = edited ~= '' and '1' or letter.e or ''}
   for field, value in pairs(further) do
     if value ~= '' then
       entry[#entry + 1] = field
@@ -65,7 +87,8 @@ end
 if call('EXISTS', node) == 0 then
   return 'fenced'
 end
-local letter = fields_of(call('XRANGE', dead, place, place)[1])
+local original = call('XRANGE', dead, place, place)[1]
+local letter = fields_of(original)
 if not letter then
   local id, bytes = string.match(call('GET', once) or '', '^(%d+) (%d+)$')
   return id and {'moved', tonumber(id), tonumber(bytes)} or {'gone'}
@@ -73,6 +96,7 @@ elseif letter.channel == '' then
   return {'empty'}
 end
 complete(letter)
+letter.body = edited ~= '' and edited or letter.body
 
 local size = #letter.body
 local receiver = ARGV[5] == '2' and destination or letter.receiver
@@ -100,8 +124,13 @@ local now = call('TIME')
 local id = math.max(tonumber(call('GET', last) or 0), now[1] * 1000000 + now[2] - 1) + 1
 local text = format('%.0f', id)
 local returns = format('%.0f', (letter.n or 0) + 1)
-local entry = entry_of(letter, returns)
-take_out(place, letter)
+local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local entry = entry_of(letter, returns, attempts_of(letter, now_ms, text))
+if edited ~= '' then
+  put_into_bin(original, letter, next_binned_at(), {who = who, as = text})
+else
+  take_out(place, letter)
+end
 call('SET', last, text)
 call('SET', once, text .. ' ' .. size, 'PX', once_ms)
 if KEYS[7] then
@@ -125,7 +154,8 @@ else
   end
   where = '"session":' .. cjson.encode(receiver)
 end
+local first = letter.u and ',"first":' .. cjson.encode(letter.u) or ''
 local job = KEYS[7] and ',"job":' .. cjson.encode(string.match(KEYS[7], 'job:(.*)$')) or ''
 append_fact('redriven', '{"letter":"' .. place .. '","message":' .. cjson.encode(letter.id) .. ',"id":' .. text .. ',' .. where
-  .. ',"code":' .. cjson.encode(letter.code) .. ',"returns":' .. returns .. job .. '}')
+  .. ',"code":' .. cjson.encode(letter.code) .. ',"returns":' .. returns .. first .. (edited ~= '' and ',"edited":true' or '') .. job .. '}')
 return {'moved', id, size}

@@ -82,8 +82,8 @@ local function enlist(place, letter)
   end
 end
 
--- Takes a dead letter out, and out of the indexes. Returns the bytes that this frees.
-local function take_out(place, letter)
+-- Takes a dead letter out of `dead` and out of the indexes.
+local function unlist(place, letter)
   call('XDEL', dead, place)
   for _, field in ipairs(indexed) do
     local value = letter[field] or ''
@@ -93,7 +93,17 @@ local function take_out(place, letter)
       call('ZREM', base .. 'dead:' .. field .. 's', value)
     end
   end
+end
+
+-- Lets go of the texts of a dead letter that is no more. Returns the bytes that this frees.
+local function free(letter)
   local freed = (letter.z or 0) + unshare(letter.bh) + unshare(letter.qh)
   add_bytes(-freed)
   return freed
+end
+
+-- Takes a dead letter out, and out of the indexes. Returns the bytes that this frees.
+local function take_out(place, letter)
+  unlist(place, letter)
+  return free(letter)
 end

@@ -1,4 +1,4 @@
--- For the scripts that store dead letters, after shared/packed.lua and shared/indexes.lua. They have, as further locals: `log`,
+-- For the scripts that store dead letters, after shared/packed.lua, shared/indexes.lua and shared/bin.lua. They have, as further locals: `log`,
 -- the key; `letters_max` and `letters_bytes`, the bounds of the dead letters; the second is 0 for none.
 local letter_cost = 200  -- bytes, in addition to its texts
 local logged = {}  -- messages of the log that this call has read
@@ -13,16 +13,25 @@ local function message(inbox, id)
   return logged[id]
 end
 
+-- The attempts of two JSON lists, either of which may be empty.
+local function joined(earlier, later)
+  if earlier == '' or later == '' then
+    return earlier .. later
+  end
+  return string.sub(earlier, 1, -2) .. ',' .. string.sub(later, 2)
+end
+
 -- Stores a dead letter. An empty channel says that the message was stored. One that was not has `w`: its qos says whether it
 -- was addressed to a receiver, which dead letters of older versions do not. `given` is the code as the receiver gave it, if
--- another one counts. Returns the dead letter's place in `dead`.
-local function dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received, given)
+-- another one counts; `tries` the earlier attempts, a JSON list, or empty. Returns the dead letter's place in `dead`.
+local function dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received, given, tries)
   local more = {'w', '1'}
   if channel == '' then
     local known = message(inbox, id)
     channel, body, sender, qos, received = known.c or '', known.b or '', known.s or '', known.q or '', id .. '000'
     more = {'p', '1'}
-    for _, field in ipairs({'r', 'n', 'x', 't'}) do
+    tries = joined(known.h or '', tries or '')
+    for _, field in ipairs({'r', 'n', 'x', 't', 'e'}) do
       if known[field] then
         more[#more + 1] = field
         more[#more + 1] = known[field]
@@ -43,7 +52,11 @@ local function dead_letter(name, inbox, id, code, reason, attempts, channel, bod
     more[#more + 1] = 'g'
     more[#more + 1] = given
   end
-  local size = letter_cost + #name + #code + #reason + #channel + #body + #sender + #qos + #(given or '')
+  if tries and tries ~= '' then
+    more[#more + 1] = 'h'
+    more[#more + 1] = tries
+  end
+  local size = letter_cost + #name + #code + #reason + #channel + #body + #sender + #qos + #(given or '') + #(tries or '')
   add_bytes(size)
   local place = call('XADD', dead, '*', 'id', id, 'received', received, 'receiver', name, 'code', code, 'reason', reason,
     'attempts', attempts, 'channel', channel, body_field, body, 'sender', sender, qos_field, qos, 'z', size, unpack(more))
@@ -51,15 +64,25 @@ local function dead_letter(name, inbox, id, code, reason, attempts, channel, bod
   return place
 end
 
--- Removes the oldest dead letters beyond the bounds, and counts them. Where a bound has been lowered, the rest of what is too
--- much goes with later calls.
+-- Removes the oldest dead letters beyond the bounds, and counts them. The bin takes no room that others need: what it has goes
+-- first, and does not count as dropped. Where a bound has been lowered, the rest of what is too much goes with later calls.
 local function keep_bound(added)
-  local most = added > 0 and added + 1000 or 0
-  local count = call('XLEN', dead) - letters_max
+  if added == 0 then
+    return
+  end
+  local most = added + 1000
+  local binned = call('HLEN', bin)
+  local count = call('XLEN', dead) + binned - letters_max
   local bytes = letters_bytes > 0 and (call('GET', base .. 'dead:bytes') or 0) - letters_bytes or 0
+  local removed = 0
+  while binned > 0 and removed < most and (count > 0 or bytes > 0) do
+    local _, freed = remove_from_bin(call('ZRANGE', binned_at, 0, 0)[1])
+    bytes = bytes - freed
+    count, binned, removed = count - 1, binned - 1, removed + 1
+  end
   local dropped = 0
-  while dropped < most and (count > 0 or bytes > 0) do
-    local oldest = call('XRANGE', dead, '-', '+', 'COUNT', math.min(most - dropped, math.max(math.min(count, 100), 10)))
+  while dropped < most - removed and (count > 0 or bytes > 0) do
+    local oldest = call('XRANGE', dead, '-', '+', 'COUNT', math.min(most - removed - dropped, math.max(math.min(count, 100), 10)))
     if #oldest == 0 then
       break
     end

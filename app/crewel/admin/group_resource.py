@@ -1,0 +1,84 @@
+"""The REST resource of one consumer group: its queue, its members, and which of them has what."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from crewel.admin.fields import text_field
+from crewel.admin.operation import About
+from crewel.admin.receiver_resource import receiver_cause
+from crewel.admin.route import Ask, NotThere, Route
+from crewel.bayeux.channel import parse
+from crewel.broker.session import Session
+from crewel.errors import IllegalArgument
+from crewel.qos.names import group_queue
+
+GROUP: Final = "/groups/{channel}"
+"""The path of the resource."""
+_MOST_IDS: Final = 20
+
+Row = dict[str, Any]
+
+
+async def _show(ask: Ask) -> Row:
+    pattern, name = "/" + ask.path["channel"], ask.fields.get("name", "")
+    if parse(pattern) is None or not name:
+        raise IllegalArgument("name", "is required: the name of a group on the pattern in the path")
+    admin, queue = ask.admin, group_queue(pattern, name)
+    groups, queues = admin.broker.groups, admin.broker.shared_queues
+    members = groups.members(queue)
+    waiting = queues.waiting(queue)
+    if not members and not waiting and queue not in groups.kept and queue not in groups.elsewhere:
+        raise NotThere(f"there is no group {name[:128]} on {pattern[:128]}: it has neither members nor messages")
+    first = await queues.peek(queue, 1)
+    next_id = str(first[0].position) if first else None
+    return {
+        "pattern": pattern,
+        "name": name,
+        "waiting": waiting,
+        "maxEntries": queues.bounds(queue).max_entries,
+        "next": next_id,
+        "oldest": int(next_id) // 1000 if next_id else None,
+        "kept": queue in groups.kept,
+        "members": [_member(ask, session, queue) for session in members],
+    }
+
+
+def _member(ask: Ask, session: Session, queue: str) -> Row:
+    admin, durable = ask.admin, session.durable
+    mine = [] if durable is None else sorted(place for place, each in durable.inbox.items() if each.source == queue)
+    return {
+        "name": session.name,
+        "node": admin.node,
+        "state": admin.dispatchers.state(session).value,
+        "held": admin.dispatchers.holdback(session) is not None,
+        "cause": receiver_cause(admin, session),
+        "open": len(mine),
+        "oldest": mine[0] // 1000 if mine else None,
+        "messages": [str(place) for place in mine[:_MOST_IDS]],
+    }
+
+
+def joined_group(views: list[Row]) -> Row:
+    """What several nodes have of one group: the queue is that of the store, and each node has its own members."""
+    best = max(views, key=lambda view: (view["waiting"], view["next"] is not None))
+    members = sorted((each for view in views for each in view["members"]), key=lambda each: str(each["name"]))
+    return {**best, "kept": any(view["kept"] for view in views), "members": members}
+
+
+GROUP_ROUTES: Final = (
+    Route(
+        "GET",
+        GROUP,
+        "Show one consumer group.",
+        _show,
+        "`pattern`, `name`, `waiting` (its lag: messages that no member has yet), `maxEntries`, `next`, `oldest`, `kept`"
+        " (whether it keeps its messages without members) and `members`, a list. `next` is its position: the id of the message"
+        " that a member gets next, or null; `oldest` is when that was published. A member has `name`, `node`, `state`, `held`,"
+        " `cause`, `open` (how many messages of the group it has), `oldest` (when the oldest of those was published, or null)"
+        " and `messages` (ids of the first 20). With `cluster.enabled` also `unreached` and `failed`, as for topics.",
+        query=(text_field("name", "The name of the group."),),
+        refusals={404: "There is no such group: it has neither members nor messages."},
+        about=About.CHANNEL,
+    ),
+)

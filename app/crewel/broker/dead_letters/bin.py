@@ -1,0 +1,118 @@
+"""The bin at work: operators restore dead letters that were discarded, and what was discarded long ago goes for good."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.runtime import Runtime
+from crewel.errors import StoreError, StoreUnavailable
+from crewel.storage import dead_letter_bin
+from crewel.storage.dead_letter_bin import MOST_MOVED, DiscardedDeadLetter
+from crewel.storage.dead_letter_records import DeadLetterFilter
+from crewel.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+_EVERY_S: Final = 60.0
+"""Between two looks for what was discarded long ago."""
+_SECONDS: Final = 5.0
+"""How long one call restores dead letters."""
+_READ: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which dead letters of the bin: these, or all that match, those of this job, after this place."""
+
+    filter: DeadLetterFilter = field(default_factory=DeadLetterFilter)
+    job: str = ""
+    after: str = ""
+    ids: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class Restored:
+    """What one call has restored."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    """The new dead id of each by the old one."""
+    next: str = ""
+    """The place to continue after; empty if nothing is left to do."""
+
+
+@dataclass(eq=False)
+class DeadLetterBin:
+    """The bin of one broker's store."""
+
+    _runtime: Runtime
+    _access: StoreAccess
+
+    @property
+    def access(self) -> StoreAccess:
+        """The store, which may be written to. Raises StoreUnavailable if there is none, or it may not."""
+        if not self._access.has_store:
+            raise StoreUnavailable("this server has no store, and so no dead letters")
+        if self._access.trouble is not None:
+            raise StoreUnavailable(self._access.trouble)
+        return self._access
+
+    async def restore(self, wanted: Wanted, who: str) -> Restored:
+        """Make dead letters again of what was discarded, for some seconds. Raises StoreError."""
+        loop, done = self._runtime.loop, Restored()
+        start = loop.time()
+        async for letters in self._portions(wanted, done):
+            access = self.access
+            ids = [each.letter.dead_id for each in letters]
+            step = dead_letter_bin.restore(access.keys, access.token, ids, access.facts_max, who)
+            moved = await access.writing.ask(step)
+            done.ids |= moved
+            self._runtime.metrics.letters_restored += len(moved)
+            if loop.time() > start + _SECONDS:
+                break
+        return done
+
+    async def _portions(self, wanted: Wanted, done: Restored) -> AsyncIterator[list[DiscardedDeadLetter]]:
+        """What is wanted, some at a time; meanwhile `done.next` is the place after it."""
+        store: Store = self.access.store
+        if wanted.ids is not None:
+            for start in range(0, len(wanted.ids), MOST_MOVED):
+                portion = wanted.ids[start : start + MOST_MOVED]
+                done.next = portion[-1] if start + MOST_MOVED < len(wanted.ids) else ""
+                yield await dead_letter_bin.get(store, portion)
+            return
+        done.next = wanted.after
+        while True:
+            page = await dead_letter_bin.page(store, wanted.filter, done.next, _READ, wanted.job)
+            done.next = page.next
+            if page.letters:
+                yield page.letters
+            if not page.next:
+                return
+
+    async def run_forever(self) -> None:
+        """Remove what was discarded long ago, until cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            try:
+                await self.empty()
+            except StoreError as error:
+                log.warning("the bin of dead letters was not emptied: %s", error)
+
+    async def empty(self) -> int:
+        """Remove for good what was discarded longer ago than `delivery.discarded_kept_ms`; returns how many. Raises
+        StoreError."""
+        access, removed = self._access, 0
+        if not access.has_store or access.trouble is not None:
+            return 0
+        while await dead_letter_bin.count(access.store):
+            kept_ms = int(self._runtime.settings.delivery.discarded_kept_ms)
+            count = await access.writing.ask(dead_letter_bin.empty(access.keys, access.token, kept_ms))
+            removed += count
+            if count < MOST_MOVED:
+                break
+        return removed

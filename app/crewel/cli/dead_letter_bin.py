@@ -1,0 +1,100 @@
+"""`crewel dead-letters bin`, `restore` and `edit`: what can be done about a discard, and about a message that is wrong."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from crewel.cli import output
+from crewel.cli.admin_client import LISTED, MAX_PAGE, Admin, Count, Reason, command, given
+from crewel.cli.bayeux_client import AsJson
+from crewel.cli.dead_letters import FILTERS, OPTIONAL, SHOWN, app, counted, filters_of, row
+from crewel.cli.output import progress
+
+group = app
+"""All commands of `crewel dead-letters`, with those of this module."""
+_PAGE = 500
+_Job = Annotated[str | None, typer.Option("--job", metavar="ID", help="Only those that this job discarded.")]
+
+
+@command(app, "bin", options=FILTERS)
+async def list_bin(admin: Admin, job: _Job = None, count: Count = None, as_json: AsJson = None, **asked: Any) -> None:
+    """Print discarded dead letters that can be restored, the last discarded first."""
+    query = filters_of(asked) | given(job=job)
+    if count is None and not output.wants_json(as_json) and not asked["everything"]:
+        count = LISTED
+    names = (*SHOWN, *OPTIONAL, "discarded")
+    letters = (
+        {name: letter[name] for name in names if name in letter}
+        async for letter in admin.pages("/dead-letters/bin", "letters", query, count, _PAGE)
+    )
+    headings = ("id", "channel", "receiver", "code", "reason", "data", "discarded", "by")
+    await output.print_entries(letters, headings, _row, as_json)
+
+
+def _row(letter: Mapping[str, Any]) -> tuple[Any, ...]:
+    from crewel.times import format_timestamp
+
+    return (*row(letter), format_timestamp(letter["discarded"]["at"]), letter["discarded"]["who"])
+
+
+@command(app, options=FILTERS)
+async def restore(
+    admin: Admin,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of discarded dead letters.")] = None,
+    job: _Job = None,
+    reason: Reason = None,
+    as_json: AsJson = None,
+    **asked: Any,
+) -> None:
+    """Restore discarded dead letters: by id, all of a job, or all that match. They are dead letters again, under new ids."""
+    from crewel.storage.dead_letter_records import is_dead_id
+
+    query = filters_of(asked)
+    if bool(ids) + (job is not None) + bool(query or asked["everything"]) != 1:
+        raise typer.BadParameter("give either ids, --job, or filters or --all")
+    for dead_id in ids or ():
+        if not is_dead_id(dead_id):
+            raise typer.BadParameter(f"{dead_id} is not the id of a dead letter, such as 1795179106957-0")
+    choice = given(job=job) if job is not None else {"all": True, **query}
+    done: dict[str, str] = {}
+    count = 0
+    with progress("restoring", "dead letters", len(ids or ())) as shown:
+        left = list(dict.fromkeys(ids or ()))
+        while True:
+            body = {"ids": left[:MAX_PAGE]} if ids else choice
+            answer = await admin.call("POST", "/dead-letters/restore", body=body | given(reason=reason))
+            done |= answer["ids"]
+            count += answer["restored"]
+            shown(count)
+            if ids:
+                left = left[left.index(answer["next"] or left[:MAX_PAGE][-1]) + 1 :]
+            elif answer["next"]:
+                choice["after"] = answer["next"]
+            if not (left if ids else answer["next"]):
+                break
+    output.print_answer({"restored": count, "ids": done}, f"{counted(count)} restored", as_json)
+
+
+@command(app)
+async def edit(
+    admin: Admin,
+    dead_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the dead letter.")],
+    data: Annotated[str, typer.Option("--data", metavar="JSON", help="The new data of the message.")],
+    to_channel: Annotated[
+        bool, typer.Option("--to-channel", help="Send to its channel instead of the receiver.")
+    ] = False,
+    reason: Reason = None,
+    as_json: AsJson = None,
+) -> None:
+    """Change the data of the message of a dead letter and send it to its receiver. The bin keeps the original."""
+    import orjson
+
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise typer.BadParameter(f"--data takes JSON: {error}") from None
+    body = {"data": value, "toChannel": to_channel} | given(reason=reason)
+    answer = await admin.call("POST", f"/dead-letters/{dead_id}/edit", body=body)
+    text = f"sent as message {answer['redrivenAs']}; the bin keeps the original, {answer['original']}"
+    output.print_answer(answer, text, as_json)

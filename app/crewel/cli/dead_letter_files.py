@@ -1,0 +1,59 @@
+"""Dead letters as files: one for each, in a directory for each receiver (xmlBlaster's DeadMessageDumper)."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from crewel.cli import output
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9@.-]+", re.ASCII)
+_NS: Final = 1_000_000_000
+
+
+def write_file(letter: dict[str, Any], directory: Path) -> bool:
+    """Write the dead letter to its file; False if that is there already. The file holds it, and under `publish` the message
+    as `POST /api/publish` takes it, null if it does not name its destination. Raises CrewelError."""
+    import orjson
+
+    file = directory / _directory(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"
+    with output.file_errors(file):
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Exclusive: a second run skips what the first has written.
+            with file.open("xb") as made:
+                made.write(orjson.dumps(letter | {"publish": _publish(letter)}, option=orjson.OPT_INDENT_2) + b"\n")
+        except FileExistsError:
+            return False
+    return True
+
+
+def _publish(letter: dict[str, Any]) -> dict[str, Any] | None:
+    """The message, to be published again: to the one destination of this dead letter, and to no subscribers, if it was
+    addressed."""
+    if letter.get("partial"):
+        return None
+    qos = dict(letter["qos"])
+    if to := letter.get("to"):
+        named = [each for each in qos.get("destination", []) if each["to"] == to]
+        qos["destination"] = named or [{"to": to}]
+        if not letter["channel"].startswith("/service/"):
+            qos["subscribable"] = False
+    if letter["persistent"]:
+        qos["persistent"] = True
+    ext = letter["ext"] | ({"publish": qos} if qos else {})
+    return {"channel": letter["channel"], "data": letter["data"], **({"ext": ext} if ext else {})}
+
+
+def _directory(name: str) -> str:
+    """`client_joe_1` of `/node/heron/client/joe/1`: no part of a name can lead anywhere else."""
+    _, _, relative = name.rpartition("/client/")
+    return "client_" + _UNSAFE.sub("_", relative)
+
+
+def _received(timestamp: str) -> str:
+    """When the message came, so that files lie in its order: 2026-11-20T16-05-50.123456789."""
+    if not timestamp.isdecimal() or len(timestamp) > 20:
+        return "unknown"
+    seconds, rest = divmod(int(timestamp), _NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H-%M-%S}.{rest:09d}"

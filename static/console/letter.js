@@ -1,0 +1,144 @@
+/**
+ * One dead letter: why it was made, each attempt, its message, which may be edited and sent again, and what happened to it later.
+ */
+
+import {get, post} from "./api.js";
+import {action, json, may} from "./dialogs.js";
+import {facts, h, sections, swap, table, topicLink, parts} from "./elements.js";
+import {ago, count, span, things, time} from "./format.js";
+import {name, restored, works} from "./letter_works.js";
+import {discarded} from "./message.js";
+
+/** Why a dead letter was made, and for whom. */
+function reasons(letter) {
+    return [
+        ["Code", parts(letter.errorCode, ".")],
+        ["Code as given", letter.errorCodeGiven],
+        ["Reason", letter.reason],
+        ["Receiver", h("a", {href: `#/receivers/${name(letter)}`}, name(letter))],
+        ["Channel", topicLink(letter.channel)],
+    ];
+}
+
+/** All that is known of it beside its data. */
+function about(letter) {
+    return facts([
+        ["Made", ago(Number((letter.restoredFrom ?? letter.id).split("-")[0]))],
+        ...reasons(letter).slice(0, 3),
+        ["Attempts", count(letter.attempts)],
+        ["Came back", letter.returns && h("span", {}, `${things(letter.returns, "time")}, at last as the redrive of `, h("a", {href: `#/dead-letters/${letter.redriveOf}`}, letter.redriveOf))],
+        ["Edited", letter.edited && h("span", {}, "by an operator; the original is ", h("a", {href: `#/dead-letters/${letter.redriveOf}`}, letter.redriveOf))],
+        ["Restored", letter.restoredFrom && `it was discarded as ${letter.restoredFrom}, and restored`],
+        ...reasons(letter).slice(3),
+        ["To", letter.to],
+        ["Message", h("a", {href: `#/message/${letter.persistent ? encodeURIComponent(letter.message) : letter.id}`}, letter.message)],
+        [letter.returns ? "Redriven" : "Published", ago(Number(letter.rcvTimestamp) / 1e6)],
+        ["Sender", letter.sender || "the server, or a back end"],
+        ["Persistent", letter.persistent ? "yes" : "no"],
+    ]);
+}
+
+/** Each attempt with its time and its error, the oldest first, and the redrives between them. */
+function attempts(letter) {
+    const only = letter.attempts ? [{at: Number((letter.restoredFrom ?? letter.id).split("-")[0]), errorCode: letter.errorCode, reason: letter.reason}] : [];
+    const known = letter.history ?? only;
+    const failed = known.slice(known.findLastIndex((each) => each.redrivenAs) + 1).length;
+    const rows = known.map((each) => each.redrivenAs
+        ? [time(each.at), "redriven", h("span", {}, "as ", h("a", {href: `#/message/${each.redrivenAs}`}, `message ${each.redrivenAs}`))]
+        : [time(each.at), parts(each.errorCode, "."), each.reason]);
+    return [
+        h("h2", {}, "Attempts"),
+        table("Attempts", ["When", "Error", "Reason"], rows, "It was never sent."),
+        letter.attempts > failed ? h("p", {class: "hint"}, `${things(letter.attempts - failed, "earlier attempt")}: no error is known, as after a lost connection or a restart.`) : "",
+    ];
+}
+
+/** What happened to a dead letter that has gone. */
+async function end(id, me) {
+    const gone = await get(`/dead-letters/${encodeURIComponent(id)}/end`).catch((error) => {
+        if (error.status !== 404) {
+            throw error;
+        }
+        return null;
+    });
+    if (gone === null) {
+        return h("p", {}, "There is no such dead letter, or it has been removed, and its outcome is not recorded.");
+    }
+    const message = gone.message ? [" Message ", h("a", {href: `#/message/${encodeURIComponent(gone.message)}`}, gone.message)] : null;
+    if (gone.end === "discarded") {
+        return h("p", {}, "It was ", discarded(gone, me), ".", message);
+    }
+    if (gone.end === "restored") {
+        return h("p", {}, `It was discarded, and restored by ${gone.who || "an operator"} at ${time(gone.at)} as `, h("a", {href: `#/dead-letters/${gone.restoredAs}`}, gone.restoredAs), ".", message);
+    }
+    return h("p", {}, `It was ${gone.edited ? "edited and sent again" : "redriven"} at ${time(gone.at)} as `, h("a", {href: `#/message/${gone.redrivenAs}`}, `message ${gone.redrivenAs}`), ". ",
+        gone.job ? h("a", {href: `#/jobs/${gone.job}`}, `Job ${gone.job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${id}`}, "Who did it, in the audit"), message);
+}
+
+/** The button that edits the message and sends it. */
+function editing(id, letter, output, again) {
+    const field = json("data", "Data of the message", letter.data, "JSON. A field that is shown as *** keeps its value.");
+    return action({
+        name: "Edit and send again",
+        question: async () => ({
+            title: "Edit and send again",
+            effect: `Sends the message with this data to ${name(letter)}. The original, ${id}, goes to the bin, which keeps it for a day; the new message names it.`,
+            button: "Send",
+            fields: [field],
+        }),
+        work: async (reason, _, {data}) => {
+            const told = await post(`/dead-letters/${encodeURIComponent(id)}/edit`, {data, ...(reason ? {reason} : {})});
+            return ["Sent as ", h("a", {href: `#/message/${told.redrivenAs}`}, `message ${told.redrivenAs}`), `. The bin has the original, ${told.original}.`];
+        },
+        output,
+        again,
+    });
+}
+
+export function deadLetter({words: [id], me, again}) {
+    let shown = null;
+    const body = h("div", {class: "stack"});
+    const output = h("p", {class: "outcome"});
+    const choice = h("div", {class: "actions"});
+    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/dead-letters"}, "All dead letters")),
+        h("h1", {}, `Dead letter ${id}`), choice, output, body);
+
+    async function refresh() {
+        const letter = await found(`/dead-letters/${encodeURIComponent(id)}`);
+        if (letter === null) {
+            await showGone();
+            return;
+        }
+        shown = letter;
+        if (!choice.hasChildNodes()) {
+            const receiver = name(letter);
+            choice.replaceChildren(...works(letter.may, () => ({ids: [id]}), async () => ({number: 1, receivers: `the receiver ${receiver}`}), output, again),
+                ...may(letter.may, "operate") ? [editing(id, letter, output, again)] : []);
+        }
+        swap(body,
+            h("div", {class: "columns"}, h("section", {class: "card"}, about(letter)), h("section", {class: "stack"}, attempts(letter))),
+            ...sections([["Data", letter.data], ["Options of the publish", letter.qos], ["Other ext", letter.ext]]));
+    }
+
+    /** It has gone: into the bin, from where it can come back, or for good. */
+    async function showGone() {
+        const [told, kept] = [await end(id, me), await found(`/dead-letters/bin/${encodeURIComponent(id)}`)];
+        choice.replaceChildren(...kept !== null && may(kept.may, "operate") ? [restored(id, kept, output, again)] : []);
+        const letter = kept ?? shown;
+        const until = kept && h("p", {class: "hint"}, `The bin keeps it for ${span(kept.discarded.until - Date.now())} more.`);
+        swap(body, told, ...[until, letter && h("section", {class: "card"}, facts(reasons(letter)))].filter(Boolean),
+            ...kept === null ? [] : sections([["Data", kept.data], ["Options of the publish", kept.qos]]));
+    }
+
+    return {element, refresh, everyMs: 10_000};
+}
+
+/** What is at this path; null if there is nothing. */
+async function found(path) {
+    return get(path).catch((error) => {
+        if (error.status !== 404) {
+            throw error;
+        }
+        return null;
+    });
+}

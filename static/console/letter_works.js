@@ -1,0 +1,118 @@
+/**
+ * What operators do with dead letters: redrive, discard, and undo of a discard, each after a question that names receivers and
+ * number.
+ */
+
+import {post} from "./api.js";
+import {action, may} from "./dialogs.js";
+import {h, say} from "./elements.js";
+import {count, things} from "./format.js";
+import {work} from "./jobs.js";
+
+/** The receiver as operators name it: client/joe/1. */
+export function name(letter) {
+    return letter.receiver.replace(/^\/node\/[^/]+\//, "");
+}
+
+/** Buttons that redrive or discard what `which` says, ids or a filter; `counted` tells how many those are, and for which receivers. */
+export function works(role, which, counted, output, again) {
+    const make = (verb, text, needed, effect, more = {}, kind = "") => may(role, needed) && action({
+        name: text,
+        question: async () => {
+            const {number, receivers} = await counted();
+            if (number === 0) {
+                output.textContent = "No dead letter matches.";
+                return null;
+            }
+            return {title: text, effect: effect(things(number, "dead letter"), receivers), button: `${text}: ${count(number)}`,
+                thing: verb === "redrive" && !which().ids ? "dead letters" : ""};
+        },
+        work: (reason, rate) => {
+            const body = {...which(), ...more, ...(reason ? {reason} : {}), ...(rate ? {rate} : {})};
+            return body.ids ? few(verb, body, output, again) : many(verb, body, output, again);
+        },
+        output,
+        again,
+        kind,
+    });
+    return [
+        make("redrive", "Redrive", "operate", (number, receivers) => `Sends ${number} again to ${receivers}. Those that fail again become new dead letters and are not part of this.`),
+        make("redrive", "Redrive to channel", "operate", (number, receivers) => `Publishes ${number} of ${receivers} to their channels again: all current subscribers get them.`, {toChannel: true}),
+        make("discard", "Discard", "destroy", (number, receivers) => `Discards ${number} of ${receivers}. The bin keeps them for a day: until then you can undo it.`, {}, "danger"),
+    ].filter(Boolean);
+}
+
+/** Does it to those that are selected, at once, and says what came of it. */
+async function few(verb, body, output, again) {
+    const field = verb === "redrive" ? "redriven" : "discarded";
+    const told = await post(`/dead-letters/${verb}`, body);
+    const left = told.undoneCount ? ` ${things(told.undoneCount, "dead letter")} stayed: ${told.undone[0].message}` : "";
+    const text = `${things(told[field], "dead letter")} ${field}.${left}`;
+    return verb === "discard" && told.discarded ? [text, " ", undo({ids: body.ids}, output, again)] : text;
+}
+
+/** All that match are the work of a job. */
+async function many(verb, body, output, again) {
+    const told = await work({what: verb, ...body}, output);
+    const job = verb === "discard" && told.flat().find((each) => each.hash?.startsWith("#/jobs/"))?.hash.slice("#/jobs/".length);
+    return job ? [...told, " ", undo({job}, output, again)] : told;
+}
+
+/** Restores what was discarded; the server works on them for some seconds at a time. */
+async function restore(choice) {
+    let [number, after] = [0, ""];
+    do {
+        const told = await post("/dead-letters/restore", {...choice, ...(after && !choice.ids ? {after} : {})});
+        number += told.restored;
+        after = choice.ids ? "" : told.next;
+    } while (after);
+    return number;
+}
+
+/** The button that undoes a discard at once: nothing is lost by that. */
+function undo(choice, output, again) {
+    const button = h("button", {type: "button", onclick: async () => {
+        button.disabled = true;
+        try {
+            output.textContent = `${things(await restore(choice), "dead letter")} restored.`;
+            say(output.textContent);
+            await again();
+        } catch (error) {
+            button.disabled = false;
+            say(error.message);
+            output.append(" ", h("span", {class: "trouble"}, error.message));
+        }
+    }}, "Undo");
+    return button;
+}
+
+/** The button that restores one dead letter of the bin. */
+export function restored(id, kept, output, again) {
+    const edited = kept.discarded.editedAs ? ` Its edited message was sent as ${kept.discarded.editedAs} all the same.` : "";
+    return action({
+        name: "Restore",
+        question: async () => ({title: "Restore", effect: `Makes a dead letter of ${name(kept)} of it again, under a new id.${edited}`, button: "Restore"}),
+        work: async (reason) => {
+            const told = await post("/dead-letters/restore", {ids: [id], ...(reason ? {reason} : {})});
+            return told.ids[id] ? ["Restored as ", h("a", {href: `#/dead-letters/${told.ids[id]}`}, told.ids[id]), "."] : "It is no longer in the bin.";
+        },
+        output,
+        again,
+    });
+}
+
+/** The button that restores what is selected in the bin, or all that match there. */
+export function restoring(role, which, counted, output, again) {
+    return may(role, "operate") && action({
+        name: "Restore",
+        question: async () => {
+            const {number, receivers} = await counted();
+            const effect = number === null ? "Makes dead letters again of all that match, under new ids."
+                : `Makes ${things(number, "dead letter")} of ${receivers} dead letters again, under new ids.`;
+            return {title: "Restore", effect, button: number === null ? "Restore all that match" : `Restore: ${count(number)}`};
+        },
+        work: async (reason) => `${things(await restore({...which(), ...(reason ? {reason} : {})}), "dead letter")} restored.`,
+        output,
+        again,
+    });
+}

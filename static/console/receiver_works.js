@@ -1,0 +1,122 @@
+/**
+ * What operators do with several receivers at once: release, skip and clear, each after a question that names them and the number
+ * of their messages.
+ */
+
+import {get, post} from "./api.js";
+import {action, may} from "./dialogs.js";
+import {h, pathOf} from "./elements.js";
+import {count, things} from "./format.js";
+import {Selection} from "./selection.js";
+
+const PAGE = 1000;
+const AT_ONCE = 4;
+const NAMED = 3;
+
+/** The operation, its name, the role that it needs, the receivers that it fits, what it does, and what came of it. */
+const WORKS = [
+    ["activate", "Release", "operate", (each) => each.held, (names, waiting) => `Delivers to ${names} again. ${waiting}`, "released"],
+    ["skip", "Skip one", "operate", (each) => each.waiting > 0, (names, waiting) => `Turns the first message of ${names} into a dead letter. ${waiting}`, "skipped one message"],
+    ["clear", "Clear", "destroy", (each) => each.waiting > 0, (names, waiting) => `Drops the whole queues of ${names} without dead letters. ${waiting}`, "cleared"],
+];
+
+export class ReceiverWorks {
+    #filters;
+    #buttons;
+    #selection;
+    #output = h("p", {class: "outcome"});
+
+    /** `filters` are what the list is asked for; `again` shows it again. */
+    constructor(role, filters, again) {
+        this.#filters = filters;
+        this.#selection = new Selection("receiver", () => this.#enable());
+        const done = () => {
+            this.#selection.clear();
+            return again();
+        };
+        this.#buttons = WORKS.filter(([, , needed]) => may(role, needed)).map((each) => this.#button(each, done));
+        const isOffered = this.#buttons.length > 0;
+        this.element = h("div", {class: "stack", hidden: !isOffered}, h("div", {class: "actions"}, this.#buttons, this.#selection.element), this.#output);
+        this.isOffered = isOffered;
+        this.#enable();
+    }
+
+    /** The headings and rows of the table with a box for each session. */
+    boxed(headings, rows, receivers, isWhole) {
+        if (!this.isOffered) {
+            return [headings, rows];
+        }
+        const sessions = receivers.filter((each) => each.kind === "session");
+        const {head, boxes} = this.#selection.show(sessions.map((each) => [each.name, each]), isWhole ? sessions.length : null);
+        this.#enable();
+        const next = boxes.values();
+        return [[{text: "Select", element: head, class: "select"}, ...headings], rows.map((row, at) => [receivers[at].kind === "session" ? next.next().value : "", ...row])];
+    }
+
+    #enable() {
+        for (const button of this.#buttons) {
+            button.disabled = this.#selection.isEmpty;
+        }
+    }
+
+    /** The sessions that are chosen, as they are now. */
+    async #chosen() {
+        if (!this.#selection.isAll) {
+            return this.#selection.rows;
+        }
+        const found = [];
+        for (let after = ""; ;) {
+            const told = await get("/receivers", {...this.#filters, sort: "name", kind: "session", after, count: PAGE});
+            found.push(...told.receivers);
+            after = told.next;
+            if (!after) {
+                return found;
+            }
+        }
+    }
+
+    #button([verb, text, needed, fits, effect, done], again) {
+        let fitting = [];
+        return action({
+            name: text,
+            question: async () => {
+                const chosen = await this.#chosen();
+                fitting = chosen.filter(fits);
+                if (fitting.length === 0) {
+                    this.#output.textContent = verb === "activate" ? "None of them is on hold." : "None of them has messages.";
+                    return null;
+                }
+                const messages = fitting.reduce((sum, each) => sum + each.waiting, 0);
+                const others = chosen.length - fitting.length;
+                const left = others ? ` ${things(others, "other")} selected ${others === 1 ? "is" : "are"} left as ${others === 1 ? "it is" : "they are"}.` : "";
+                return {title: text, effect: effect(named(fitting), `${things(messages, "message")} wait${messages === 1 ? "s" : ""}.`) + left,
+                    button: `${text}: ${count(fitting.length)}`, isFinal: needed === "destroy"};
+            },
+            work: (reason) => each(fitting, (receiver) => post(`/sessions/${pathOf(receiver.name.replace(/^client\//, ""))}/${verb}`, reason ? {reason} : undefined), done),
+            output: this.#output,
+            again,
+            kind: needed === "destroy" ? "danger" : "",
+        });
+    }
+}
+
+/** "5 receivers: client/a/1, client/b/1, client/c/1 and 2 more" */
+function named(receivers) {
+    const some = receivers.slice(0, NAMED).map(({name}) => name).join(", ");
+    const more = receivers.length > NAMED ? ` and ${count(receivers.length - NAMED)} more` : "";
+    return receivers.length === 1 ? some : `${things(receivers.length, "receiver")}: ${some}${more}`;
+}
+
+/** Does it to each, a few at a time, and says to how many it was done, and why not to others. */
+async function each(receivers, ask, done) {
+    const left = [...receivers];
+    const failed = [];
+    const work = async () => {
+        for (let next = left.shift(); next !== undefined; next = left.shift()) {
+            await ask(next).catch((error) => failed.push(`${next.name}: ${error.message}`));
+        }
+    };
+    await Promise.all(Array.from({length: AT_ONCE}, work));
+    const ok = receivers.length - failed.length;
+    return `${things(ok, "receiver")} ${done}.${failed.length ? ` ${things(failed.length, "receiver")} failed; ${failed[0]}` : ""}`;
+}
