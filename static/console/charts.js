@@ -8,6 +8,8 @@ import {figure} from "./format.js";
 const plots = import("./uPlot.esm.js").then((module) => module.default, () => null);
 const COLOURS = ["--thread", "--wool", "--good", "--warn"];
 const HEIGHT = 170;
+/** What a chart shows at least, in seconds: a server that has just begun has one sample. */
+const LEAST_S = 300;
 const sync = "crewel";
 
 const ofDay = new Intl.DateTimeFormat("en-GB", {timeStyle: "short"});
@@ -17,6 +19,12 @@ const toSecond = new Intl.DateTimeFormat("en-GB", {timeStyle: "medium"});
 function clock(plot, seconds) {
     const format = seconds.length > 1 && seconds[1] - seconds[0] < 60 ? toSecond : ofDay;
     return seconds.map((each) => format.format(each * 1000));
+}
+
+/** The span of time on the axis. uPlot makes a day of a single sample. */
+function times(plot, low) {
+    const last = plot.data[0].at(-1) ?? Date.now() / 1000;
+    return [Math.min(plot.data[0].length > 1 ? low : last, last - LEAST_S), last];
 }
 
 /** The values without a neighbour, which are points: a line needs two. */
@@ -97,9 +105,11 @@ export class Chart {
         const axis = {stroke: colour("--faint"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line"), width: 1}, font: "11px system-ui"};
         return {
             ...this.#size(),
+            // A filled mark beside the name and the last value of each line.
+            legend: {markers: {width: 0, fill: (plot, at) => at > 0 ? colour(COLOURS[at - 1]) : "transparent"}},
             cursor: {sync: {key: sync}, drag: {x: false, y: false}},
-            scales: {x: {time: true}, y: {range: (plot, low, high) => [0, Math.max(high ?? 0, 1) * 1.1]}},
-            axes: [{...axis, values: clock}, {...axis, size: 72, values: (plot, values) => values.map((value) => this.shown(value))}],
+            scales: {x: {time: true, range: times}, y: {range: (plot, low, high) => [0, Math.max(high ?? 0, 1) * 1.1]}},
+            axes: [{...axis, values: clock, space: 72}, {...axis, size: 72, values: (plot, values) => values.map((value) => this.shown(value))}],
             series: [{label: "at", value: (plot, value, _, index) => index === null || index === undefined ? "now" : clock(plot, [value, value + 1])[0]}, ...this.lines.map(({label, column, factor = 1}, index) => ({
                 label,
                 stroke: colour(COLOURS[index]),
