@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Client, Extension, Message, TransportError
+from crewel.client import Client, Extension, Message, NotConnectedError, TransportError
 from crewel.client.publish import PublishOptions
 from crewel.client.subscription import SubscribeOptions, Subscription
 from tests.admin.desk import TOKEN, Desk
@@ -109,7 +109,8 @@ class Receiver:
         while not self.watch.is_done:
             self.watch.open.clear()  # a client that comes again has received nothing
             self.done["lives"] += 1
-            with suppress(TransportError):  # a subscribe was cut off, or its node killed: the application starts again
+            # A subscribe was cut off, or its node killed: the application starts again.
+            with suppress(TransportError, NotConnectedError):
                 await self._live(self._rng.randint(5, 40))
 
     async def _live(self, count: int) -> None:
