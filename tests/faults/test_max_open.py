@@ -30,7 +30,7 @@ from tests.store_process import StoreProcess
 RECEIVERS: Final = 20 if IS_FULL else 6
 """Each has a limit, a transport and habits of its own."""
 SEEDS: Final = range(1, 11) if IS_FULL else (1,)
-MESSAGES: Final = 25 if IS_FULL else 12
+MESSAGES: Final = 25 if IS_FULL else 8
 KILLS: Final = 2 if IS_FULL else 1
 ACK_WAIT_S: Final = 0.6
 READ_S: Final = 0.4
