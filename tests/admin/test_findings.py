@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.admin.findings import CHECKS, EmptyGroup, Figures, Level, findings
+from crewel.admin.findings import CHECKS, EmptyGroup, Figures, findings
+from crewel.admin.level import Level
 from crewel.admin.session_counts import SessionCounts
 
 HELD = SessionCounts(on_hold=[(1, "client/joe/1", "user.update.holdback: out of paper")], on_hold_count=1)

@@ -379,8 +379,10 @@ def _what_is_wrong(page: Page) -> None:
 
 def _why_nothing(page: Page) -> None:
     page.get_by_role("link", name="client/joe/1 is on hold").click()
-    expect(page.locator("dd", has_text="by client/joe/1")).to_be_visible()
-    expect(page.locator("dt", has_text="Cause").locator("+ dd")).to_have_text("user.update.holdback: out of paper")
+    why = page.locator(".finding", has_text="user.update.holdback: out of paper")
+    expect(why).to_contain_text("by client/joe/1")
+    expect(why).to_contain_text("since 2")
+    expect(page.locator("dt", has_text="State").locator("+ dd")).to_have_text("on hold, connected")
 
 
 def _which_message(page: Page) -> None:

@@ -129,7 +129,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     finder.click(page.get_by_role("link", name="/jobs/resize"))
     finder.sees(re.compile("2 messages that no member has yet"))
     finder.click(page.get_by_role("link", name="client/worker/1"))
-    finder.sees("POLLING")
+    finder.sees("its client is away")
     done = 0
     while done < 3:
         done += until(lambda: take_and_accept_all(mess.worker))

@@ -19,8 +19,10 @@ from crewel.admin.cached_result import CachedResult
 from crewel.admin.jobs import Jobs
 from crewel.admin.metrics_history import MetricsHistory
 from crewel.admin.new_dead_letters import NewDeadLetters
+from crewel.admin.receiver_facts import oldest_of
 from crewel.admin.session_counts import SessionCounter
 from crewel.admin.timeline import Timelines
+from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
@@ -67,6 +69,8 @@ class Administration:
         self.jobs = Jobs(self)
         self.timelines = Timelines()
         broker.events.on_event.append(self.timelines.add)
+        self.turned_away = TurnedAway(self._oldest)
+        broker.events.on_overflow.append(self._turned_away)
         self.audit = Audit(broker.runtime, broker.access)
 
     def _rates(self, kind: str) -> Awaitable[RecentRates]:
@@ -76,6 +80,15 @@ class Administration:
         """Dead letters were moved: what is known of their groups does not hold any more."""
         self.likeness.drop()
         self.reasons.drop()
+
+    def _oldest(self, name: str) -> int | None:
+        session = self.find(name)
+        return None if session is None else oldest_of(session)
+
+    def _turned_away(self, name: str, policy: str, count: int) -> None:
+        self.turned_away.add(name, policy, count)
+        if name:
+            self.timelines.add("overflow", name, {"policy": policy}, count)
 
     @property
     def node(self) -> str:

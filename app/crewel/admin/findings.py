@@ -7,25 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+from crewel.admin.level import Level
 from crewel.admin.session_counts import SessionCounts
 
 _NEARLY: Final = 0.85
 """The part of the store's memory from which on it is nearly full."""
 _NAMED: Final = 3
 """Receivers on hold whose causes are reported."""
-
-
-class Level(StrEnum):
-    """How bad it is."""
-
-    BAD = "bad"
-    """Messages are stuck, or are lost."""
-    WARN = "warn"
-    """They will be, if it continues."""
 
 
 @dataclass(frozen=True, slots=True)

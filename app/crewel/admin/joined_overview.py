@@ -9,7 +9,8 @@ from itertools import chain
 from math import isnan, nan
 from typing import Any, Final
 
-from crewel.admin.findings import EmptyGroup, Figures, Level, findings
+from crewel.admin.findings import EmptyGroup, Figures, findings
+from crewel.admin.level import Level
 
 View = dict[str, Any]
 

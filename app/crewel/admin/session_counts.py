@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from crewel.admin.cached_result import CachedResult
 from crewel.admin.client_connection import transport_of
 from crewel.admin.paging import First
+from crewel.admin.receiver_facts import oldest_of
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
 
 if TYPE_CHECKING:
     from crewel.admin.administration import Administration
-    from crewel.broker.session import Session
 
 _KEPT_S: Final = 4.0
 _NAMED: Final = 5
@@ -27,12 +27,6 @@ _BEHIND_MS: Final = 60_000
 """How long a message waits for a client that is there, until it falls behind."""
 _FULL: Final = 0.8
 """The part of its bound from which on a queue is nearly full."""
-
-
-def oldest_of(session: Session) -> int | None:
-    """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
-    place = None if session.durable is None else session.durable.oldest()
-    return None if place is None else place // 1000
 
 
 @dataclass
