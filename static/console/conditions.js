@@ -20,21 +20,21 @@ const BAD_WITH_MESSAGES = ["away", "without a member"];
 
 export const WORDS = Object.keys(CONDITIONS);
 
-/** How a receiver stands, as words. */
-export function standing({conditions, state, waiting}) {
-    return conditions.map((word, index) => {
+/** How a receiver stands, as words: one element, for a cell of a table lays out each of its children on a phone. */
+export function standing({conditions = [], state, waiting}) {
+    return h("span", {class: "states"}, conditions.map((word, index) => {
         const [look, meaning] = CONDITIONS[word] ?? ["", ""];
         const isStuck = waiting > 0 && BAD_WITH_MESSAGES.includes(word);
         // A client that is there is good news only if nothing is wrong.
         const kind = isStuck ? "bad" : word === "connected" && index > 0 ? "" : look;
         return [index ? ", " : "", h("span", {class: `mark ${kind}`, title: `${meaning} State in the API: ${state}.`}, word)];
-    });
+    }));
 }
 
 /** The times of a cause, by its kind. */
 const TIMES = {
     rejecting: () => "",
-    held: ({since, who}) => `${lasting(since)}, by ${who}`,
+    held: ({since, who, text}) => lasting(since) + (text === `held by ${who}` ? "" : `, by ${who}`),
     full: ({since, at}) => since ? `${lasting(since)}; the last one ${span(Date.now() - at)} ago` : "",
     overflow: ({since, at}) => `from ${time(since)} to ${time(at)}`,
     token: ({since}) => `at ${time(since)}, ${span(Date.now() - since)} ago`,
@@ -56,11 +56,11 @@ export function causeText(cause) {
 }
 
 /** The causes of a receiver in a list: those that are trouble; without any, what explains it. */
-export function causesInList({causes, lastFailure, waiting}) {
+export function causesInList({causes = [], lastFailure, waiting}) {
     const trouble = causes.filter(({level}) => level !== "info");
     const shown = trouble.length ? trouble : causes;
     const last = shown.length === 0 && waiting && lastFailure ? [h("div", {}, parts(`last failure: ${lastFailure.code}: ${lastFailure.reason}`, "."))] : [];
-    return [...shown.map((each) => h("div", {}, causeText(each))), ...last];
+    return shown.length + last.length ? h("div", {}, shown.map((each) => h("div", {}, causeText(each))), last) : "";
 }
 
 /** What to do about a cause, by its kind. */
@@ -78,7 +78,7 @@ const ADVICE = {
 
 /** The causes on the page of a receiver, each with what to do. */
 export function causesOf(receiver) {
-    return receiver.causes.map((each) => h("article", {class: `finding ${each.level}`},
+    return (receiver.causes ?? []).map((each) => h("article", {class: `finding ${each.level}`},
         h("h2", {}, causeText(each)), h("p", {class: "hint"}, ADVICE[each.kind]?.(receiver) ?? "")));
 }
 

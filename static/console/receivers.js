@@ -29,8 +29,9 @@ const AUDITED_MS = 3000;
 const SIZES = [20, 100, 1000];
 /** The columns; a list is sorted by those with `sort`. */
 const HEADINGS = [{text: "Receiver", sort: "name"}, {text: "State", sort: "trouble"}, {text: "Waiting", class: "number", sort: "waiting"}, {text: "Size", class: "number", sort: "waitingBytes"},
-    {text: "Oldest", sort: "oldest"}, "Why", "Connected", "Address", "Client"];
-const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "not connected"]];
+    {text: "Oldest", sort: "oldest"}, "Why", "Transport", "Address", "Client"];
+const NO_TRANSPORT = "none";
+const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "none at the moment"]];
 const FIELDS = [["contains", "Name", "search"], ["address", "Address"], ["client", "Client"]];
 const RECEIVERS_CHANGE = ["held", "released", "died"];
 const SORTS = [["trouble", "Trouble"], ["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"], ["oldest", "Oldest message"]];
@@ -45,7 +46,7 @@ export function receivers({query, go, me, again, changed}) {
     const form = filters(FIELDS, asked, go,
         select("kind", "Kind", [["", "any"], ["session", "sessions"], ["subject", "subjects"], ["group", "groups"]], asked.kind ?? "", go),
         select("condition", "State", [["", "any"], ...CONDITIONS.map((each) => [each, each])], asked.condition ?? (asked.held === "true" ? "on hold" : ""), (changes) => go({...changes, held: "", state: ""})),
-        select("transport", "Connected", TRANSPORTS, asked.transport ?? "", go),
+        select("transport", "Transport", TRANSPORTS, asked.transport ?? "", go),
         select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === USUAL ? "" : changes.sort})));
     const list = h("div");
     const {after: _, sort: __, ...matching} = asked;
@@ -72,13 +73,13 @@ export function receivers({query, go, me, again, changed}) {
 
 function row(each) {
     return [
-        h("span", {}, h("a", {href: hrefOf(each)}, each.name), each.kind === "session" ? null : h("span", {class: "hint"}, ` ${each.kind}, ${things(each.members, "session")}`)),
+        h("span", {}, h("a", {href: hrefOf(each)}, parts(each.name, "/")), each.kind === "session" ? null : h("span", {class: "hint"}, ` ${each.kind}, ${things(each.members, "session")}`)),
         standing(each),
         count(each.waiting),
         each.waitingBytes === null ? "" : bytes(each.waitingBytes),
         each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
         causesInList(each),
-        each.transport === "none" ? "no" : each.transport,
+        each.transport === "none" ? NO_TRANSPORT : each.transport,
         each.address.includes(":") ? parts(each.address, ":") : each.address && h("span", {class: "id"}, each.address),
         each.client ? h("span", {class: "data"}, each.client) : "",
     ];
@@ -259,7 +260,7 @@ function about(session, rates) {
         [session.transport === null ? "Sent before" : "At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],
         ["Acknowledged", pace(session.pace)],
         ["Last ten minutes", rates && sparkline(rates)],
-        ["Transport", session.transport ?? "not connected"],
+        ["Transport", session.transport ?? "none at the moment: its client is away, or between two requests"],
         ["Address", session.address && (session.transport ? session.address : `${session.address}, the last one`)],
         ["Client", session.client],
         ["Node", session.node],

@@ -61,7 +61,14 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         "3 logins of its name were refused: user.security.authentication.expired: the token has expired",
         {"from": "10.1.2.3", "count": 3, "since": 5, "at": 9},
     ),
-    ({"members": Condition.UNATTENDED, "waiting": 2, "max_entries": 9}, "members", Level.BAD, "no session takes", {}),
+    (
+        {"members": Condition.UNATTENDED, "is_group": True, "waiting": 2},
+        "members",
+        Level.BAD,
+        "no session takes its messages",
+        {},
+    ),
+    ({"members": Condition.UNATTENDED, "waiting": 2}, "members", Level.WARN, "no session takes its messages", {}),
     ({"members": Condition.AWAY}, "members", Level.INFO, "all its members are away or on hold", {}),
     (
         {"retry_at": 99, "failure": ("communication.timeout", "no oven"), "tries": (2, 5)},

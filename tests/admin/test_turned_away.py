@@ -31,7 +31,7 @@ def test_a_queue_that_was_never_emptied_is_full_since_the_first_one() -> None:
     assert queue.turned.of("client/joe/1") == Overflow(1_000_000, 4_600_000, 2, "deadMessage")
 
 
-def test_it_is_over_when_all_is_gone_that_waited_then() -> None:
+def test_an_overflow_is_over_when_all_is_gone_that_waited_then() -> None:
     queue = Queue()
     queue.turned.add("client/joe/1", "deadMessage", 1)
     queue.oldest = 1_000_001

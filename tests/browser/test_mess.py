@@ -118,11 +118,11 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     finder.sees_healed("client/printer/1 is on hold")
 
     # A full queue
-    finder.begin().click(finder.finding("1 queue full").get_by_role("link"))
+    finder.begin().click(finder.finding("client/archive/1 is full").get_by_role("link"))
     finder.sees("5 messages, ")
     assert "5 messages" in confirm(page, "Drain", "the archive is full")
     finder.sees("5 messages became dead letters.")
-    finder.sees_healed("queue full")
+    finder.sees_healed("client/archive/1 is full")
 
     # A group whose only member is away
     finder.begin().click(finder.finding("consumer group without a member").get_by_role("link"))

@@ -55,6 +55,7 @@ class Facts:
     waiting: int = 0
     waiting_bytes: int = 0
     max_entries: int = 0
+    """0: it is not known."""
     max_bytes: int | None = None
     """None: any number."""
     oldest: int | None = None
@@ -80,12 +81,14 @@ class Facts:
     """When the first of the messages was sent that it has not settled."""
     members: Condition | None = None
     """Of a group or subject: whether it has members, and whether one of them takes messages. None: it is a session."""
+    is_group: bool = False
 
     @property
     def share(self) -> float:
         """How full its queue is: 1 is full."""
         by_bytes = self.waiting_bytes / self.max_bytes if self.max_bytes else 0.0
-        return max(self.waiting / max(self.max_entries, 1), by_bytes if self.waiting > 1 else 0.0)
+        by_entries = self.waiting / self.max_entries if self.max_entries else 0.0
+        return max(by_entries, by_bytes if self.waiting > 1 else 0.0)
 
     @property
     def is_well(self) -> bool:
@@ -201,7 +204,8 @@ def _unclaimed(facts: Facts) -> Found:
 def _no_takers(facts: Facts) -> Found:
     text = NO_TAKERS.get(facts.members)
     if text is not None:
-        yield Level.BAD if facts.waiting else Level.INFO, text, {}
+        stuck = Level.BAD if facts.is_group else Level.WARN  # a subject may well be away
+        yield stuck if facts.waiting else Level.INFO, text, {}
 
 
 def _away(facts: Facts) -> Found:

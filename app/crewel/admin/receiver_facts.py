@@ -1,4 +1,4 @@
-"""What the server knows of one receiver, for the question how it stands: read when somebody asks, and counted by nobody."""
+"""What the server knows of one receiver, for the question how it stands. It is read on request; nothing is counted for it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, conditions_of, trouble_of
 from crewel.errors import StoreError
+from crewel.qos.names import group_of
 from crewel.storage.session_pace import usual_times
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def _sent_at(admin: Administration, session: Session) -> int | None:
 def shared_facts(admin: Administration, queue: str, members: Condition, waiting: int) -> Facts:
     """Those of a subject or a consumer group, whose queue has this name."""
     bounds = admin.broker.shared_queues.bounds(queue)
-    return Facts(int(time() * _MS), waiting=waiting, max_entries=bounds.max_entries, members=members)
+    is_group = group_of(queue) is not None
+    return Facts(int(time() * _MS), waiting=waiting, max_entries=bounds.max_entries, members=members, is_group=is_group)
 
 
 def standing(facts: Facts, causes: list[Cause]) -> dict[str, Any]:

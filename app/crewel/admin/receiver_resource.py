@@ -22,7 +22,7 @@ from crewel.qos.names import group_of, group_queue, subject_queue
 _KINDS: Final = ("session", "subject", "group")
 _EMPTY: Final = "EMPTY"
 """The state of a group or subject without sessions."""
-_MEMBERS: Final = {
+MEMBERS: Final = {
     _EMPTY: Condition.UNATTENDED,
     DispatcherState.POLLING.value: Condition.AWAY,
     DispatcherState.ALIVE.value: Condition.CONNECTED,
@@ -53,7 +53,7 @@ class _Receiver(NamedTuple):
 def _facts(admin: Administration, receiver: _Receiver) -> Facts:
     if receiver.session is not None:
         return session_facts(admin, receiver.session)
-    return shared_facts(admin, receiver.queue, _MEMBERS[receiver.state], receiver.waiting)
+    return shared_facts(admin, receiver.queue, MEMBERS[receiver.state], receiver.waiting)
 
 
 def _trouble(admin: Administration, receiver: _Receiver) -> int:
@@ -187,6 +187,7 @@ def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
         "waiting": receiver.waiting,
         "waitingBytes": receiver.waiting_bytes,
         "members": receiver.members,
+        "maxEntries": facts.max_entries,
         "oldest": None if session is None else oldest_of(session),
         **standing(facts, causes_of(facts)),
         "lastFailure": None if session is None else last_failure(session),
@@ -224,11 +225,12 @@ RECEIVER_ROUTES: Final = (
         _list,
         "`receivers`, a list; `next`, the cursor of the next page, empty if this is the last. A receiver has `kind`,"
         " `name`, `state`, `held`, `waiting`, `waitingBytes` (null for subjects and groups), `members` (sessions),"
-        " `oldest` (when its oldest stored message was published, or null), `conditions` (how it stands, in plain words, the"
-        " most urgent first), `cause` (why, in one text), `causes` (each with `kind`, `level` (bad, warn, info), `text`"
-        " and, where known, `since`, `at`, `count`, `code`, `from`, `usualMs`), `trouble` (a number: the larger, the more"
-        " urgent) and `lastFailure`. A session also has `node`, `transport` (none while its client is away), `address` (of"
-        " its client behind trusted proxies; while it is away, the last one) and `client` (its `User-Agent`).",
+        " `maxEntries` (the bound of its queue), `oldest` (when its oldest stored message was published, or null), and"
+        " `lastFailure`. `conditions`: how it stands, in plain words, the most urgent first; `cause`: why, in one text;"
+        " `trouble`: a number, the larger, the more urgent. `causes`: each with `kind`, `level` (bad, warn, info), `text`"
+        " and, where known, `since`, `at`, `count`, `code`, `from`, `usualMs`. A session also has `node`, `transport`"
+        " (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the last"
+        " one) and `client` (its `User-Agent`).",
         query=(
             text_field("kind", f"Only those of this kind: {', '.join(_KINDS)}.", one_of(*_KINDS)),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),

@@ -27,7 +27,7 @@ class Overflow:
     """When the last one was."""
     count: int
     policy: str
-    """What became of them, as `onOverflow` of the queue says."""
+    """What happened to them, as `onOverflow` of the queue says."""
 
 
 class TurnedAway:

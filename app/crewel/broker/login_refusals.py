@@ -1,6 +1,6 @@
 """The logins that were refused lately: by the name that they asked for, and by cause.
 
-Whoever shows a wrong token can ask for any name: what is noted here says what came, and from where, not whose fault it is. A
+A client with a wrong token can ask for any name: what is noted here says what came, and from where, not whose fault it is. A
 login for the name of a session is handled at the node that has the session, so that node knows of it.
 """
 
@@ -33,7 +33,7 @@ class RefusedLogins:
     code: str
     """Of the last one: a dotted code, or the error of the reply."""
     reason: str
-    """What its client was told beside the code; may be empty."""
+    """What the reply said beside the code; may be empty."""
     name: str
     """The name that it asked for; empty if it asked for none."""
     address: str
