@@ -231,7 +231,7 @@ def _letters(figures: Figures) -> Iterator[Finding]:
 
 
 def _are_of_full_queues(figures: Figures) -> bool:
-    """Whether all dead letters are of queues that were full, and the finding about these receivers says so: one cause."""
+    """Whether all dead letters are of queues that were full, and the finding about these receivers names them: one cause."""
     codes = figures.dead_letter_codes
     is_said = not {"full", "overflow"}.isdisjoint(figures.counted.troubles)
     return is_said and bool(codes) and all(is_below(code, _OVERFLOW) for code, _ in codes)
