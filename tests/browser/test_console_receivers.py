@@ -23,8 +23,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("receivers")
     sets = [f"--set={text}" for text in (*SETS, "storage.url=", "bayeux.max_interval_ms=600000")]
     first = Server(["--port=0", *sets], directory)
+    until(lambda: Desk(first).get("/timeline")["events"])
     first.kill()
-    started = Server(["--port=0", *sets], directory)
+    started = Server(["--port=0", *sets, *(f"--set={text}" for text in first.store_sets)], directory)
     in_each_state(started)
     yield started
     started.end_well()
@@ -89,9 +90,11 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
     assert row(page, "client/well/1") == ["connected", ""]
     state, why = row(page, "/jobs g")
     assert (state, why) == ("away", "all its members are away or on hold")
-    expect(page.get_by_text("full", exact=True).first).to_have_attribute("title", re.compile("State in the API: ALIVE"))
+    expect(page.locator("td .mark", has_text="full").first).to_have_attribute(
+        "title", re.compile("State in the API: ALIVE")
+    )
     expect(page.locator("tbody tr").last).to_contain_text("client/well/1")
-    page.get_by_label("State", exact=True).select_option("full")
+    page.get_by_role("combobox", name=re.compile("^State")).select_option("full")
     expect(page.locator("tbody tr")).to_have_count(1)
     assert "condition=full" in page.url
 
