@@ -243,6 +243,11 @@ class Store:
         others."""
         return self._home if self._embedded is None else self._embedded.directory
 
+    @property
+    def why_away(self) -> str | None:
+        """Why the store cannot be used, as the process says that runs it, if that is another one; None while it can."""
+        return None if self.trouble is None else self.owner_trouble or self.trouble
+
     def learn_of_owner(self, full: str | None, home: str | None, trouble: str | None) -> None:
         """The process that runs the embedded store, which this one shares, says why that is full, where it is, and why it
         cannot be used."""
