@@ -164,7 +164,9 @@ async def _life_of_administration(app: web.Application) -> AsyncIterator[None]:
     supervisor.start("metrics-history", admin.metrics_history.run_forever)
     supervisor.start("jobs", admin.jobs.run_forever)
     supervisor.start("bin of dead letters", app[BROKER].bin.run_forever)
+    await admin.server_timeline.start()
     yield
+    admin.server_timeline.stop()
     await feed.close()
 
 

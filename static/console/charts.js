@@ -59,12 +59,12 @@ export class Chart {
         this.observer.observe(this.canvas);
     }
 
-    /** Shows these samples, an object of lists by column. */
-    async show(samples) {
+    /** Shows these samples, an object of lists by column. `now` has values of this moment, by column, where they are known. */
+    async show(samples, now = {}) {
         this.samples = samples;
+        this.now = now;
         await this.#draw(false);
-        const last = this.lines.map(({column, label, factor = 1}) =>
-            `${label} ${this.shown(valueOf(samples[column].at(-1), factor))}`);
+        const last = this.lines.map(({column, label, factor = 1}) => `${label} ${this.shown(this.#current(column, factor))}`);
         this.canvas.setAttribute("role", "img");
         this.canvas.setAttribute("aria-label", `${this.title}${this.unit && `, ${this.unit}`}; now: ${last.join(", ")}`);
     }
@@ -73,6 +73,11 @@ export class Chart {
         this.theme.removeEventListener("change", this.redraw);
         this.observer.disconnect();
         this.plot?.destroy();
+    }
+
+    /** What a column is now: as the rest of the page has it, or as of the newest sample. */
+    #current(column, factor) {
+        return valueOf(this.now[column] ?? this.samples[column].at(-1), factor);
     }
 
     #size() {
@@ -117,7 +122,7 @@ export class Chart {
                 points: {size: 4, fill: colour(COLOURS[index]), filter: lonely},
                 spanGaps: false,
                 // Without a pointer on the chart, what is now.
-                value: (plot, value, _, place) => this.shown(place === null || place === undefined ? valueOf(this.samples[column].at(-1), factor) : value),
+                value: (plot, value, _, place) => this.shown(place === null || place === undefined ? this.#current(column, factor) : value),
             }))],
         };
     }

@@ -17,11 +17,13 @@ import {overview} from "./overview.js";
 import {receiver, receivers} from "./receivers.js";
 import {requests} from "./requests.js";
 import {showSaved} from "./saved.js";
+import {timeline} from "./timeline.js";
 import {topic, topics} from "./topics.js";
 
 /** Address, key, name in the navigation, and the function that shows it. The groups of the address are its arguments. */
 const VIEWS = [
     {address: /^\/$/, key: "o", name: "Overview", href: "#/", show: overview, isOfServer: true},
+    {address: /^\/timeline$/, name: "Timeline", show: timeline, isOfServer: true},
     {address: /^\/receivers$/, key: "r", name: "Receivers", href: "#/receivers", show: receivers},
     {address: /^\/receivers\/(.+)$/, name: "Receiver", show: receiver},
     {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters},
