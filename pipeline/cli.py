@@ -149,6 +149,9 @@ def live(
 
 @app.command()
 def backfill(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="First write tables of silver again that another program has damaged.")
+    ] = False,
     since: Since = None,
     until: Until = None,
     directory: Directory = _DIRECTORY,
@@ -163,7 +166,7 @@ def backfill(
     From all entries or a period, without the resident job.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
-    show(run_job("backfill", common, **_span(since, until)), common)
+    show(run_job("backfill", common, repair=repair, **_span(since, until)), common)
 
 
 @app.command()

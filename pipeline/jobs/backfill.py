@@ -17,6 +17,7 @@ from crewel.pipeline.jobs import batches, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import write_letters
 from crewel.pipeline.jobs.lock import writing
+from crewel.pipeline.jobs.repair import repair
 from crewel.pipeline.schemas import RAW
 from crewel.pipeline.source import NAME
 from crewel.pipeline.source.extents import Extents
@@ -40,6 +41,8 @@ class Options:
     """In how many parts a stream is read."""
     gold: bool = True
     """Whether the tables of gold that come from it are written again."""
+    repair: bool = False
+    """Whether tables of silver that differ from bronze are written again first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Result:
     corrupt: int
     """Those of them that could not be understood."""
     seconds: float
+    repaired: list[str]
+    """Tables of silver that were written again, because another program had damaged them."""
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
@@ -63,6 +68,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     with writing(options.directory, "a backfill"):
         tables.create()
         batches.complete(tables, progress)
+        repaired = repair(tables, progress) if options.repair else []
         # Numbers grow, also when the clock is set back: otherwise it would be taken for a batch that is there.
         batch = Batch(_JOB, max(time.time_ns() // 1_000_000, (tables.newest(_JOB) or 0) + 1))
         tables.begin(batch)
@@ -70,9 +76,9 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         tables.finish(batch)
         if options.gold:
             write_letters(spark, tables, options.address)
-            if has.entries:
+            if has.entries or repaired:
                 gold.write(tables, progress)
-    return Result(has.entries, corrupt, time.monotonic() - begin)
+    return Result(has.entries, corrupt, time.monotonic() - begin, repaired)
 
 
 def _fill(

@@ -84,7 +84,10 @@ _AUDIT: Final = {
     " `min-replicas-to-write` prevent this.",
     "unknown": "Facts of that time were trimmed before they were read, so the result is unknown. Run `crewel pipeline live`"
     " all the time, or raise `storage.facts_max_entries`.",
+    "damaged table": "Another program has written to tables of the pipeline: the server is not at fault, and the audit used"
+    " bronze instead. Give that program read access only. This makes the tables again from bronze:",
 }
+_AUDIT_COMMANDS: Final = {"damaged table": "crewel pipeline backfill --repair"}
 
 
 def meaning(code: str) -> str:
@@ -148,7 +151,7 @@ def of_audit(rows: Rows) -> Iterable[Advice]:
     """Yield what to do about the findings of the audit."""
     for finding in dict.fromkeys(row["finding"] for row in rows):
         if finding in _AUDIT:
-            yield Advice(f"{finding.capitalize()}: {_AUDIT[finding]}")
+            yield Advice(f"{finding.capitalize()}: {_AUDIT[finding]}", _AUDIT_COMMANDS.get(finding, ""))
 
 
 def _sql(value: str) -> str:

@@ -29,7 +29,7 @@ from crewel.pipeline.report.pieces import (
 from crewel.pipeline.report.plots import Span, bars, columns, lines, number, strips
 
 _STYLE: Final = Path(__file__).parent / "report.css"
-_TROUBLES: Final = ("lost", "twice", "surplus", "both", "no letter")
+_TROUBLES: Final = ("lost", "twice", "surplus", "both", "no letter", "damaged table")
 _TROUBLE_KINDS: Final = ("on hold", "absent", "fails")
 """What a receiver's time can be of, as in the table `receiver_times`."""
 _MOST_CODES: Final = 5
