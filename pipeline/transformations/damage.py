@@ -75,25 +75,25 @@ def _difference(table: Table, made: DataFrame, kept: DataFrame) -> Difference:
         name for name in table.names if name not in (*key, BYTES.name, *(each.name for each in RAW.columns), "place")
     ]
     place = "place" if "place" in table.names else "id"
-    ours, theirs = made.select("*", f.lit(1).alias("made")), kept.select("*", f.lit(1).alias("kept"))
+    ours, theirs = made.select("*", f.lit(1).alias("_made")), kept.select("*", f.lit(1).alias("_kept"))
     # A column that was added to a table later is null in its older rows.
     is_other = [f.col(f"theirs.{name}").isNotNull() & ~_same(name) for name in others]
     changed = f.coalesce(reduce(Column.__or__, is_other, f.lit(False)), f.lit(False))
     pairs = (
         _numbered(ours, key)
         .alias("ours")
-        .join(_numbered(theirs, key).alias("theirs"), [*key, "copy"], "full")
+        .join(_numbered(theirs, key).alias("theirs"), [*key, "_copy"], "full")
         .select(
-            f.coalesce(f"ours.{place}", f"theirs.{place}").alias("at"),
-            f.col("kept").isNull().alias("lacks"),
-            f.col("made").isNull().alias("more"),
-            (f.col("made").isNotNull() & f.col("kept").isNotNull() & changed).alias("changed"),
+            f.coalesce(f"ours.{place}", f"theirs.{place}").alias("_at"),
+            f.col("_kept").isNull().alias("_lacks"),
+            f.col("_made").isNull().alias("_more"),
+            (f.col("_made").isNotNull() & f.col("_kept").isNotNull() & changed).alias("_changed"),
         )
-        .where("lacks OR more OR changed")
+        .where("_lacks OR _more OR _changed")
     )
     row = pairs.agg(
-        *(f.count_if(f.col(name)).alias(name) for name in ("lacks", "more", "changed")),
-        f.slice(f.array_sort(f.collect_set("at")), 1, _MOST_EVIDENCE).alias("places"),
+        *(f.count_if(f.col(f"_{name}")).alias(name) for name in ("lacks", "more", "changed")),
+        f.slice(f.array_sort(f.collect_set("_at")), 1, _MOST_EVIDENCE).alias("places"),
     ).collect()[0]
     return Difference(table.name, row["lacks"], row["more"], row["changed"], row["places"])
 
@@ -105,7 +105,7 @@ def _same(name: str) -> Column:
 def _numbered(rows: DataFrame, key: Iterable[str]) -> DataFrame:
     """Return rows with the number of each among those of the same key: what is there twice is no pair with one."""
     number = f.row_number().over(Window.partitionBy(*key).orderBy(f.lit(0)))
-    return rows.withColumn("copy", number)
+    return rows.withColumn("_copy", number)
 
 
 def findings(found: Iterable[Difference]) -> list[tuple[str, None, None, str, None, list[str], str]]:
