@@ -140,8 +140,8 @@ def _until_then(silver: Mapping[str, DataFrame], after: Extent) -> Mapping[str, 
 
 
 def _damaged(inputs: Inputs, found: DataFrame, progress: Progress) -> list[damage.Difference]:
-    """Return which tables of facts differ from bronze. They are compared if the sums of their bytes differ, and before a finding
-    says that the server is at fault."""
+    """Return which tables of facts differ from bronze. They are compared if the sums of their bytes differ, and before a
+    finding blames the server."""
     day = inputs.sources.tables.retained_from
     kept = damage.facts_since(inputs.silver, day)
     is_blamed = not found.where(f.col("finding").isin(*_BLAME)).isEmpty()

@@ -39,8 +39,8 @@ class Difference(NamedTuple):
 
 
 def is_suspicious(raw: DataFrame, silver: Mapping[str, DataFrame]) -> bool:
-    """Return whether the tables of facts have more bytes or fewer than the facts of bronze that were understood. Both are of the
-    same time."""
+    """Return whether the tables of facts have more bytes or fewer than the facts of bronze that were understood. Both are of
+    the same time."""
     types = {each: name for name, types in _FACTS.items() for each in types}
     by_type = f.create_map(*(f.lit(text) for pair in types.items() for text in pair))
 
@@ -110,9 +110,7 @@ def _numbered(rows: DataFrame, key: Iterable[str]) -> DataFrame:
 
 def findings(found: Iterable[Difference]) -> list[tuple[str, None, None, str, None, list[str], str]]:
     """Return the rows of `audit` for tables that differ."""
-    return [
-        ("damaged table", None, None, f"silver/{each.table}", None, each.places, _words(each)) for each in found
-    ]
+    return [("damaged table", None, None, f"silver/{each.table}", None, each.places, _words(each)) for each in found]
 
 
 def _words(found: Difference) -> str:
