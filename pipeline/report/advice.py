@@ -97,6 +97,18 @@ def meaning(code: str) -> str:
     return _MEANINGS.get(code, "") if "." in code else ""
 
 
+def now(told: Mapping[str, Any]) -> list[Advice]:
+    """Return what to do about all findings of a report, the most urgent first; the keys are those of `page`."""
+    failing = [row for row in told["receivers"] if row["is_sick"]]
+    return [
+        *of_audit(told["audit"] or ()),
+        *of_channels(told["failing_channels"]),
+        *of_sick(failing),
+        *of_died(told["incidents"]),
+        *of_poison(told["poison"]),
+    ]
+
+
 def of_died(rows: Rows) -> Iterable[Advice]:
     """Yield what to do about the most frequent dead letters."""
     by_receiver = [row for row in rows if row["cause"] not in _ELSEWHERE]

@@ -461,9 +461,10 @@ def remove_from_inbox(client: Any, keys: Keys) -> None:
 
 
 def remove_letter(client: Any, keys: Keys) -> None:
-    """The newest one: what is missing before the oldest may have been removed by the bounds of the store."""
-    letters = client.xrevrange(keys.dead, count=1)
-    client.xdel(keys.dead, letters[0][0])
+    """The newest one of a stored message, whose end is a fact: what is missing before the oldest may have been removed by the
+    bounds of the store."""
+    letters = client.xrevrange(keys.dead, count=1000)
+    client.xdel(keys.dead, next(place for place, fields in letters if fields[b"p"] == b"1"))
 
 
 def double_fact(client: Any, keys: Keys) -> None:
