@@ -15,8 +15,9 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline import store_snapshot
 from crewel.pipeline.connection import PATIENCE_S, Address
+from crewel.pipeline.few_rows import tuned
 from crewel.pipeline.jobs.batches import Progress, quiet
-from crewel.pipeline.jobs.inputs import Inputs, gather, load
+from crewel.pipeline.jobs.inputs import Inputs, gather, is_few, load
 from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import FINDINGS, RAW, TABLES
 from crewel.pipeline.source.arrow import LARGEST
@@ -74,6 +75,11 @@ class Result:
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job, while the server continues. Raises CrewelError."""
     tables = Tables(spark, options.directory)
+    with tuned(spark, is_few=is_few(tables, options.address)):
+        return _audited(spark, options, tables, progress)
+
+
+def _audited(spark: SparkSession, options: Options, tables: Tables, progress: Progress) -> Result:
     address = options.address
     progress("reading the records of the store")
     looked = _look(address, "facts", "dead")

@@ -16,9 +16,10 @@ from pyspark.sql import functions as f
 from crewel.errors import StoreUnavailable
 from crewel.pipeline.admin_client import origin
 from crewel.pipeline.connection import Address
+from crewel.pipeline.few_rows import tuned
 from crewel.pipeline.jobs import audit, backfill, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
-from crewel.pipeline.jobs.inputs import Inputs, gather
+from crewel.pipeline.jobs.inputs import Inputs, gather, is_few
 from crewel.pipeline.report import slots
 from crewel.pipeline.report.html import page
 from crewel.pipeline.schemas import TABLES
@@ -93,6 +94,25 @@ class Result:
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job. Raises CrewelError."""
     tables = _opened(spark, options, progress)
+    with tuned(spark, is_few=is_few(tables, options.address)):
+        names, told = _answered(spark, options, tables, progress)
+    told["url"] = None if options.url is None else origin(options.url)
+    paths = [f"{tables.root}/{TABLES[name].path}" for name in names]
+    if (file := options.json or _beside(options.directory)) is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z, default=str))
+        paths.append(str(file))
+    if options.html is not None:
+        options.html.write_text(page(told), "utf-8")
+        paths.append(str(options.html))
+    sick = [row["session"] for row in told["receivers"] if row["is_sick"]]
+    return Result(told["totals"]["letters"], told["totals"]["poison"], sick[:100], paths)
+
+
+def _answered(
+    spark: SparkSession, options: Options, tables: Tables, progress: Progress
+) -> tuple[list[str], dict[str, Any]]:
+    """Write the tables, and return their names, and what the page shows."""
     until = _utc(options.until) or datetime.now(UTC)
     progress("reading")
     inputs = gather(spark, tables, options.address)
@@ -109,18 +129,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     if options.audit:
         _run_audit(spark, options, progress)
     progress("putting the report together")
-    told = _told(tables, list(found), since, until) | {"url": None if options.url is None else origin(options.url)}
-    names = (*found, *_BY_DAY)
-    paths = [f"{tables.root}/{TABLES[name].path}" for name in names]
-    if (file := options.json or _beside(options.directory)) is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z, default=str))
-        paths.append(str(file))
-    if options.html is not None:
-        options.html.write_text(page(told), "utf-8")
-        paths.append(str(options.html))
-    sick = [row["session"] for row in told["receivers"] if row["is_sick"]]
-    return Result(told["totals"]["letters"], told["totals"]["poison"], sick[:100], paths)
+    return [*found, *_BY_DAY], _told(tables, list(found), since, until)
 
 
 def _told(tables: Tables, names: list[str], since: datetime, until: datetime) -> dict[str, Any]:
