@@ -100,11 +100,12 @@ def meaning(code: str) -> str:
 def now(told: Mapping[str, Any]) -> list[Advice]:
     """Return what to do about all findings of a report, the most urgent first; the keys are those of `page`."""
     failing = [row for row in told["receivers"] if row["is_sick"]]
+    named = {row["session"] for row in failing[:_MOST]}
     return [
         *of_audit(told["audit"] or ()),
         *of_channels(told["failing_channels"]),
         *of_sick(failing),
-        *of_died(told["incidents"]),
+        *of_died([row for row in told["incidents"] if row["receiver"] not in named]),
         *of_poison(told["poison"]),
     ]
 

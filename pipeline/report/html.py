@@ -49,8 +49,9 @@ def page(told: Mapping[str, Any]) -> str:
     links = Links(told["url"])
     parts = [
         f"<h1>What happened to the messages</h1><p class='time'>{since} to {until} (UTC)</p>",
-        _summary(told, links),
+        _tiles(told),
         advices(advice.now(told)),
+        f'<section><h2>In short</h2><ul class="words">{"".join(_sentences(told, links))}</ul></section>',
         _died(told, links),
         _backlog(told["backlog"], told["slots"]["minutes"]),
         _settling(told, links),
@@ -71,7 +72,7 @@ def page(told: Mapping[str, Any]) -> str:
 # What a manager wants to know first
 
 
-def _summary(told: Mapping[str, Any], links: Links) -> str:
+def _tiles(told: Mapping[str, Any]) -> str:
     letters, poison, sick, channels = (told["totals"][name] for name in ("letters", "poison", "sick", "channels"))
     audit = told["audit"]
     troubles = None if audit is None else sum(row["finding"] in _TROUBLES for row in audit)
@@ -109,7 +110,7 @@ def _summary(told: Mapping[str, Any], links: Links) -> str:
         ),
         tile("?" if troubles is None else troubles, "not accounted for", audited, is_bad=bool(troubles)),
     )
-    return f'<div class="tiles">{"".join(tiles)}</div><ul class="words">{"".join(_sentences(told, links))}</ul>'
+    return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
 def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:

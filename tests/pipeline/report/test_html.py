@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from crewel.pipeline.report.advice import now
 from crewel.pipeline.report.html import page
 from crewel.pipeline.report.links import Links
 from tests.pipeline.report.reader import Reader
@@ -49,13 +50,18 @@ def test_what_to_do_comes_before_all_sections_and_has_the_commands() -> None:
     text = page(SOME)
     head = text[: text.index("<h2>Dead letters</h2>")]
     assert text.count("What to do now") == head.count("What to do now") == 1
-    for command in (
-        "crewel dead-letters discard 7-0 8-0",
-        "crewel sessions show joe/1",
-        "crewel pipeline redrive --dry-run --where",
-    ):
+    for command in ("crewel dead-letters discard 7-0 8-0", "crewel sessions show joe/1"):
         assert f"<pre>{command}" in head
+    assert head.index("What to do now") < head.index("In short")
     assert head.index("Lost: A guaranteed message") < head.index("crewel dead-letters discard")
+
+
+def test_the_dead_letters_of_a_receiver_that_is_named_already_are_not_named_again() -> None:
+    other = incident(receiver="client/ann/1")
+    commands = [each.command for each in now({**SOME, "incidents": [incident(), other]})]
+    redrives = [each for each in commands if each.startswith("crewel pipeline redrive")]
+    assert ["client/joe/1" in each for each in redrives if "receiver" in each] == [False]
+    assert "crewel sessions show joe/1" in commands
 
 
 def test_names_link_to_the_page_of_the_operator_if_its_address_is_given() -> None:
