@@ -45,7 +45,8 @@ class Command:
         self._log = (directory.parent / "job.log").open("ab")
         line = [sys.executable, "-m", "crewel.pipeline", *words, "--dir", str(directory), "--quiet"]
         self._process = subprocess.Popen(line, env=environ, stdout=self._log, stderr=self._log, cwd=directory.parent)
-        self.peak_mb = 0.0
+        self.peak_mb: list[float] = []
+        """Of each process, when there was most in all."""
 
     @property
     def processor_s(self) -> float:
@@ -55,7 +56,7 @@ class Command:
     def wait(self) -> float:
         """Wait until it has ended; the seconds since its start."""
         while self._process.poll() is None:
-            self.peak_mb = max(self.peak_mb, sum(map(proportional_mb, tree(self._process.pid))))
+            self.peak_mb = max(self.peak_mb, [*map(proportional_mb, tree(self._process.pid))], key=sum)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.25)
         assert self._process.returncode == 0
@@ -157,7 +158,8 @@ def backfill(code: Path, entries: int) -> Iterator[str]:
         job = Command(store.url, tables, code, "backfill")
         try:
             seconds = job.wait()
-            yield f"backfill of {entries:,} entries: {seconds:.1f} s, {job.peak_mb:,.0f} MB"
+            parts = " + ".join(f"{each:,.0f}" for each in job.peak_mb)
+            yield f"backfill of {entries:,} entries: {seconds:.1f} s, {sum(job.peak_mb):,.0f} MB ({parts})"
         finally:
             job.end()
 
