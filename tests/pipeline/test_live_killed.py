@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 KILLS = 20 if IS_FULL else 2
 EVENTS_A_SECOND = 500
 TICK_S = 0.05
-PAUSE_S = 0.5
+PAUSE_S = 3
 """Between two runs of compact."""
 PREFIX = "crewel:"
 CHANNELS = ("/a/b", "/a/c")
