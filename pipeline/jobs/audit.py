@@ -151,10 +151,11 @@ def _damaged(inputs: Inputs, found: DataFrame, progress: Progress) -> list[damag
     day = inputs.sources.tables.retained_from
     kept = damage.facts_since(inputs.silver, day)
     is_blamed = not found.where(f.col("finding").isin(*_BLAME)).isEmpty()
-    if not is_blamed and not damage.is_suspicious(inputs.raw, kept):
+    shares = damage.shares(inputs.raw, kept)
+    if not is_blamed and not damage.is_suspicious(shares):
         return []
     progress("comparing silver with bronze")
-    return damage.differences(silver_of.tables(inputs.raw), kept)
+    return damage.differences(silver_of.tables(inputs.raw), kept, [*shares, "corrupt"])
 
 
 def _of_bronze(inputs: Inputs, damaged: list[damage.Difference]) -> Mapping[str, DataFrame]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date
-from functools import reduce
+from functools import partial, reduce
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import BYTES, RAW, TABLES, Table
 from crewel.pipeline.transformations.shapes import FACTS
 
@@ -38,34 +39,51 @@ class Difference(NamedTuple):
     """The places of some of these rows."""
 
 
-def is_suspicious(raw: DataFrame, silver: Mapping[str, DataFrame]) -> bool:
-    """Return whether the tables of facts have more bytes or fewer than the facts of bronze that were understood. Both are of
-    the same time."""
+def shares(raw: DataFrame, silver: Mapping[str, DataFrame]) -> dict[str, tuple[float, float]]:
+    """Return the bytes of the facts of bronze that were understood, and those of the rows of silver, by table; both are of the
+    same time. Tables without either are left out."""
     types = {each: name for name, types in _FACTS.items() for each in types}
-    by_type = f.create_map(*(f.lit(text) for pair in types.items() for text in pair))
+    by_type = f.create_map(*(f.lit(text) for pair in types.items() for text in pair))[f.col("t")]
 
-    def counted(rows: DataFrame, table: Column, sign: int) -> DataFrame:
-        return rows.select(table.alias("table"), (f.lit(sign) * f.col("bytes")).cast("double").alias("bytes"))
+    def counted(rows: DataFrame, table: Column, made: float, kept: float) -> DataFrame:
+        shares = {"made": made, "kept": kept}
+        return rows.select(
+            table.alias("table"), *((f.lit(sign) * f.col("bytes")).alias(name) for name, sign in shares.items())
+        )
 
     is_fact = (f.col("key") == "facts") & f.col("t").isin(*types)
     parts = [
-        counted(raw.where(is_fact), by_type[f.col("t")], 1),
-        counted(silver[_CORRUPT.name].where(is_fact), by_type[f.col("t")], -1),
-        *(counted(silver[name], f.lit(name), -1) for name in _FACTS),
+        counted(raw.where(is_fact), by_type, 1.0, 0.0),
+        counted(silver[_CORRUPT.name].where(is_fact), by_type, -1.0, 0.0),
+        *(counted(silver[name], f.lit(name), 0.0, 1.0) for name in _FACTS),
     ]
-    sums = reduce(DataFrame.unionByName, parts).groupBy("table").agg(f.sum("bytes").alias("bytes"))
-    return not sums.where(f.abs("bytes") > _TOLERANCE).isEmpty()
+    sums = (
+        reduce(DataFrame.unionByName, parts)
+        .groupBy("table")
+        .agg(f.sum("made").alias("made"), f.sum("kept").alias("kept"))
+    )
+    return {row["table"]: (row["made"] or 0.0, row["kept"] or 0.0) for row in sums.collect()}
 
 
-def facts_since(silver: Mapping[str, DataFrame], day: date | None) -> dict[str, DataFrame]:
+def is_suspicious(shares: Mapping[str, tuple[float, float]]) -> bool:
+    """Return whether a table has more bytes or fewer than its facts."""
+    return any(abs(made - kept) > _TOLERANCE for made, kept in shares.values())
+
+
+def facts_since(silver: Mapping[str, DataFrame], day: date | None) -> Mapping[str, DataFrame]:
     """Return the tables of facts, and `corrupt`, from a day on: what bronze has no more, silver may still have."""
-    names = (*_FACTS, _CORRUPT.name)
-    return {name: silver[name] if day is None else silver[name].where(f.col("date") >= f.lit(day)) for name in names}
+
+    def since(name: str) -> DataFrame:
+        return silver[name] if day is None else silver[name].where(f.col("date") >= f.lit(day))
+
+    return LazyMapping({name: partial(since, name) for name in (*_FACTS, _CORRUPT.name)})
 
 
-def differences(made: Mapping[str, DataFrame], kept: Mapping[str, DataFrame]) -> list[Difference]:
-    """Return how these tables differ from what bronze makes, those only that do."""
-    found = (_difference(TABLES[name], made[name], kept[name]) for name in kept)
+def differences(
+    made: Mapping[str, DataFrame], kept: Mapping[str, DataFrame], names: Iterable[str] | None = None
+) -> list[Difference]:
+    """Return how these tables, or all of them, differ from what bronze makes, those only that do."""
+    found = (_difference(TABLES[name], made[name], kept[name]) for name in names or kept)
     return [each for each in found if each.lacks or each.more or each.changed]
 
 
