@@ -20,7 +20,7 @@ from crewel.pipeline.jobs import batches
 from crewel.pipeline.jobs.gold import Sources
 from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import GAP, RAW, TABLES
-from crewel.pipeline.source import NAME, near
+from crewel.pipeline.source import near, spread
 from crewel.pipeline.source.arrow import LARGEST
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.positions import EntryId, Extent
@@ -174,10 +174,10 @@ def load(
 
 
 def read(spark: SparkSession, address: Address, **options: str) -> DataFrame:
-    """Return what the source reads with these options. Few entries are read now, by this process."""
-    options = {"prefix": address.prefix, **options}
+    """Return what the source reads with these options: what is there now. Few entries are read at once, by this process."""
+    address = Address(address.url, options.get("prefix", address.prefix))
     table = near.few(address, options)
     if table is None:
-        return spark.read.format(NAME).options(**options).load()
+        return spread.many(spark, address, options)
     # The plan of no rows is one that Spark leaves out wherever it is used.
     return spark.createDataFrame(table, RAW.struct()) if table.num_rows else empty(spark, RAW)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs import inputs
-from crewel.pipeline.source import NAME, near, register
+from crewel.pipeline.source import NAME, near, register, spread
 from tests.pipeline.conftest import Streams
 
 
@@ -43,5 +44,21 @@ def test_more_than_a_few_are_left_to_tasks(
     streams.many("facts", 30)
     monkeypatch.setattr(near, name, value)
     assert near.few(streams.address, {"prefix": streams.address.prefix}) is None
-    register(spark, streams.address)
     assert inputs.read(spark, streams.address).count() == 30
+
+
+def test_many_entries_are_those_of_the_source(spark: SparkSession, streams: Streams) -> None:
+    streams.many("facts", 60_000, per_ms=100)
+    streams.many("events", 10)
+    register(spark, streams.address)
+    options = {"prefix": streams.address.prefix, "partitions": "4"}
+    rows = spread.many(spark, streams.address, options)
+    assert rows.rdd.getNumPartitions() > 1
+    others = spark.read.format(NAME).options(**options).load()
+    assert (rows.count(), rows.schema) == (60_010, others.schema)
+    assert rows.exceptAll(others).isEmpty()
+
+
+def test_of_streams_that_do_not_exist_there_are_no_rows(spark: SparkSession, address: Address) -> None:
+    assert spread.many(spark, address, {}).isEmpty()
+    assert inputs.read(spark, address).isEmpty()
