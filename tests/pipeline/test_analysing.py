@@ -166,5 +166,11 @@ def test_the_notebook_shows_what_it_prints(shop: Path, monkeypatch: pytest.Monke
         with contextlib.redirect_stdout(out):
             exec("".join(cell["source"]), names)
         assert _lines(out.getvalue()) == _lines("".join("".join(each["text"]) for each in cell["outputs"]))
-    questions = named("questions.sql")
-    assert sum(bool(cell["outputs"]) for cell in cells) == len(questions)
+    assert sum(bool(cell["outputs"]) for cell in cells) == len(named("questions.sql"))
+    with pytest.raises(FileNotFoundError, match="does CREWEL_PIPELINE__DIR name its directory"):
+        names["table"]("gold/none")
+
+
+def test_the_notebook_asks_the_same_questions() -> None:
+    text = "".join("".join(cell["source"]) for cell in json.loads(NOTEBOOK.read_text("utf-8"))["cells"])
+    assert [title for title, query in named("questions.sql").items() if title not in text or query not in text] == []
