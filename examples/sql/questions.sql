@@ -23,13 +23,13 @@ GROUP BY channel ORDER BY p99_ms DESC NULLS FIRST, channel;
 
 -- name: Which receivers have the oldest backlog?
 SELECT receiver, count(*) AS pending, make_timestamp(min(log_id)) AS oldest,
-    date_diff('hour', make_timestamp(min(log_id)), (SELECT make_timestamp(max(ms) * 1000) FROM fact_published)) AS hours
+    date_diff('hour', make_timestamp(min(log_id)), (SELECT make_timestamp(max(ms) * 1000) FROM fact_ended)) AS hours
 FROM deliveries WHERE given > taken
 GROUP BY receiver ORDER BY oldest, receiver;
 
 -- name: How often does a redrive succeed?
-SELECT redriven.code, count(*) AS redriven, count_if(reason = 'settled') AS acknowledged,
-    count_if(reason = 'dead') AS dead_again, count_if(reason IS NULL) AS pending,
+SELECT redriven.code, count(*) AS redriven, count_if(reason = 'settled')::INT AS acknowledged,
+    count_if(reason = 'dead')::INT AS dead_again, count_if(reason IS NULL)::INT AS pending,
     round(100 * count_if(reason = 'settled') / count(*)) AS percent
 FROM fact_redriven AS redriven
 LEFT JOIN fact_ended AS ended ON ended.log_id = redriven.log_id AND ended.receiver = redriven.session
