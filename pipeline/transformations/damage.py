@@ -65,9 +65,20 @@ def shares(raw: DataFrame, silver: Mapping[str, DataFrame]) -> dict[str, tuple[f
     return {row["table"]: (row["made"] or 0.0, row["kept"] or 0.0) for row in sums.collect()}
 
 
-def is_suspicious(shares: Mapping[str, tuple[float, float]]) -> bool:
-    """Return whether a table has more bytes or fewer than its facts."""
-    return any(abs(made - kept) > _TOLERANCE for made, kept in shares.values())
+def suspects(shares: Mapping[str, tuple[float, float]]) -> set[str]:
+    """Return the tables that may lack rows or have too many; `corrupt` among them, because its entries have no rows elsewhere."""
+    found = {name for name, (made, kept) in shares.items() if abs(made - kept) > _TOLERANCE}
+    return {*found, _CORRUPT.name} if found else found
+
+
+def of_messages(tables: Mapping[str, DataFrame], ids: DataFrame) -> Mapping[str, DataFrame]:
+    """Return the rows of these messages, (log_id), of tables that have a message; all rows of the others."""
+
+    def some(name: str) -> DataFrame:
+        rows = tables[name]
+        return rows.join(f.broadcast(ids), "log_id", "left_semi") if "log_id" in TABLES[name].names else rows
+
+    return LazyMapping({name: partial(some, name) for name in tables})
 
 
 def facts_since(silver: Mapping[str, DataFrame], day: date | None) -> Mapping[str, DataFrame]:
@@ -83,7 +94,7 @@ def differences(
     made: Mapping[str, DataFrame], kept: Mapping[str, DataFrame], names: Iterable[str] | None = None
 ) -> list[Difference]:
     """Return how these tables, or all of them, differ from what bronze makes, those only that do."""
-    found = (_difference(TABLES[name], made[name], kept[name]) for name in names or kept)
+    found = (_difference(TABLES[name], made[name], kept[name]) for name in (kept if names is None else names))
     return [each for each in found if each.lacks or each.more or each.changed]
 
 
