@@ -66,7 +66,7 @@ def shares(raw: DataFrame, silver: Mapping[str, DataFrame]) -> dict[str, tuple[f
 
 
 def suspects(shares: Mapping[str, tuple[float, float]]) -> set[str]:
-    """Return the tables that may lack rows or have too many; `corrupt` among them, because its entries have no rows elsewhere."""
+    """Return the tables that may lack rows or have too many; with `corrupt`, because its entries have no rows elsewhere."""
     found = {name for name, (made, kept) in shares.items() if abs(made - kept) > _TOLERANCE}
     return {*found, _CORRUPT.name} if found else found
 
