@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = 20 if IS_FULL else 2
-EVENTS_A_SECOND = 500
+EVENTS_A_SECOND = 200
 TICK_S = 0.05
 PAUSE_S = 3
 """Between two runs of compact."""
