@@ -154,7 +154,7 @@ class DeltaLog:
         found = self._current()
         if found is None:
             return 0
-        return sum(pa.table(found.get_add_actions(flatten=True))["num_records"].to_pylist())
+        return sum(number or 0 for number in pa.table(found.get_add_actions(flatten=True))["num_records"].to_pylist())
 
     def days(self) -> list[date]:
         """Return the days that a table which is partitioned by date has something of, the oldest first."""
