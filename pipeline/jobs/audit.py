@@ -146,20 +146,20 @@ def _until_then(silver: Mapping[str, DataFrame], after: Extent) -> Mapping[str, 
 
 
 def _damaged(inputs: Inputs, found: DataFrame, progress: Progress) -> list[damage.Difference]:
-    """Return which tables of facts differ from bronze. Tables are compared if the sums of their bytes differ, and before a
-    finding blames the server, the rows of its message in all of them."""
+    """Return which tables of facts differ from bronze. All are compared if the sums of their bytes differ. Otherwise, before a
+    finding blames the server, the rows of its message are."""
     kept = damage.facts_since(inputs.silver, inputs.sources.tables.retained_from)
     blamed = found.where(f.col("finding").isin(*_BLAME) & f.col("log_id").isNotNull()).select("log_id").distinct()
     shares = damage.shares(inputs.raw, kept)
-    names, others = damage.suspects(shares), set[str]()
-    if not blamed.isEmpty():
-        others = {name for name in shares if name not in names}
-    if not names and not others:
+    is_suspicious = damage.is_suspicious(shares)
+    if not is_suspicious and blamed.isEmpty():
         return []
     progress("comparing silver with bronze")
-    made = silver_of.tables(inputs.raw)
-    some = damage.differences(damage.of_messages(made, blamed), damage.of_messages(kept, blamed), sorted(others))
-    return damage.differences(made, kept, sorted({*names, *(each.table for each in some)}))
+    made, names = silver_of.tables(inputs.raw), sorted({*shares, "corrupt"})
+    if not is_suspicious:
+        some = damage.differences(damage.of_messages(made, blamed), damage.of_messages(kept, blamed), names)
+        names = [each.table for each in some]
+    return damage.differences(made, kept, names)
 
 
 def _of_bronze(inputs: Inputs, damaged: list[damage.Difference]) -> Mapping[str, DataFrame]:

@@ -65,10 +65,9 @@ def shares(raw: DataFrame, silver: Mapping[str, DataFrame]) -> dict[str, tuple[f
     return {row["table"]: (row["made"] or 0.0, row["kept"] or 0.0) for row in sums.collect()}
 
 
-def suspects(shares: Mapping[str, tuple[float, float]]) -> set[str]:
-    """Return the tables that may lack rows or have too many; with `corrupt`, because its entries have no rows elsewhere."""
-    found = {name for name, (made, kept) in shares.items() if abs(made - kept) > _TOLERANCE}
-    return {*found, _CORRUPT.name} if found else found
+def is_suspicious(shares: Mapping[str, tuple[float, float]]) -> bool:
+    """Return whether a table has more bytes or fewer than its facts."""
+    return any(abs(made - kept) > _TOLERANCE for made, kept in shares.values())
 
 
 def of_messages(tables: Mapping[str, DataFrame], ids: DataFrame) -> Mapping[str, DataFrame]:
