@@ -247,7 +247,7 @@ async def test_a_client_that_leaves_before_its_turn_gets_nothing(lane: FastLane)
         await asyncio.sleep(0)
     assert not wire.written
     assert lane.sockets is not None
-    assert not lane.sockets.watch
+    assert not lane.sockets.watch.sockets
 
 
 async def test_what_came_before_a_socket_was_lost_is_carried_out_in_its_turn(lane: FastLane) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from math import inf
-from typing import cast
 
 import pytest
 from websockets.frames import Frame, Opcode
 
 from crewel.fair_turns import FairTurns
-from crewel.transports.connection import Connection
 from crewel.transports.frame_heads import FrameHeads
 from crewel.transports.paced_reader import PacedReader
 
@@ -64,7 +62,7 @@ class World:
         self.parser, self.wire = Parser(), Wire()
         self.turns = FairTurns(asyncio.get_running_loop())
         self.turns.slice_s = inf
-        self.reader = PacedReader(self.parser, cast("Connection", self.wire), self.turns, "192.0.2.1", allows)
+        self.reader = PacedReader(self.parser, self.wire, self.turns, "192.0.2.1", allows)
 
     def take(self, count: int) -> None:
         self.parser.heads.ends -= count

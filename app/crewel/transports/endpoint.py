@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -26,9 +26,6 @@ from crewel.transports.control_frames import ControlFrames
 from crewel.transports.origins import Client, Hosts, Origins, RefusalLog
 from crewel.transports.socket_watch import GOING_AWAY, SocketWatch
 from crewel.version import VERSION
-
-if TYPE_CHECKING:
-    from crewel.transports.websocket_fast import FastSocket
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +63,6 @@ class Endpoint:
         self.origins = Origins(broker.settings)
         self.cookie = BrowserCookie(broker.settings)
         self.frames = websocket.Frames()
-        self.sockets: set[websocket.Socket | FastSocket] = set()
         self.receive = broker.inbound.receive
         """Takes what a peer sends."""
         self._has_warned = False
@@ -80,7 +76,7 @@ class Endpoint:
         self.watch = SocketWatch(broker.settings.websocket, broker.metrics, broker.loop)
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
         broker.metrics.gauge("connections", lambda: len(self.caps))
-        broker.metrics.gauge("sockets", lambda: len(self.sockets))
+        broker.metrics.gauge("sockets", lambda: len(self.watch.sockets))
 
     def mount(self, app: web.Application) -> None:
         """Serve the Bayeux path, with or without anything after it, in this application."""
@@ -186,7 +182,7 @@ class Endpoint:
         self.broker.spawn(self._close_sockets(app))
 
     async def _close_sockets(self, _: web.Application) -> None:
-        closing = [socket.close(GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.sockets)]
+        closing = [socket.close(GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.watch.sockets)]
         await asyncio.gather(*closing, return_exceptions=True)
 
 

@@ -47,7 +47,6 @@ class FastSockets:
             transport.write(_RESPONSE % (negotiated.lines, date, accept_key(upgrade.key).encode()))
         socket = FastSocket(self, upgrade, negotiated.deflate, transport)
         self.watch.add(socket)
-        self.endpoint.sockets.add(socket)
         return socket
 
     def reader(self, deflate: Parameters | None) -> FrameReader:
@@ -62,5 +61,4 @@ class FastSockets:
     def left(self, socket: FastSocket) -> None:
         """This socket has ended."""
         self.watch.discard(socket)
-        self.endpoint.sockets.discard(socket)
         self.endpoint.caps.left(socket)

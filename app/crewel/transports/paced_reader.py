@@ -8,13 +8,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from crewel.fair_turns import FairTurns
 from crewel.transports.frame_heads import FrameHeads
-
-if TYPE_CHECKING:
-    from crewel.transports.connection import Connection
 
 _PIECE: Final = 4096  # bytes that are kept in one piece
 _MOST_KEPT: Final = 16  # pieces, beyond which no more is received
@@ -34,13 +31,29 @@ class Parser(Protocol):
         ...
 
 
+class Wire(Protocol):
+    """The connection, as far as its reading goes."""
+
+    def hold_reading(self) -> None:
+        """Leave what the peer sends in its own buffers."""
+        ...
+
+    def read_on(self) -> None:
+        """Read again."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
 class PacedReader:
     """Gives aiohttp's reader what comes, a few frames at a time: the next ones when their messages have been taken."""
 
     def __init__(
         self,
         parser: Parser,
-        connection: Connection,
+        connection: Wire,
         turns: FairTurns,
         address: str | None,
         allows: Callable[[int], bool],

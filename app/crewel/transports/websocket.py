@@ -195,8 +195,7 @@ class Socket(ParsedPeer):
         if isinstance(connection, Connection):
             connection.becomes(self)
         await self._ws.prepare(self._request)
-        sockets, watch = self._endpoint.sockets, self._endpoint.watch
-        sockets.add(self)
+        watch = self._endpoint.watch
         watch.add(self)
         if isinstance(connection, Connection):
             connection.speak()
@@ -206,7 +205,6 @@ class Socket(ParsedPeer):
             with suppress(ConnectionError):  # the answer to a ping or a close did not go out
                 await self._read()
         finally:
-            sockets.discard(self)
             watch.discard(self)
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)

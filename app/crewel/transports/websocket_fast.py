@@ -444,7 +444,7 @@ class FastSocket(asyncio.Protocol, Peer):
 
     async def close(self, code: int, reason: str) -> None:
         """Close the socket, and wait until it is gone."""
-        if self not in self._sockets.endpoint.sockets:
+        if self not in self._sockets.watch.sockets:
             return
         if self._closed is None:
             self._closed = self._sockets.loop.create_future()
