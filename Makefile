@@ -23,10 +23,11 @@ TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
 # Whole jobs of Spark take minutes each, and nodes of earlier versions need the history: `make faults` runs them.
 LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_ground_truth.py \
 	tests/pipeline/test_cluster.py tests/pipeline/test_retention.py tests/pipeline/test_gold.py \
-	tests/pipeline/test_object_store.py tests/faults/test_pipeline_killed.py
+	tests/pipeline/test_object_store.py tests/faults/test_redrive_killed.py
 
 # `make faults`: what measures delays, or keeps the whole machine busy, has it to itself; what only computes takes a processor each.
-ALONE    := $(addprefix tests/faults/,test_abuse.py test_costs.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) $(LONG)
+ALONE    := $(addprefix tests/faults/,test_abuse.py test_costs.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) \
+	tests/pipeline/test_live_killed.py $(LONG)
 COMPUTED := $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py \
 	tests/broker/session_queue/test_max_open_at_random.py
 # The longest tests come first, so that no tester is left with one at the end.
@@ -45,6 +46,7 @@ CHROMIUM_READY := $(STAMPS)/chromium
 POSTGRES_READY := $(STAMPS)/postgres
 PACKAGE_READY  := $(STAMPS)/package
 PIPELINE_READY := $(STAMPS)/pipeline
+REPORT_READY   := $(STAMPS)/report
 DOCS_READY     := $(STAMPS)/docs
 PROXIES_READY  := $(STAMPS)/proxies
 S3_READY       := $(STAMPS)/object-store
@@ -56,7 +58,7 @@ S3 := tests/pipeline/object_store
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run pages test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults faults-shot faults-computed faults-alone check format docs tables bench lock clean
+.PHONY: help run pages report test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults faults-shot faults-computed faults-alone check format docs tables bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +68,12 @@ run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/
 	@$(BIN)/crewel serve
 
 pages: $(PAGES_READY)  ## Fetch the browser client, for pages and for a package
+
+# An environment of its own, without what the tests need, unless that is there already. Where the store is, settings say.
+REPORT_VENV := $(if $(wildcard $(PIPELINE_READY)),$(VENV),.cache/pipeline)
+report: $(if $(wildcard $(PIPELINE_READY)),,$(REPORT_READY))  ## Write report.html of a running server; OPTIONS="--from 2h" and others
+	@$(REPORT_VENV)/bin/crewel pipeline report --html report.html $(OPTIONS)
+	@echo "report.html: a page for a browser"
 
 # The levels of the tests, each with what it needs: tests/levels.py tells which test is of which.
 # Most tests of servers and browsers wait for something most of their time, so two levels share the machine; three take each other's
@@ -184,6 +192,13 @@ $(POSTGRES_READY): tools/need | $(STAMPS)
 $(PIPELINE_READY): requirements-pipeline.lock $(PYTHON_READY) | $(STAMPS)
 	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-pipeline.lock
+	@touch $@
+
+$(REPORT_READY): requirements-pipeline.lock pyproject.toml tools/venv | $(STAMPS)
+	@tools/need $(PYTHON) "everything" python3 python3-venv
+	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless
+	@echo "setting up the pipeline in .cache/pipeline: once, one to three minutes"
+	@tools/venv .cache/pipeline $(PYTHON) requirements-pipeline.lock
 	@touch $@
 
 # A server that imitates S3, and the jars with which Spark reaches it: 19 MB, in .cache/object-store.

@@ -80,11 +80,16 @@ class _Away(Exception):
     """The server has not done it, or no one knows whether it has; it may be asked again."""
 
 
-def _base(url: str) -> str:
+def origin(url: str) -> str:
+    """Return scheme, host and port of any address of a server, for HTTP. Raises SettingsError."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not parts.netloc:
         raise SettingsError(f"--url takes an address such as {DEFAULT_URL}, not {url}")
-    return f"{_SCHEMES[parts.scheme]}://{parts.netloc}{_API}"
+    return f"{_SCHEMES[parts.scheme]}://{parts.netloc}"
+
+
+def _base(url: str) -> str:
+    return origin(url) + _API
 
 
 def _words(error: urllib.error.HTTPError) -> str:

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from crewel.errors import CrewelError
-from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient
+from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient, origin
 from crewel.pipeline.job_runner import Common, run_job, show, show_csv, show_rows
 
 Words = Callable[[str], None]
@@ -149,6 +149,9 @@ def live(
 
 @app.command()
 def backfill(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="First write tables of silver again that another program has damaged.")
+    ] = False,
     since: Since = None,
     until: Until = None,
     directory: Directory = _DIRECTORY,
@@ -163,7 +166,7 @@ def backfill(
     From all entries or a period, without the resident job.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
-    show(run_job("backfill", common, **_span(since, until)), common)
+    show(run_job("backfill", common, repair=repair, **_span(since, until)), common)
 
 
 @app.command()
@@ -175,6 +178,13 @@ def report(
     backfill: Annotated[
         bool, typer.Option("--backfill", help="Bring the tables up to date first, in the same session of Spark.")
     ] = False,
+    audit: Annotated[
+        bool, typer.Option("--audit/--no-audit", help="Run the audit too, or show the findings of the last one.")
+    ] = True,
+    url: Annotated[
+        str | None,
+        typer.Option(envvar="CREWEL_URL", help="The server's address: the page links to its console."),
+    ] = None,
     since: Since = None,
     until: Until = None,
     directory: Directory = _DIRECTORY,
@@ -189,7 +199,10 @@ def report(
     Also poison messages, latencies and volumes; by default, of the last day.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
-    show(run_job("report", common, html=html, json=data, backfill=backfill, **_span(since, until)), common)
+    if url is not None:
+        origin(url)
+    options = {"html": html, "json": data, "backfill": backfill, "audit": audit, "url": url}
+    show(run_job("report", common, **options, **_span(since, until)), common)
 
 
 @app.command()

@@ -148,6 +148,14 @@ class DeltaLog:
         are_there = all(path in counting or _is_file(system, self._read(path)) for path in parts)
         return [*parts.values()] if are_there else None
 
+    @property
+    def number(self) -> int:
+        """How many rows there are."""
+        found = self._current()
+        if found is None:
+            return 0
+        return sum(number or 0 for number in pa.table(found.get_add_actions(flatten=True))["num_records"].to_pylist())
+
     def days(self) -> list[date]:
         """Return the days that a table which is partitioned by date has something of, the oldest first."""
         found = self._current()

@@ -31,6 +31,7 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # A store that is away does not end the task that waits for it; a worker that lives on needs no second start.
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "crewel.pipeline.worker_daemon",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -55,7 +56,7 @@ _LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "640m",
 }
 
 

@@ -149,6 +149,10 @@ class Tables:
         """Whether a table has no file."""
         return not self._logs[table.name].files()
 
+    def rows(self, table: Table) -> int:
+        """Return how many rows a table has."""
+        return self._logs[table.name].number
+
     def has(self, table: Table, batch: Batch) -> bool:
         """Whether a table has a batch."""
         return self._logs[table.name].has(batch)

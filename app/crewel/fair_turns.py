@@ -25,6 +25,8 @@ AMID: Final = 8
 """Other work of an address that comes before what has begun: so a short request behind a long one has its turn soon."""
 SAMPLE: Final = 32
 """Requests that are served without a look at the clock, while none of them is long."""
+AGAIN: Final = 8
+"""The same in a turn whose end is known."""
 
 Work = Callable[[], object]
 
@@ -46,7 +48,8 @@ class FairTurns:
         self._is_serving = False
         self.unseen = SAMPLE
         """How many requests are still served without a look at the clock. Those that are found in their connections count
-        here themselves, and ask only if this is used up or `until` is not 0: a call for each would cost too much."""
+        here themselves, and ask only if this is used up: a call for each would cost too much. It is used up when one is long,
+        and while some wait."""
 
     # For those that come
 
@@ -56,7 +59,10 @@ class FairTurns:
             return False
         if not self.until:
             self._begin()
-        return bool(self._waiting or self._new) or self._clock() >= self.until
+        if self._waiting or self._new or self._clock() >= self.until:
+            return True
+        self.unseen = AGAIN
+        return False
 
     def put_off(self, address: str | None, work: Work) -> bool:
         """Whether this turn has been long enough: then the work is done in a later one. Otherwise do it now."""
@@ -69,6 +75,7 @@ class FairTurns:
         """When a piece of work that begins now should leave its rest to `later`, by `perf_counter`."""
         if not self.until:
             self._begin()
+        self.unseen = 0
         return self._clock() + PORTION_S
 
     def later(self, address: str | None, work: Work, *, has_begun: bool = False) -> None:
@@ -82,8 +89,15 @@ class FairTurns:
             waiting.insert(AMID, work)
         else:
             waiting.append(work)
+        self.unseen = 0
         if not self.until:
             self._begin()
+
+    def lend(self) -> None:
+        """A task works for a portion behind this turn, which is so much shorter."""
+        if not self.until:
+            self._begin()
+        self.until -= PORTION_S
 
     async def rest(self, address: str | None, *, has_begun: bool = True) -> None:
         """Return in a later turn. The task may then work for a portion."""
@@ -96,10 +110,9 @@ class FairTurns:
     def _wake(self, done: asyncio.Future[None]) -> None:
         if not done.done():
             done.set_result(None)
-            self.until -= PORTION_S  # which the task takes behind this turn
+            self.lend()
 
     def _begin(self) -> None:
-        self.unseen = SAMPLE
         self.until = self._clock() + self.slice_s
         self._loop.call_soon(self._serve)
 
@@ -115,10 +128,11 @@ class FairTurns:
                     break
         finally:
             self._is_serving = False
+            self.unseen = 0
             if has_served:
                 self._loop.call_soon(self._serve)
             else:
-                self.until = 0.0
+                self.until, self.unseen = 0.0, SAMPLE
 
     def _next(self) -> Work:
         """The first of the address whose turn it is, which is then the last. New addresses are first, but only one of them

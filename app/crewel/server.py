@@ -164,7 +164,9 @@ async def _life_of_administration(app: web.Application) -> AsyncIterator[None]:
     supervisor.start("metrics-history", admin.metrics_history.run_forever)
     supervisor.start("jobs", admin.jobs.run_forever)
     supervisor.start("bin of dead letters", app[BROKER].bin.run_forever)
+    await admin.server_timeline.start()
     yield
+    admin.server_timeline.stop()
     await feed.close()
 
 
@@ -372,6 +374,7 @@ def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLo
         access_log=None,
         header_timeout=http.header_timeout_ms / 1000,
         caps=endpoint.caps,
+        arrivals=endpoint.arrivals,
         can_move=endpoint.can_move,
         keepalive_timeout=http.keepalive_ms / 1000,
         max_line_size=http.max_header_bytes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,18 +15,24 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline import store_snapshot
 from crewel.pipeline.connection import PATIENCE_S, Address
+from crewel.pipeline.few_rows import tuned
 from crewel.pipeline.jobs.batches import Progress, quiet
-from crewel.pipeline.jobs.inputs import Inputs, gather, load
+from crewel.pipeline.jobs.inputs import Inputs, gather, is_few, load
 from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import FINDINGS, RAW, TABLES
 from crewel.pipeline.source.arrow import LARGEST
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.positions import EntryId, Extent
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import audit, dead_letters
+from crewel.pipeline.transformations import audit, damage, dead_letters
+from crewel.pipeline.transformations import silver as silver_of
+from crewel.pipeline.transformations.intervals import intervals
 
 _AUDIT: Final = TABLES["audit"]
 _MOST_SHOWN: Final = 100
+_BLAME: Final = ("lost", "twice", "surplus", "both", "no letter")
+"""Findings that are a defect of the server, or a damage of the store, if the tables have what was read."""
+_TROUBLES: Final = (*_BLAME, "damaged table")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +69,17 @@ class Result:
     @property
     def is_clean(self) -> bool:
         """Whether all adds up, as far as it can be audited."""
-        return not any(self.counts[name] for name in ("lost", "twice", "surplus", "both", "no letter"))
+        return not any(self.counts[name] for name in _TROUBLES)
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job, while the server continues. Raises CrewelError."""
     tables = Tables(spark, options.directory)
+    with tuned(spark, is_few=is_few(tables, options.address)):
+        return _audited(spark, options, tables, progress)
+
+
+def _audited(spark: SparkSession, options: Options, tables: Tables, progress: Progress) -> Result:
     address = options.address
     progress("reading the records of the store")
     looked = _look(address, "facts", "dead")
@@ -79,32 +90,27 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     progress("reading the facts")
     inputs = gather(spark, tables, address, ("facts",), {"facts": after})
     try:
-        # What the resident job has read meanwhile goes beyond the second look.
-        def cut(name: str) -> DataFrame:
-            return _until(inputs.silver[name], after)
-
-        read = {name: partial(cut, name) for name in inputs.silver}
-        silver = LazyMapping({**read, "intervals": partial(inputs.silver.__getitem__, "intervals")})
         gone, set_back = _set_back(spark, inputs, address, after)
         unread, unread_ms = unread_facts(inputs, after, gone)
         since = _kept_since(inputs.sources.tables)
+        records = snapshot.frames(spark)
+
+        def found_in(facts: Mapping[str, DataFrame]) -> DataFrame:
+            found = audit.audit(facts, records, before.newest, unread_ms, set_back, since)
+            if letters is not None:
+                found = found.unionByName(audit.without_letter(facts, letters, before.newest))
+            return _within(found, options)
+
         progress("comparing pending deliveries with their ends")
-        found = audit.audit(silver, snapshot.frames(spark), before.newest, unread_ms, set_back, since)
-        if letters is not None:
-            found = found.unionByName(audit.without_letter(silver, letters, before.newest))
-        tables.replace(_AUDIT, _within(found, options))
-        published = (
-            silver["fact_published"].where((f.col("channel") != "") & (f.col("log_id") >= since)).select("log_id")
-        )
-        # What a group gets has its subscribers beside it, and is published too.
-        beside = (
-            silver["fact_addressed"]
-            .where(f.col("log_id") >= since)
-            .select("log_id")
-            .distinct()
-            .join(published, "log_id", "left_anti")
-        )
-        messages = published.count() + beside.count()
+        silver = _until_then(inputs.silver, after)
+        tables.replace(_AUDIT, found_in(silver))
+        damaged = _damaged(inputs, tables.read(_AUDIT), progress)
+        if damaged:
+            # Bronze has what was read, so it says what really happened.
+            silver = _until_then(_of_bronze(inputs, damaged), after)
+            rows = spark.createDataFrame(damage.findings(damaged), _AUDIT.struct())
+            tables.replace(_AUDIT, found_in(silver).unionByName(rows))
+        messages = _messages(silver, since)
     finally:
         inputs.forget()
         if letters is not None:
@@ -119,6 +125,61 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         unread,
         None if unread_ms is None else datetime.fromtimestamp(unread_ms / 1000, UTC),
     )
+
+
+def _messages(silver: Mapping[str, DataFrame], since: int) -> int:
+    """Return how many messages were published or addressed from this log id on."""
+    published = silver["fact_published"].where((f.col("channel") != "") & (f.col("log_id") >= since)).select("log_id")
+    # What a group gets has its subscribers beside it, and is published too.
+    addressed = silver["fact_addressed"].where(f.col("log_id") >= since).select("log_id").distinct()
+    return published.count() + addressed.join(published, "log_id", "left_anti").count()
+
+
+def _until_then(silver: Mapping[str, DataFrame], after: Extent) -> Mapping[str, DataFrame]:
+    """Return the tables as they were at the second look: what the resident job has read meanwhile goes beyond it."""
+
+    def cut(name: str) -> DataFrame:
+        return _until(silver[name], after)
+
+    read = {name: partial(cut, name) for name in silver}
+    return LazyMapping({**read, "intervals": partial(silver.__getitem__, "intervals")})
+
+
+def _damaged(inputs: Inputs, found: DataFrame, progress: Progress) -> list[damage.Difference]:
+    """Return which tables of facts differ from bronze. All are compared if the sums of their bytes differ. Otherwise, before a
+    finding blames the server, the rows of its message are."""
+    kept = damage.facts_since(inputs.silver, inputs.sources.tables.retained_from)
+    blamed = found.where(f.col("finding").isin(*_BLAME) & f.col("log_id").isNotNull()).select("log_id").distinct()
+    shares = damage.shares(inputs.raw, kept)
+    is_suspicious = damage.is_suspicious(shares)
+    if not is_suspicious and blamed.isEmpty():
+        return []
+    progress("comparing silver with bronze")
+    made, names = silver_of.tables(inputs.raw), sorted({*shares, "corrupt"})
+    if not is_suspicious:
+        some = damage.differences(damage.of_messages(made, blamed), damage.of_messages(kept, blamed), names)
+        names = [each.table for each in some]
+    return damage.differences(made, kept, names)
+
+
+def _of_bronze(inputs: Inputs, damaged: list[damage.Difference]) -> Mapping[str, DataFrame]:
+    """Return silver with the rows that bronze makes instead of those of the damaged tables."""
+    made, day = silver_of.tables(inputs.raw), inputs.sources.tables.retained_from
+    names = {each.table for each in damaged}
+
+    def whole(name: str) -> DataFrame:
+        if name not in names:
+            return inputs.silver[name]
+        older = [] if day is None else [inputs.silver[name].where(f.col("date") < f.lit(day))]
+        return reduce(DataFrame.unionByName, older, made[name])
+
+    found: LazyMapping[DataFrame] = LazyMapping(
+        {
+            **{name: partial(whole, name) for name in inputs.silver},
+            "intervals": lambda: intervals(found["fact_subscribed"], found["fact_unsubscribed"]),
+        }
+    )
+    return found
 
 
 def _look(address: Address, *streams: str) -> Mapping[str, Extent]:

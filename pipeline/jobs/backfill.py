@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 
 from crewel.pipeline.connection import PATIENCE_S, Address
 from crewel.pipeline.delta import Batch
+from crewel.pipeline.few_rows import MOST, tuned
 from crewel.pipeline.jobs import batches, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
-from crewel.pipeline.jobs.inputs import write_letters
+from crewel.pipeline.jobs.inputs import read, write_letters
 from crewel.pipeline.jobs.lock import writing
+from crewel.pipeline.jobs.repair import repair
 from crewel.pipeline.schemas import RAW
-from crewel.pipeline.source import NAME
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze
@@ -40,6 +41,8 @@ class Options:
     """In how many parts a stream is read."""
     gold: bool = True
     """Whether the tables of gold that come from it are written again."""
+    repair: bool = False
+    """Whether tables of silver that differ from bronze are written again first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Result:
     corrupt: int
     """Those of them that could not be understood."""
     seconds: float
+    repaired: list[str]
+    """Tables of silver that were written again, because another program had damaged them."""
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
@@ -63,16 +68,18 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     with writing(options.directory, "a backfill"):
         tables.create()
         batches.complete(tables, progress)
+        repaired = repair(tables, progress) if options.repair else []
         # Numbers grow, also when the clock is set back: otherwise it would be taken for a batch that is there.
         batch = Batch(_JOB, max(time.time_ns() // 1_000_000, (tables.newest(_JOB) or 0) + 1))
         tables.begin(batch)
         has, corrupt = _fill(spark, tables, options, batch, progress)
         tables.finish(batch)
         if options.gold:
-            write_letters(spark, tables, options.address)
-            if has.entries:
-                gold.write(tables, progress)
-    return Result(has.entries, corrupt, time.monotonic() - begin)
+            with tuned(spark, is_few=tables.rows(RAW) <= MOST):
+                write_letters(spark, tables, options.address)
+                if has.entries or repaired:
+                    gold.write(tables, progress)
+    return Result(has.entries, corrupt, time.monotonic() - begin, repaired)
 
 
 def _fill(
@@ -80,13 +87,12 @@ def _fill(
 ) -> tuple[batches.Found, int]:
     """Write bronze, silver and minutes as one batch."""
     progress("reading the store")
-    source = (
-        spark.read.format(NAME)
-        .option("prefix", options.address.prefix)
-        .option("partitions", options.partitions)
-        .option("start", _start(options.since, tables.retained_from))
-        .option("end", _moment(options.until, "latest"))
-        .load()
+    source = read(
+        spark,
+        options.address,
+        partitions=str(options.partitions),
+        start=_start(options.since, tables.retained_from),
+        end=_moment(options.until, "latest"),
     )
     since, until = (moment and _utc(moment).date() for moment in (options.since, options.until))
     known = tables.read(RAW, since, until)
@@ -95,12 +101,13 @@ def _fill(
     if _is_small(options.address):
         raw = source.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            has = batches.looked(raw)
-            progress(f"read: {has.entries:,} entries")
-            if not has.entries:
-                return has, 0
-            if has.is_small:
-                return has, batches.write_small(tables, raw, has, batch).corrupt
+            with tuned(spark):
+                has = batches.looked(raw)
+                progress(f"read: {has.entries:,} entries")
+                if not has.entries:
+                    return has, 0
+                if has.is_small:
+                    return has, batches.write_small(tables, raw, has, batch).corrupt
         finally:
             raw.unpersist()
     raw = batches.write_raw(tables, source, batch)

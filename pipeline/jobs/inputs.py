@@ -14,12 +14,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from crewel.pipeline.connection import PATIENCE_S, Address
+from crewel.pipeline.few_rows import MOST
 from crewel.pipeline.hours import HOUR_MS
 from crewel.pipeline.jobs import batches
 from crewel.pipeline.jobs.gold import Sources
 from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import GAP, RAW, TABLES
-from crewel.pipeline.source import NAME
+from crewel.pipeline.source import near, spread
 from crewel.pipeline.source.arrow import LARGEST
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.positions import EntryId, Extent
@@ -80,6 +81,11 @@ def gather(
         tables, LazyMapping({name: partial(new.__getitem__, name) for name in new if name in present}), hours
     )
     return Inputs(known.unionByName(fresh), found, sources, fresh)
+
+
+def is_few(tables: Tables, address: Address) -> bool:
+    """Whether tables and store together have few entries. Raises StoreUnavailable."""
+    return tables.rows(RAW) + sum(each.length for each in _extents(address, ("facts", "events")).values()) <= MOST
 
 
 def _extents(address: Address, streams: tuple[str, ...]) -> Mapping[str, Extent]:
@@ -164,5 +170,14 @@ def load(
 ) -> DataFrame:
     """Return entries of streams from one on, exclusive, or from the oldest; to the newest, or as far as they went together."""
     last = "latest" if end is None else str(max(end[stream].newest for stream in streams))
-    reader = spark.read.format(NAME).option("prefix", address.prefix).option("streams", ",".join(streams))
-    return reader.option("start", start or "earliest").option("end", last).load()
+    return read(spark, address, streams=",".join(streams), start=start or "earliest", end=last)
+
+
+def read(spark: SparkSession, address: Address, **options: str) -> DataFrame:
+    """Return what the source reads with these options: what is there now. Few entries are read at once, by this process."""
+    address = Address(address.url, options.get("prefix", address.prefix))
+    table = near.few(address, options)
+    if table is None:
+        return spread.many(spark, address, options)
+    # The plan of no rows is one that Spark leaves out wherever it is used.
+    return spark.createDataFrame(table, RAW.struct()) if table.num_rows else empty(spark, RAW)

@@ -29,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from crewel.errors import CrewelError
 from crewel.pipeline.connection import Address
 from crewel.pipeline.delta import KEEP_HOURS, Batch
+from crewel.pipeline.few_rows import MOST, tuned
 from crewel.pipeline.jobs import batches, compact, gold, holdback_watch
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import write_letters
@@ -219,8 +220,9 @@ class _Job:
                     keep_days=options.keep_days if is_old else 0,
                 )
                 self._vacuumed = time.monotonic() if is_old else self._vacuumed
-                write_letters(self._spark, self._tables, options.address)
-                gold.write(self._tables, self._progress)
+                with tuned(self._spark, is_few=self._tables.rows(RAW) <= MOST):
+                    write_letters(self._spark, self._tables, options.address)
+                    gold.write(self._tables, self._progress)
             except (PySparkException, Py4JJavaError, DeltaError, CrewelError, OSError) as error:
                 # Nothing is lost by it: bronze and silver have all, and gold is made of them again.
                 self._progress(
@@ -252,7 +254,8 @@ class _Job:
                 return
             tables.begin(batch)
             if has.is_small:
-                written = batches.write_small(tables, new, has, batch)
+                with tuned(new.sparkSession):
+                    written = batches.write_small(tables, new, has, batch)
             else:
                 batches.write_raw(tables, new, batch, has.entries)
                 written = batches.write(tables, new, has, batch)

@@ -10,22 +10,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from crewel.errors import StoreUnavailable
+from crewel.pipeline.admin_client import origin
 from crewel.pipeline.connection import Address
-from crewel.pipeline.jobs import backfill, gold
+from crewel.pipeline.few_rows import tuned
+from crewel.pipeline.jobs import audit, backfill, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
-from crewel.pipeline.jobs.inputs import Inputs, gather
+from crewel.pipeline.jobs.inputs import Inputs, gather, is_few
+from crewel.pipeline.report import slots
 from crewel.pipeline.report.html import page
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import causes, channels, latency, poison, receivers, triage
 
 _USUAL: Final = timedelta(hours=24)
-_MOST_SLOTS: Final = 48
-_SLOTS_S: Final = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600)
-"""Seconds of a slot of the plot of dead letters."""
 _MOST_STRIPS: Final = 15
 _MOST_ROWS: Final = 1440
 """Of each table in JSON and on the page: the worst, or of what goes by time the newest, such as the minutes of a day."""
@@ -70,6 +71,10 @@ class Options:
     """Up to when; None: now."""
     backfill: bool = False
     """Whether the tables are brought up to date first, in the same session."""
+    audit: bool = True
+    """Whether the audit runs too. Otherwise the page has the findings of the last one."""
+    url: str | None = None
+    """An address of the server: then the page links to the pages of its operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,25 @@ class Result:
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Do the job. Raises CrewelError."""
     tables = _opened(spark, options, progress)
+    with tuned(spark, is_few=is_few(tables, options.address)):
+        names, told = _answered(spark, options, tables, progress)
+    told["url"] = None if options.url is None else origin(options.url)
+    paths = [f"{tables.root}/{TABLES[name].path}" for name in names]
+    if (file := options.json or _beside(options.directory)) is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z, default=str))
+        paths.append(str(file))
+    if options.html is not None:
+        options.html.write_text(page(told), "utf-8")
+        paths.append(str(options.html))
+    sick = [row["session"] for row in told["receivers"] if row["is_sick"]]
+    return Result(told["totals"]["letters"], told["totals"]["poison"], sick[:100], paths)
+
+
+def _answered(
+    spark: SparkSession, options: Options, tables: Tables, progress: Progress
+) -> tuple[list[str], dict[str, Any]]:
+    """Write the tables, and return their names, and what the page shows."""
     until = _utc(options.until) or datetime.now(UTC)
     progress("reading")
     inputs = gather(spark, tables, options.address)
@@ -102,47 +126,51 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         gold.write(tables, progress, inputs.sources)
     finally:
         inputs.forget()
+    if options.audit:
+        _run_audit(spark, options, progress)
     progress("putting the report together")
+    return [*found, *_BY_DAY], _told(tables, list(found), since, until)
+
+
+def _told(tables: Tables, names: list[str], since: datetime, until: datetime) -> dict[str, Any]:
+    """Return what the page shows, as the tables have it."""
     days = since.date(), until.date()
-    written = {name: _within(tables.read(TABLES[name]), name, since, until) for name in found} | {
+    written = {name: _within(tables.read(TABLES[name]), name, since, until) for name in names} | {
         name: _within(tables.read(TABLES[name], *days), name, since, until) for name in _BY_DAY
     }
-    rows = {name: _rows(frame, _ORDER[name]) for name, frame in written.items() if name in _ORDER}
+    bars, hours, points = (each(since, until) for each in (slots.of_bars, slots.of_hours, slots.of_points))
+    rows = {
+        name: _rows(_by_slot(frame, points) if name == "backlog" else frame, _ORDER[name])
+        for name, frame in written.items()
+        if name in _ORDER
+    }
     sick = [row["session"] for row in rows["receivers"] if row["is_sick"]]
-    totals = _totals(written)
     older = tables.read(TABLES["triage"]).where(f.col("last_at") < f.lit(since))
-    hours = (
-        written["capacity"]
-        .groupBy("hour")
-        .agg(f.sum("persistent").alias("persistent"), f.sum("transient").alias("transient"))
-    )
-    told = {
+    volumes = written["capacity"].groupBy(_begin("hour", hours).alias("hour"))
+    settled = written["latency"].withColumn("minute", _begin("minute", points))
+    died = written["deaths"].groupBy(_begin("minute", bars).alias("minute"), "code")
+    return {
         "since": since,
         "until": until,
-        "totals": {**totals, "older": _letters(older)},
+        "totals": {**_totals(written), "older": _letters(older)},
         **rows,
         "audited": tables.written(TABLES["audit"]),
         "audit": _audited(tables),
-        "deaths": _rows(_slots(written["deaths"], since, until), ["minute DESC", "letters DESC"]),
+        "deaths": _rows(died.agg(f.sum("letters").alias("letters")), ["minute DESC", "letters DESC"]),
         "times": _rows(_times_of(written["receiver_times"], sick[:_MOST_STRIPS], since, until), ["begin DESC"]),
-        "settling": _rows(latency.of_all(written["latency"]), ["minute DESC"]),
+        "settling": _rows(latency.of_all(settled), ["minute DESC"]),
         "channels": _rows(_by_channel(written["latency"], since), ["p99_ms DESC", "count DESC"]),
-        "hours": _rows(hours, ["hour DESC"]),
+        "hours": _rows(volumes.agg(*(f.sum(name).alias(name) for name in ("persistent", "transient"))), ["hour DESC"]),
+        "slots": {"deaths": bars.name, "hours": hours.name, "minutes": points.name},
     }
-    paths = [f"{tables.root}/{TABLES[name].path}" for name in written]
-    if (file := options.json or _beside(options.directory)) is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z, default=str))
-        paths.append(str(file))
-    if options.html is not None:
-        options.html.write_text(page(told), "utf-8")
-        paths.append(str(options.html))
-    return Result(
-        totals["letters"],
-        totals["poison"],
-        sick[:100],
-        paths,
-    )
+
+
+def _run_audit(spark: SparkSession, options: Options, progress: Progress) -> None:
+    """Run the audit over all there is. If the store goes away meanwhile, the page says when the last one was."""
+    try:
+        audit.run(spark, audit.Options(address=options.address, directory=options.directory), progress)
+    except StoreUnavailable as error:
+        progress(f"the page has the findings of the last audit: {error}")
 
 
 def _opened(spark: SparkSession, options: Options, progress: Progress) -> Tables:
@@ -156,12 +184,20 @@ def _opened(spark: SparkSession, options: Options, progress: Progress) -> Tables
     return tables
 
 
-def _slots(deaths: DataFrame, since: datetime, until: datetime) -> DataFrame:
-    """Return the table `deaths` by slots of time instead of minutes, as many as a plot can show."""
-    length = (until - since).total_seconds() / _MOST_SLOTS
-    slot = next((each for each in _SLOTS_S if each >= length), _SLOTS_S[-1])
-    begin = f.timestamp_seconds(f.floor(f.unix_seconds("minute") / slot) * slot)
-    return deaths.groupBy(begin.alias("minute"), "code").agg(f.sum("letters").alias("letters"))
+def _begin(column: str, slot: slots.Slot) -> Column:
+    """Return when the slot begins that a moment is in."""
+    if slot.seconds == slots.WEEK_S:
+        return f.date_trunc("week", column)
+    return f.timestamp_seconds(f.floor(f.unix_seconds(column) / slot.seconds) * slot.seconds)
+
+
+def _by_slot(backlog: DataFrame, slot: slots.Slot) -> DataFrame:
+    """Return the table `backlog` by slots instead of minutes."""
+    return (
+        backlog.groupBy(_begin("minute", slot).alias("slot"))
+        .agg(f.sum("owed").alias("owed"), f.sum("ended").alias("ended"), f.max_by("waiting", "minute").alias("waiting"))
+        .withColumnRenamed("slot", "minute")
+    )
 
 
 def _times_of(times: DataFrame, sessions: list[str], since: datetime, until: datetime) -> DataFrame:

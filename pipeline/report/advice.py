@@ -84,7 +84,10 @@ _AUDIT: Final = {
     " `min-replicas-to-write` prevent this.",
     "unknown": "Facts of that time were trimmed before they were read, so the result is unknown. Run `crewel pipeline live`"
     " all the time, or raise `storage.facts_max_entries`.",
+    "damaged table": "Another program has written to tables of the pipeline: the server is not at fault, and the audit used"
+    " bronze instead. Give that program read access only. This makes the tables again from bronze:",
 }
+_AUDIT_COMMANDS: Final = {"damaged table": "crewel pipeline backfill --repair"}
 
 
 def meaning(code: str) -> str:
@@ -92,6 +95,19 @@ def meaning(code: str) -> str:
     while code not in _MEANINGS and "." in code:
         code = code.rpartition(".")[0]
     return _MEANINGS.get(code, "") if "." in code else ""
+
+
+def now(told: Mapping[str, Any]) -> list[Advice]:
+    """Return what to do about all findings of a report, the most urgent first; the keys are those of `page`."""
+    failing = [row for row in told["receivers"] if row["is_sick"]]
+    named = {row["session"] for row in failing[:_MOST]}
+    return [
+        *of_audit(told["audit"] or ()),
+        *of_channels(told["failing_channels"]),
+        *of_sick(failing),
+        *of_died([row for row in told["incidents"] if row["receiver"] not in named]),
+        *of_poison(told["poison"]),
+    ]
 
 
 def of_died(rows: Rows) -> Iterable[Advice]:
@@ -148,7 +164,7 @@ def of_audit(rows: Rows) -> Iterable[Advice]:
     """Yield what to do about the findings of the audit."""
     for finding in dict.fromkeys(row["finding"] for row in rows):
         if finding in _AUDIT:
-            yield Advice(f"{finding.capitalize()}: {_AUDIT[finding]}")
+            yield Advice(f"{finding.capitalize()}: {_AUDIT[finding]}", _AUDIT_COMMANDS.get(finding, ""))
 
 
 def _sql(value: str) -> str:

@@ -9,7 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from crewel.pipeline.report import advice
+from crewel.pipeline.report import advice, slots
+from crewel.pipeline.report.links import Links
 from crewel.pipeline.report.pieces import (
     Rows,
     advices,
@@ -29,7 +30,7 @@ from crewel.pipeline.report.pieces import (
 from crewel.pipeline.report.plots import Span, bars, columns, lines, number, strips
 
 _STYLE: Final = Path(__file__).parent / "report.css"
-_TROUBLES: Final = ("lost", "twice", "surplus", "both", "no letter")
+_TROUBLES: Final = ("lost", "twice", "surplus", "both", "no letter", "damaged table")
 _TROUBLE_KINDS: Final = ("on hold", "absent", "fails")
 """What a receiver's time can be of, as in the table `receiver_times`."""
 _MOST_CODES: Final = 5
@@ -42,19 +43,23 @@ def page(told: Mapping[str, Any]) -> str:
     """Return the page. `told` has `since`, `until`, `totals`; the plots' rows `settling`, `hours`, `deaths` and `times`;
     `channels`, the rows of the table `latency` over all of the time; and those of the tables `triage`, `incidents`, `poison`,
     `failing_channels`, `receivers`, `backlog`, `capacity` and `audit`, the last one None if no one has, and `audited`, when
-    that was."""
+    that was. `slots` has the names of how long a point of `minutes` and a bar of `hours` and `deaths` stand for. `url` is the
+    address of the server, scheme, host and port, if names are to be links to the pages of the operator."""
     since, until = moment(told["since"]), moment(told["until"])
+    links = Links(told["url"])
     parts = [
         f"<h1>What happened to the messages</h1><p class='time'>{since} to {until} (UTC)</p>",
-        _summary(told),
-        _died(told["triage"], told["incidents"], told["deaths"]),
-        _backlog(told["backlog"]),
-        _settling(told),
-        _receivers(told),
-        _channels(told["failing_channels"]),
-        _poison(told["poison"]),
-        _capacity(told),
-        _audit(told),
+        _tiles(told),
+        advices(advice.now(told)),
+        f'<section><h2>In short</h2><ul class="words">{"".join(_sentences(told, links))}</ul></section>',
+        _died(told, links),
+        _backlog(told["backlog"], told["slots"]["minutes"]),
+        _settling(told, links),
+        _receivers(told, links),
+        _channels(told["failing_channels"], links),
+        _poison(told["poison"], links),
+        _capacity(told, links),
+        _audit(told, links),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -67,7 +72,7 @@ def page(told: Mapping[str, Any]) -> str:
 # What a manager wants to know first
 
 
-def _summary(told: Mapping[str, Any]) -> str:
+def _tiles(told: Mapping[str, Any]) -> str:
     letters, poison, sick, channels = (told["totals"][name] for name in ("letters", "poison", "sick", "channels"))
     audit = told["audit"]
     troubles = None if audit is None else sum(row["finding"] in _TROUBLES for row in audit)
@@ -105,10 +110,10 @@ def _summary(told: Mapping[str, Any]) -> str:
         ),
         tile("?" if troubles is None else troubles, "not accounted for", audited, is_bad=bool(troubles)),
     )
-    return f'<div class="tiles">{"".join(tiles)}</div><ul class="words">{"".join(_sentences(told))}</ul>'
+    return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
-def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
+def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:
     hours: Rows = told["hours"]
     messages = sum(row["persistent"] + row["transient"] for row in hours)
     settled = sum(row["count"] for row in told["settling"])
@@ -127,18 +132,17 @@ def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
         yield (
             f"<li>Largest incident: {as_code(row['code'])}"
             f"{f' ({escape(words[0].lower() + words[1:-1])})' if words else ''}, on"
-            f" {', '.join(map(as_code, row['channels'])) or as_code('(unknown)')} at {as_code(row['receiver'])},"
+            f" {', '.join(map(links.channel, row['channels'])) or as_code('(unknown)')} at {links.receiver(row['receiver'])},"
             f" {several(row['letters'], 'time', 'times')}. {quoted(row['sample_reason'])}</li>"
         )
     for row in told["failing_channels"][:3]:
-        yield f"<li>Channel {as_code(row['channel'])}: {escape(row['why'])}.</li>"
+        yield f"<li>Channel {links.channel(row['channel'])}: {escape(row['why'])}.</li>"
     for row in told["poison"][:1]:
-        yield (
-            f"<li>Worst message: {as_code(row['message_id'])} on {as_code(row['channel'])}: {escape(row['why'])}.</li>"
-        )
+        message, channel = links.message(row["message_id"]), links.channel(row["channel"])
+        yield f"<li>Worst message: {message} on {channel}: {escape(row['why'])}.</li>"
     sick = [row for row in told["receivers"] if row["is_sick"]]
     for row in sick[:5]:
-        yield f"<li>{as_code(row['session'])} {escape(', and '.join(row['why']))}.</li>"
+        yield f"<li>{links.receiver(row['session'])} {escape(', and '.join(row['why']))}.</li>"
     if len(sick) > 5:
         yield f"<li>and {several(len(sick) - 5, 'more receiver is', 'more receivers are')} failing.</li>"
     if not (told["triage"] or told["poison"] or told["failing_channels"] or sick):
@@ -148,13 +152,15 @@ def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
 # The sections
 
 
-def _died(rows: Rows, incidents: Rows, deaths: Rows) -> str:
+def _died(told: Mapping[str, Any], links: Links) -> str:
+    rows: Rows = told["triage"]
+    incidents: Rows = told["incidents"]
     by_code: Counter[str] = Counter()
     for row in rows:
         by_code[row["code"]] += row["letters"]
     shown = [code for code, _ in by_code.most_common(_MOST_CODES)]
     series: dict[str, Counter[datetime]] = {code: Counter() for code in (*shown, _OTHERS)}
-    for row in deaths:
+    for row in told["deaths"]:
         series[row["code"] if row["code"] in shown else _OTHERS][row["minute"]] += row["letters"]
     over_time = {code: [*counts.items()] for code, counts in series.items() if counts}
     return section(
@@ -162,19 +168,19 @@ def _died(rows: Rows, incidents: Rows, deaths: Rows) -> str:
         "A dead letter is a message that one receiver did not take. The server keeps it until an operator redrives or"
         " discards it. The dead letters of one row share receiver, code, cause and the wording of the reason, and follow one"
         " another within 10 minutes.",
-        columns("Dead letters over time", over_time, "dead letters") if rows else "",
+        columns(f"Dead letters by {told['slots']['deaths']}", over_time, "dead letters") if rows else "",
         bars("Dead letters by code", by_code.most_common(10)) if rows else "",
         table(
             incidents,
-            ("Dead letters", lambda row: number(row["letters"]), True),
+            ("Dead letters", lambda row: _kept(row, links), True),
             ("Code", lambda row: _explained(row["code"]) + _others(row["other_codes"]), False),
             (
                 "Receiver, channels",
-                lambda row: "<br>".join(map(as_code, (row["receiver"], *row["channels"]))),
+                lambda row: "<br>".join((links.receiver(row["receiver"]), *map(links.channel, row["channels"]))),
                 False,
             ),
             ("Cause", lambda row: escape(row["cause"] or "-"), False),
-            ("Reason", _reason, False),
+            ("Reason", lambda row: _reason(row, links), False),
             ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", True),
             (
                 "After, attempts",
@@ -183,13 +189,18 @@ def _died(rows: Rows, incidents: Rows, deaths: Rows) -> str:
             ),
             none="There are no dead letters.",
         ),
-        advices(advice.of_died(incidents)),
     )
 
 
-def _reason(row: Mapping[str, Any]) -> str:
+def _kept(row: Mapping[str, Any], links: Links) -> str:
+    """How many died; those that are still there, the operator can see."""
+    link = links.letters(f"{number(row['kept'])} kept", row["receiver"], row["code"]) if row["kept"] else ""
+    return number(row["letters"]) + (f"<br>{link}" if link else "")
+
+
+def _reason(row: Mapping[str, Any], links: Links) -> str:
     content = f"{row['sample_letter']}\n{row['sample_body']}"
-    return f"{escape(row['template'])}<br>{example('show', content)}"
+    return f"{escape(row['template'])}<br>{example('show', content, links.letter('this dead letter', row['sample_letter']))}"
 
 
 def _others(codes: list[str]) -> str:
@@ -201,47 +212,45 @@ def _explained(code: str) -> str:
     return as_code(code) + (f"<small>{escape(words)}</small>" if words else "")
 
 
-def _poison(rows: Rows) -> str:
+def _poison(rows: Rows, links: Links) -> str:
     return section(
         "Poison messages",
         "More receivers rejected the message than took it, also if only those count that are not failing themselves.",
         table(
             rows,
-            ("Message", lambda row: as_code(row["message_id"]), False),
-            ("Channel", lambda row: as_code(row["channel"]), False),
+            ("Message", lambda row: links.message(row["message_id"]), False),
+            ("Channel", lambda row: links.channel(row["channel"]), False),
             ("Evidence", lambda row: escape(row["why"]), False),
             ("Rejected", lambda row: several(row["failures"], "time", "times"), True),
             ("Codes", lambda row: "<br>".join(map(as_code, row["codes"])), False),
-            ("By", lambda row: "<br>".join(map(as_code, row["names"])), False),
+            ("By", lambda row: "<br>".join(map(links.receiver, row["names"])), False),
             ("Last", lambda row: moment(row["last_at"]), False),
             ("Content", lambda row: example(row["sample_reason"] or "", row["sample_body"] or ""), False),
             none="No message is the cause of rejections.",
         ),
-        advices(advice.of_poison(rows)),
     )
 
 
-def _channels(rows: Rows) -> str:
+def _channels(rows: Rows, links: Links) -> str:
     return section(
         "Failing channels",
         "Most receivers reject the messages of one shape of data, and took an earlier shape: their publisher is the cause.",
         table(
             rows,
-            ("Channel", lambda row: as_code(row["channel"]), False),
+            ("Channel", lambda row: links.channel(row["channel"]), False),
             ("Evidence", lambda row: escape(row["why"]), False),
             ("Data", lambda row: as_code(row["shape"] or "?"), False),
             ("Data before", lambda row: as_code(row["earlier_shape"] or "?"), False),
-            ("Publishers", lambda row: "<br>".join(map(as_code, row["publishers"])) or "?", False),
+            ("Publishers", lambda row: "<br>".join(map(links.receiver, row["publishers"])) or "?", False),
             ("Codes", lambda row: "<br>".join(map(as_code, row["codes"])), False),
             ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", False),
             ("Content", lambda row: example(row["sample_reason"] or "", row["sample_body"] or ""), False),
             none="No publisher is the cause of rejections.",
         ),
-        advices(advice.of_channels(rows)),
     )
 
 
-def _receivers(told: Mapping[str, Any]) -> str:
+def _receivers(told: Mapping[str, Any], links: Links) -> str:
     rows: Rows = told["receivers"]
     sick = [row for row in rows if row["is_sick"]]
     spans: dict[str, list[Span]] = {row["session"]: [] for row in sick}
@@ -257,7 +266,7 @@ def _receivers(told: Mapping[str, Any]) -> str:
         strips("Failing receivers over time", strip, _TROUBLE_KINDS, told["since"], told["until"]) if strip else "",
         table(
             sick,
-            ("Receiver", lambda row: as_code(row["session"]), False),
+            ("Receiver", lambda row: links.receiver(row["session"]), False),
             ("Reason", lambda row: "<br>".join(map(escape, row["why"])), False),
             ("Acknowledged", lambda row: number(row["settled"]), True),
             ("Failed", lambda row: number(row["failed"] - row["excused"]), True),
@@ -278,11 +287,10 @@ def _receivers(told: Mapping[str, Any]) -> str:
             if rows
             else "There were no receivers.",
         ),
-        advices(advice.of_sick(sick)),
     )
 
 
-def _settling(told: Mapping[str, Any]) -> str:
+def _settling(told: Mapping[str, Any], links: Links) -> str:
     rows: Rows = told["settling"]
     series = {
         name: [(row["minute"], row[column]) for row in rows]
@@ -290,11 +298,12 @@ def _settling(told: Mapping[str, Any]) -> str:
     }
     return section(
         "Time to acknowledgement",
-        "From storing a message to its acknowledgement, over all channels. Each point is a minute.",
-        lines("Time to acknowledgement", series, "ms", pause_s=_PAUSE_S),
+        "From storing a message to its acknowledgement, over all channels. Each point is"
+        f" {_one(told['slots']['minutes'])}.",
+        lines("Time to acknowledgement", series, "ms", pause_s=_pause(told["slots"]["minutes"])),
         table(
             told["channels"],
-            ("Channel", lambda row: as_code(row["channel"]), False),
+            ("Channel", lambda row: links.channel(row["channel"]), False),
             ("Acknowledged", lambda row: number(row["count"]), True),
             ("Half within", lambda row: duration(row["p50_ms"]), True),
             ("9 of 10 within", lambda row: duration(row["p90_ms"]), True),
@@ -304,7 +313,18 @@ def _settling(told: Mapping[str, Any]) -> str:
     )
 
 
-def _backlog(rows: Rows) -> str:
+def _one(slot: str) -> str:
+    """A slot with its article; 5 minutes need none."""
+    return slot if slot[0].isdigit() else f"{'an' if slot == 'hour' else 'a'} {slot}"
+
+
+def _pause(slot: str) -> float:
+    """After so many seconds without anything a line is interrupted."""
+    seconds = next(each.seconds for each in slots.ALL if each.name == slot)
+    return max(_PAUSE_S, 2.5 * seconds)
+
+
+def _backlog(rows: Rows, slot: str) -> str:
     series = {
         "pending at the end": [(row["minute"], row["waiting"]) for row in rows],
         "became pending": [(row["minute"], row["owed"]) for row in rows],
@@ -312,13 +332,13 @@ def _backlog(rows: Rows) -> str:
     }
     return section(
         "Backlog",
-        "Deliveries that became pending in each minute, that ended in it, and that were pending at its end. A line that"
+        f"Deliveries that became pending in {_one(slot)}, that ended in it, and that were pending at its end. A line that"
         " grows and does not come down is a receiver that does not keep up.",
-        lines("Deliveries by minute", series, "messages"),
+        lines(f"Deliveries by {slot}", series, "messages"),
     )
 
 
-def _capacity(told: Mapping[str, Any]) -> str:
+def _capacity(told: Mapping[str, Any], links: Links) -> str:
     rows: Rows = told["hours"]
     series = {
         "stored": [(row["hour"], row["persistent"]) for row in rows],
@@ -326,12 +346,12 @@ def _capacity(told: Mapping[str, Any]) -> str:
     }
     return section(
         "Volume",
-        "Messages by hour. Transient messages are counted with `events.level=all` only.",
-        columns("Messages by hour", series, "messages"),
+        f"Messages by {told['slots']['hours']}. Transient messages are counted with `events.level=all` only.",
+        columns(f"Messages by {told['slots']['hours']}", series, "messages"),
         table(
             told["capacity"],
             ("Hour", lambda row: moment(row["hour"]), False),
-            ("Channel", lambda row: as_code(row["channel"]), False),
+            ("Channel", lambda row: links.channel(row["channel"]), False),
             ("Stored", lambda row: number(row["persistent"]), True),
             ("Transient", lambda row: number(row["transient"]), True),
             ("Deliveries", lambda row: number(row["deliveries"]), True),
@@ -343,25 +363,22 @@ def _capacity(told: Mapping[str, Any]) -> str:
     )
 
 
-def _audit(told: Mapping[str, Any]) -> str:
+def _audit(told: Mapping[str, Any], links: Links) -> str:
     rows: Rows | None = told["audit"]
     if rows is None:
-        body = (
-            "<p class='none'>There was no audit yet.</p><div class='do'><h3>What to do</h3>"
-            "<pre>crewel pipeline audit</pre></div>"
-        )
+        body = "<p class='none'>There was no audit yet.</p><pre>crewel pipeline audit</pre>"
     else:
         body = table(
             rows,
             ("Finding", lambda row: f"<b>{escape(row['finding'])}</b>", False),
-            ("Message", lambda row: as_code(str(row["log_id"] or "")), False),
-            ("Channel", lambda row: as_code(row["channel"] or ""), False),
-            ("Receiver", lambda row: as_code(row["receiver"]), False),
-            ("Subscription", lambda row: as_code(row["pattern"] or ""), False),
+            ("Message", lambda row: links.message(str(row["log_id"] or "")), False),
+            ("Channel", lambda row: links.channel(row["channel"] or ""), False),
+            ("Receiver", lambda row: links.receiver(row["receiver"]), False),
+            ("Subscription", lambda row: links.pattern(row["pattern"] or ""), False),
             ("In words", lambda row: escape(row["words"]), False),
             ("Facts", lambda row: " ".join(map(as_code, row["evidence"])), False),
             none="Every pending delivery has ended once, or waits.",
-        ) + advices(advice.of_audit(rows))
+        )
     when = "" if rows is None else f" of {moment(told['audited'])}"
     return section(
         "Is anything lost?", f"Findings of the last audit{when}: every delivery compared with its end.", body

@@ -53,16 +53,18 @@ def _cell(name: str, text: str, *, is_number: bool) -> str:
 
 
 def advices(found: Iterable[Advice]) -> str:
-    """Make the box that tells what to do; nothing if there is nothing to do."""
+    """Make the box that tells what to do, with the commands to copy; nothing if there is nothing to do."""
     rows = [f"<li>{code(words)}{f'<pre>{escape(command)}</pre>' if command else ''}</li>" for words, command in found]
-    return f'<div class="do"><h3>What to do</h3><ul>{"".join(rows)}</ul></div>' if rows else ""
-
-
-def example(head: str, body: str) -> str:
-    """Make something to open, that shows one message."""
-    if not head and not body:
+    if not rows:
         return ""
-    return f"<details><summary>{escape(head) or 'show'}</summary><pre>{escape(body)}</pre></details>"
+    return f'<section class="do"><h2>What to do now</h2><ol>{"".join(rows)}</ol></section>'
+
+
+def example(head: str, body: str, link: str = "") -> str:
+    """Make something to open, that shows one message, and a link to it if there is one."""
+    if not head and not body:
+        return link
+    return f"<details><summary>{escape(head) or 'show'}</summary><pre>{escape(body)}</pre>{link}</details>"
 
 
 def several(count: int, one: str, more: str) -> str:

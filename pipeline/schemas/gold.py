@@ -15,6 +15,7 @@ FINDINGS: Final = {
     "no letter": "It became a dead letter that no longer exists, but was neither redriven nor discarded.",
     "rolled back": "The store lost confirmed data, for example by a fail-over. Facts of the lost time no longer hold.",
     "unknown": "Facts of this period were trimmed before they were read, so the result is unknown.",
+    "damaged table": "Another program removed, added or changed rows of a table of silver. The audit used bronze instead.",
 }
 """What the audit can find."""
 
@@ -264,7 +265,11 @@ AUDIT: Final = _gold(
     Column("finding", "string", ", ".join(f"`{name}`" for name in FINDINGS) + "."),
     Column("log_id", "bigint", "Log id of the message; null for a subscription.", "us", nullable=True),
     Column("channel", "string", "Channel of the message; null if not known.", nullable=True),
-    Column("receiver", "string", "Name of the session or shared queue."),
+    Column(
+        "receiver",
+        "string",
+        "Name of the session or shared queue; of the server for `rolled back`, of the table for `damaged table`.",
+    ),
     Column("pattern", "string", "A subscription that contains the message; null if there is none.", nullable=True),
     Column("evidence", "array<string>", "Places of the facts."),
     Column("words", "string", "A readable description."),

@@ -51,7 +51,9 @@ def in_common(rejected: DataFrame) -> DataFrame:
         .where(f.col("have") == f.col("letters_known"))
     )
     is_narrow = (f.col("numbers") == f.col("have")) & (f.col("most") - f.col("least") < f.abs("most") / 2)
-    words = f.when(f.col("is_one"), f.concat("name", f.lit(" "), f.substring("value", 1, _LONGEST))).when(
+    is_long = f.length("value") > _LONGEST
+    short = f.when(is_long, f.concat(f.substring("value", 1, _LONGEST - 1), f.lit("…"))).otherwise(f.col("value"))
+    words = f.when(f.col("is_one"), f.concat("name", f.lit(" "), short)).when(
         is_narrow,
         f.concat(
             "name",

@@ -23,7 +23,7 @@ export function audit({query, go}) {
         const told = await get("/audit", {...wanted, after: asked.after, count: PAGE});
         total.textContent = `${things(told.kept, "entry", "entries")} kept, of at most ${count(told.max)}.`;
         swap(list,
-            table("Audit", HEADINGS, told.entries.map(row), told.next ? "No match so far; the search continues on the next page." : "No entry matches."),
+            table("Audit", HEADINGS, told.entries.map(row), told.next ? "No match so far; the search continues on the next page." : Object.keys(wanted).length ? "No entry matches." : "Nothing yet. What operators do, and what is refused to them, stands here."),
             pager(asked, told.next, go,
                 h("a", {class: "button", href: `/admin/api/audit/export?${new URLSearchParams(wanted)}`, download: "audit.ndjson"}, "Export")));
     }

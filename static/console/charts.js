@@ -8,6 +8,8 @@ import {figure} from "./format.js";
 const plots = import("./uPlot.esm.js").then((module) => module.default, () => null);
 const COLOURS = ["--thread", "--wool", "--good", "--warn"];
 const HEIGHT = 170;
+/** What a chart shows at least, in seconds: a server that has just begun has one sample. */
+const LEAST_S = 300;
 const sync = "crewel";
 
 const ofDay = new Intl.DateTimeFormat("en-GB", {timeStyle: "short"});
@@ -17,6 +19,12 @@ const toSecond = new Intl.DateTimeFormat("en-GB", {timeStyle: "medium"});
 function clock(plot, seconds) {
     const format = seconds.length > 1 && seconds[1] - seconds[0] < 60 ? toSecond : ofDay;
     return seconds.map((each) => format.format(each * 1000));
+}
+
+/** The span of time on the axis. uPlot makes a day of a single sample. */
+function times(plot, low) {
+    const last = plot.data[0].at(-1) ?? Date.now() / 1000;
+    return [Math.min(plot.data[0].length > 1 ? low : last, last - LEAST_S), last];
 }
 
 /** The values without a neighbour, which are points: a line needs two. */
@@ -51,12 +59,12 @@ export class Chart {
         this.observer.observe(this.canvas);
     }
 
-    /** Shows these samples, an object of lists by column. */
-    async show(samples) {
+    /** Shows these samples, an object of lists by column. `now` has values of this moment, by column, where they are known. */
+    async show(samples, now = {}) {
         this.samples = samples;
+        this.now = now;
         await this.#draw(false);
-        const last = this.lines.map(({column, label, factor = 1}) =>
-            `${label} ${this.shown(valueOf(samples[column].at(-1), factor))}`);
+        const last = this.lines.map(({column, label, factor = 1}) => `${label} ${this.shown(this.#current(column, factor))}`);
         this.canvas.setAttribute("role", "img");
         this.canvas.setAttribute("aria-label", `${this.title}${this.unit && `, ${this.unit}`}; now: ${last.join(", ")}`);
     }
@@ -65,6 +73,11 @@ export class Chart {
         this.theme.removeEventListener("change", this.redraw);
         this.observer.disconnect();
         this.plot?.destroy();
+    }
+
+    /** What a column is now: as the rest of the page has it, or as of the newest sample. */
+    #current(column, factor) {
+        return valueOf(this.now[column] ?? this.samples[column].at(-1), factor);
     }
 
     #size() {
@@ -97,9 +110,11 @@ export class Chart {
         const axis = {stroke: colour("--faint"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line"), width: 1}, font: "11px system-ui"};
         return {
             ...this.#size(),
+            // A filled mark beside the name and the last value of each line.
+            legend: {markers: {width: 0, fill: (plot, at) => at > 0 ? colour(COLOURS[at - 1]) : "transparent"}},
             cursor: {sync: {key: sync}, drag: {x: false, y: false}},
-            scales: {x: {time: true}, y: {range: (plot, low, high) => [0, Math.max(high ?? 0, 1) * 1.1]}},
-            axes: [{...axis, values: clock}, {...axis, size: 72, values: (plot, values) => values.map((value) => this.shown(value))}],
+            scales: {x: {time: true, range: times}, y: {range: (plot, low, high) => [0, Math.max(high ?? 0, 1) * 1.1]}},
+            axes: [{...axis, values: clock, space: 72}, {...axis, size: 72, values: (plot, values) => values.map((value) => this.shown(value))}],
             series: [{label: "at", value: (plot, value, _, index) => index === null || index === undefined ? "now" : clock(plot, [value, value + 1])[0]}, ...this.lines.map(({label, column, factor = 1}, index) => ({
                 label,
                 stroke: colour(COLOURS[index]),
@@ -107,7 +122,7 @@ export class Chart {
                 points: {size: 4, fill: colour(COLOURS[index]), filter: lonely},
                 spanGaps: false,
                 // Without a pointer on the chart, what is now.
-                value: (plot, value, _, place) => this.shown(place === null || place === undefined ? valueOf(this.samples[column].at(-1), factor) : value),
+                value: (plot, value, _, place) => this.shown(place === null || place === undefined ? this.#current(column, factor) : value),
             }))],
         };
     }

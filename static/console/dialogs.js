@@ -26,8 +26,8 @@ export function ask({title, effect, button, isFinal = false, hasReason = true, t
             isFinal ? h("p", {class: "trouble"}, "This cannot be undone.") : null,
             hasReason ? h("p", {class: "field"}, h("label", {for: "reason"}, "Reason"), reason,
                 h("span", {class: "hint"}, "Optional. The audit records it with your name.")) : "",
-            thing ? h("p", {class: "field"}, h("label", {for: "rate"}, `Most ${thing} per second`), rate,
-                h("span", {class: "hint"}, "Optional. Protects receivers that have just returned.")) : "",
+            thing ? h("p", {class: "field"}, h("label", {for: "rate"}, `Limit: ${thing} per second`), rate,
+                h("span", {class: "hint"}, "Optional. Without a limit they are sent as fast as their receivers take them.")) : "",
             h("p", {class: "actions"},
                 h("button", {value: "yes", class: "primary"}, button),
                 h("button", {value: "", formnovalidate: true}, "Cancel")));

@@ -39,7 +39,7 @@ function sentence(job) {
 /** What became of the messages of a redrive: "3 acknowledged, 2 dead letters again". Empty where it is not known. */
 function outcome({states = {}, partial, readTo}) {
     const told = Object.entries(states).sort().map(([state, number]) => state === "dead letter" ? `${things(number, state)} again` : `${count(number)} ${state}`);
-    return told.join(", ") + (partial && told.length ? `, as of ${time(readTo)}: not everything is read yet` : "");
+    return told.join(", ") + (partial && told.length ? `, counted up to ${time(readTo)}; the server is still counting` : "");
 }
 
 /** What became of the messages of a job: the server reads on with each request. */
@@ -75,7 +75,7 @@ export function jobs({query, go}) {
     async function refresh() {
         const told = await get("/jobs", {state: asked.state, after: asked.after, count: PAGE});
         swap(list,
-            table("Jobs", HEADINGS, told.jobs.map(row), "No job. A redrive or discard of many dead letters appears here."),
+            table("Jobs", HEADINGS, told.jobs.map(row), "No job. A redrive or discard of many dead letters, or a drain of many receivers, stands here with its progress."),
             pager(asked, told.next, go));
     }
 

@@ -17,11 +17,13 @@ import {overview} from "./overview.js";
 import {receiver, receivers} from "./receivers.js";
 import {requests} from "./requests.js";
 import {showSaved} from "./saved.js";
+import {timeline} from "./timeline.js";
 import {topic, topics} from "./topics.js";
 
 /** Address, key, name in the navigation, and the function that shows it. The groups of the address are its arguments. */
 const VIEWS = [
     {address: /^\/$/, key: "o", name: "Overview", href: "#/", show: overview, isOfServer: true},
+    {address: /^\/timeline$/, name: "Timeline", show: timeline, isOfServer: true},
     {address: /^\/receivers$/, key: "r", name: "Receivers", href: "#/receivers", show: receivers},
     {address: /^\/receivers\/(.+)$/, name: "Receiver", show: receiver},
     {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters},
@@ -43,6 +45,9 @@ const VIEWS = [
 const COST = 20;
 const LONGEST_REST_MS = 30_000;
 
+/** How often the page sees whether the server is there, and how long it waits for that: the loss is on screen within twice that. */
+const PULSE_MS = 1400;
+
 /** Notices within this time lead to one refresh. */
 const GATHERED_MS = 500;
 
@@ -52,6 +57,8 @@ let me = null;
 let shown = null;
 let timer = 0;
 let noticed = 0;
+/** Whether the server answered the last time that it was asked. */
+let isReached = true;
 const feed = new Feed({
     overview: (told) => shown?.show?.(told),
     notice: ({kind}) => {
@@ -139,6 +146,7 @@ async function refresh(view) {
         warn("");
     } catch (error) {
         warn(cause(error));
+        isReached = isReached && !(error instanceof Unreachable);
     }
     if (view === shown && me !== null && view.everyMs) {
         clearTimeout(timer);
@@ -160,6 +168,20 @@ function cause(error) {
 function warn(text) {
     trouble.textContent = text;
     trouble.hidden = text === "";
+}
+
+/** Asks the server for next to nothing, now and again: a view that rests would show its loss late. */
+async function pulse() {
+    if (!document.hidden && me !== null) {
+        const was = isReached;
+        isReached = await fetch("/admin/page/icon.svg", {method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(PULSE_MS)}).then(() => true, () => false);
+        if (was && !isReached) {
+            warn(cause(new Unreachable()));
+        } else if (!was && isReached && shown !== null) {
+            refresh(shown);
+        }
+    }
+    setTimeout(pulse, PULSE_MS);
 }
 
 /** The address with other values in its query: what was left out stays, what is empty goes. */
@@ -307,6 +329,12 @@ function showKeys() {
 document.querySelector("#zone").textContent = `Times in ${zone}.`;
 document.querySelector("#keys").addEventListener("click", showKeys);
 document.querySelector("#saved").addEventListener("click", showSaved);
+window.addEventListener("offline", () => {
+    if (me !== null) {
+        isReached = false;
+        warn(cause(new Unreachable()));
+    }
+});
 document.addEventListener("keydown", onKey);
 document.addEventListener("visibilitychange", () => {
     if (document.hidden) {
@@ -323,3 +351,4 @@ document.addEventListener("visibilitychange", () => {
 window.addEventListener("hashchange", () => route({focus: true}).then(() => say(document.title)));
 window.addEventListener("signedout", () => me === null ? undefined : signIn("Your sign-in has ended."));
 begin();
+pulse();

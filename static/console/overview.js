@@ -4,38 +4,16 @@
 
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
+import {WORDS} from "./conditions.js";
 import {facts, h, missing, parts, swap, table} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time, took} from "./format.js";
+import {Samples} from "./samples.js";
+import {shortTimeline} from "./timeline.js";
 
-const HOUR_MS = 3_600_000;
-const MINUTE = 60;
+/** How a session stands at least. */
+const PRESENCE = ["connected", "away"];
 /** How often the page asks although the live feed brings what is new. */
 const LIVE_MS = 60_000;
-
-/** The samples of the last hour, gathered from answers that each have those since the one before. */
-class Samples {
-    constructor() {
-        this.columns = null;
-    }
-
-    get newest() {
-        return Math.floor(this.columns?.at.at(-1) ?? 0);
-    }
-
-    add(more, now) {
-        this.columns ??= Object.fromEntries(Object.keys(more).map((name) => [name, []]));
-        const first = this.columns.at.findIndex((at) => at >= now - HOUR_MS);
-        const last = this.newest;
-        const fresh = more.at.map((at) => at > last + 1);
-        for (const [name, values] of Object.entries(this.columns)) {
-            this.columns[name] = [...values.slice(Math.max(first, 0)), ...more[name].filter((_, index) => fresh[index])];
-        }
-    }
-
-    last(name) {
-        return this.columns[name].at(-1);
-    }
-}
 
 /** The last answer, for a visit while the server cannot be reached. */
 let last = null;
@@ -46,11 +24,11 @@ export function overview({has}) {
         new Chart("Messages", "per second", [{column: "published", label: "in"}, {column: "delivered", label: "out"}]),
         new Chart("Time to acknowledgement", "", [
             {column: "p50", label: "half"}, {column: "p95", label: "95 %"}, {column: "p99", label: "99 %"}], took),
-        new Chart("Failures", "per minute", [
-            {column: "deadLetters", label: "dead letters", factor: MINUTE},
-            {column: "redelivered", label: "sent again", factor: MINUTE},
-            {column: "dropped", label: "dropped", factor: MINUTE}]),
-        new Chart("Backlog", "messages", [{column: "waiting", label: "waiting"}]),
+        new Chart("Failures", "in the minute before", [
+            {column: "deadLettersInMinute", label: "dead letters"},
+            {column: "redeliveredInMinute", label: "sent again"},
+            {column: "droppedInMinute", label: "dropped"}]),
+        new Chart("Backlog", "messages", [{column: "backlog", label: "waiting"}]),
         new Chart("Sessions", "", [{column: "sessions", label: "all"}, {column: "connected", label: "connected"}]),
         new Chart("Refused requests", "per second", [{column: "refused", label: "refused"}]),
     ];
@@ -58,14 +36,15 @@ export function overview({has}) {
     const tiles = h("dl", {class: "tiles"});
     const tables = h("div", {class: "cards"});
     const servers = h("div", {class: "stack"});
+    const day = h("section", {class: "stack"});
     const stale = h("p", {class: "hint", hidden: true});
     const element = h("div", {class: "stack"},
         h("h1", {class: "unseen"}, "Overview"), stale, wrong, tiles,
-        h("div", {class: "charts"}, charts.map((chart) => chart.element)), tables, servers);
+        h("div", {class: "charts"}, charts.map((chart) => chart.element)), tables, servers, day);
 
     async function refresh() {
         // Nodes are asked of the store, and the overview says if that cannot be used.
-        const [told, {nodes}] = await Promise.all([get("/overview", {after: samples.newest}), get("/nodes").catch(() => ({nodes: []}))]).catch(async (error) => {
+        const [told, {nodes}, happened] = await Promise.all([get("/overview", {after: samples.newest}), get("/nodes").catch(() => ({nodes: []})), get("/timeline").catch(() => null)]).catch(async (error) => {
             if (last !== null) {
                 await (samples.columns === null ? draw({...last, samples: last.all}) : null);
                 stale.textContent = `The last known figures, as of ${time(last.at)}.`;
@@ -75,6 +54,7 @@ export function overview({has}) {
             throw error;
         });
         swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
+        swap(day, ...happened === null ? [] : shortTimeline(happened));
         await draw(told);
     }
 
@@ -82,14 +62,14 @@ export function overview({has}) {
     const show = (told) => samples.columns === null ? undefined : draw(told);
 
     async function draw(told) {
-        samples.add(told.samples, told.at);
+        samples.add(told.samples, told.at, told.everyMs);
         last = {...told, all: samples.columns};
         stale.hidden = true;
         element.classList.remove("stale");
-        swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding(each, has)));
+        swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding({...each, severalNodes: (told.nodes?.length ?? 1) > 1}, has)));
         swap(tiles, ...figures(told, samples));
         swap(tables, sessions(told.sessions), store(told));
-        await Promise.all(charts.map((chart) => chart.show(samples.columns)));
+        await Promise.all(charts.map((chart) => chart.show(samples.columns, now(told))));
     }
 
     return {element, refresh, show, everyMs: 5000, liveMs: LIVE_MS, hears: ["held", "released", "died", "job"], close: () => charts.forEach((chart) => chart.close())};
@@ -113,8 +93,9 @@ function title(findings) {
 
 function finding(each, has) {
     return h("article", {class: `finding ${each.level}`},
-        h("h3", {}, each.link !== "/" && has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title),
-        h("p", {}, each.node ? h("span", {class: "mark", title: "Node"}, each.node) : "", each.node ? " " : "", each.cause),
+        h("h3", {}, each.link !== "/" && has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title,
+            each.since ? h("span", {class: "hint"}, ` since ${time(each.since)}, ${span(Date.now() - each.since)} ago`) : ""),
+        h("p", {}, each.nodes?.length && each.severalNodes ? [h("span", {class: "mark", title: each.nodes.length === 1 ? "Node" : "Nodes"}, each.nodes.join(", ")), " "] : "", each.cause),
         h("p", {class: "hint"}, each.advice));
 }
 
@@ -122,14 +103,21 @@ function tile(name, value, hint, href) {
     return h("div", {}, h("dt", {}, name), h("dd", {}, href ? h("a", {href}, value) : value, hint ? h("span", {class: "hint"}, ` ${hint}`) : null));
 }
 
-function figures({sessions: all, store: kept}, samples) {
+/** The figures of this moment, which tiles, legends and lists share. The newest sample may be some seconds older. */
+function now({sessions: all}) {
+    return {backlog: all.waiting + all.queued, sessions: all.count - all.pages, connected: all.conditions.connected ?? 0};
+}
+
+function figures(told, samples) {
+    const {sessions: all, store: kept} = told;
+    const {backlog, sessions: number} = now(told);
     return [
         tile("In", figure(samples.last("published")), "/s"),
         tile("Out", figure(samples.last("delivered")), "/s"),
         tile("Time to acknowledge, 99 %", ...acknowledgement(samples)),
-        tile("Waiting", count(all.waiting + all.queued), all.queued ? `of these ${count(all.queued)} for subjects and groups` : "", "#/receivers?sort=waiting"),
-        tile("Sessions", count(all.count - all.pages), all.pages ? `and ${things(all.pages, "page")}` : "", "#/receivers"),
-        tile("On hold", count(all.held), "", "#/receivers?held=true"),
+        tile("Waiting", count(backlog), all.queued ? `of these ${count(all.queued)} for subjects and groups` : "", "#/receivers?sort=waiting"),
+        tile("Sessions", count(number), all.pages ? `and ${things(all.pages, "page")}` : "", "#/receivers"),
+        tile("On hold", count(all.held), "", `#/receivers?condition=${encodeURIComponent("on hold")}`),
         tile("Dead letters", kept.kept ? count(kept.letters) : "–", "", "#/dead-letters"),
     ];
 }
@@ -140,11 +128,15 @@ function acknowledgement({columns}) {
     return known < 0 ? ["–"] : [took(columns.p99[known]), known === columns.p99.length - 1 ? "" : `at ${time(columns.at[known]).slice(11, 16)}`];
 }
 
+/** How the sessions stand. Each is connected or away; the others say how many of them are something else as well. */
 function sessions(all) {
-    const rows = (counts) => Object.entries(counts).sort().map(([name, number]) => [name, count(number)]);
+    const link = (word) => h("a", {href: `#/receivers?kind=session&condition=${encodeURIComponent(word)}`}, word);
+    const rows = (words) => words.map((word) => [link(word), count(all.conditions[word] ?? 0)]);
+    const others = WORDS.filter((word) => !PRESENCE.includes(word) && all.conditions[word]);
     return h("section", {class: "card"}, h("h2", {}, "Sessions"),
-        facts([...rows(all.states), ["named by the server", count(all.unnamed)], ["pages like this one", count(all.pages)]]),
-        h("h3", {}, "By transport"), facts(rows(all.transports)));
+        facts([...rows(PRESENCE), ["without a name", all.unnamed ? count(all.unnamed) : ""], ["pages like this one", all.pages ? count(all.pages) : ""]]),
+        others.length ? [h("h3", {}, "Of these"), facts(rows(others))] : null,
+        h("h3", {}, "By transport"), facts(Object.entries(all.transports).sort().map(([name, number]) => [name === "none" ? "between two requests, or away" : name, count(number)])));
 }
 
 function store({store: kept, uptimeMs}) {
@@ -153,7 +145,16 @@ function store({store: kept, uptimeMs}) {
         ["Server runs for", span(uptimeMs)],
         ["Store", !kept.kept ? "none: nothing is stored" : kept.trouble ?? "in order"],
         ["Memory of the store", kept.kept ? bytes(kept.usedMemory) + most : ""],
+        ["Disk of the store", kept.disk ? disk(kept.disk) : ""],
+        ["File of the store", kept.disk ? bytes(kept.disk.file) : ""],
         ["Dead letters dropped", kept.lettersDropped ? count(kept.lettersDropped) : ""],
     ]), kept.codes.length ? [h("h3", {}, "Dead letters by code"),
         facts(kept.codes.map((each) => [h("a", {href: `#/dead-letters?code=${encodeURIComponent(each.value)}`}, parts(each.value, ".")), count(each.count)]))] : null);
+}
+
+/** How full a disk is, as a gauge and in words. */
+function disk({directory, free, used}) {
+    const share = used / Math.max(used + free, 1);
+    const meter = h("meter", {min: 0, max: 1, low: 0.8, high: 0.9, optimum: 0, value: share, "aria-label": "Used part of the disk"});
+    return [meter, ` ${Math.floor(share * 100)} % used, ${bytes(free)} left `, h("span", {class: "hint"}, directory)];
 }

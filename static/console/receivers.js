@@ -4,6 +4,7 @@
  */
 
 import {call, get} from "./api.js";
+import {WORDS as CONDITIONS, causesInList, causesOf, standing} from "./conditions.js";
 import {action, may} from "./dialogs.js";
 import {data, facts, filters, h, missing, pager, parts, select, swap, table, topicLink} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
@@ -15,8 +16,10 @@ const PAGE = 100;
 const WORDS = {
     opened: "began", lost: "its client went away", back: "its client came back", failed: "its client rejected a message",
     held: "put on hold", released: "released", killed: "an operator ended it",
-    skipped: "an operator skipped a message", drained: "an operator drained the queue", cleared: "an operator cleared the queue", died: "ended, with messages", closed: "ended",
+    skipped: "an operator skipped a message", drained: "an operator drained the queue", cleared: "an operator cleared the queue", overflow: "its queue was full, and turned messages away", died: "ended, with messages", closed: "ended",
 };
+/** What became of messages that a full queue turned away, by its policy. */
+const POLICIES = {deadMessage: "they became dead letters", dropOldest: "they, or older ones, were dropped", disconnect: "the session ended"};
 /** What became of a message that its client rejected. */
 const OUTCOMES = {letter: "it became a dead letter", held: "it is held", waits: "it waits for a retry"};
 const SHOWN = 20;
@@ -25,23 +28,26 @@ const AUDITED_MS = 3000;
 /** How many messages of a queue are shown: at first, and with each wish for more. */
 const SIZES = [20, 100, 1000];
 /** The columns; a list is sorted by those with `sort`. */
-const HEADINGS = [{text: "Receiver", sort: "name"}, "State", {text: "Waiting", class: "number", sort: "waiting"}, {text: "Size", class: "number", sort: "waitingBytes"},
-    {text: "Oldest", sort: "oldest"}, "Cause", "Connected", "Address", "Client"];
-const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "not connected"]];
+const HEADINGS = [{text: "Receiver", sort: "name"}, {text: "State", sort: "trouble"}, {text: "Waiting", class: "number", sort: "waiting"}, {text: "Size", class: "number", sort: "waitingBytes"},
+    {text: "Oldest", sort: "oldest"}, "Why", "Transport", "Address", "Client"];
+const NO_TRANSPORT = "none";
+const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "none at the moment"]];
 const FIELDS = [["contains", "Name", "search"], ["address", "Address"], ["client", "Client"]];
 const RECEIVERS_CHANGE = ["held", "released", "died"];
-const STATES = ["ALIVE", "POLLING", "DEAD", "EMPTY"];
-const SORTS = [["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"], ["oldest", "Oldest message"]];
+const SORTS = [["trouble", "Trouble"], ["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"], ["oldest", "Oldest message"]];
+
+/** How the list is sorted unless the address says otherwise. */
+const USUAL = "trouble";
+const DESCENDING = ["trouble", "waiting", "waitingBytes"];
 
 export function receivers({query, go, me, again, changed}) {
     const asked = Object.fromEntries(query);
-    const sort = asked.sort ?? "name";
+    const sort = asked.sort ?? USUAL;
     const form = filters(FIELDS, asked, go,
         select("kind", "Kind", [["", "any"], ["session", "sessions"], ["subject", "subjects"], ["group", "groups"]], asked.kind ?? "", go),
-        select("state", "State", [["", "any"], ...STATES.map((each) => [each, each])], asked.state ?? "", go),
-        select("transport", "Connected", TRANSPORTS, asked.transport ?? "", go),
-        select("held", "On hold", [["", "any"], ["true", "yes"], ["false", "no"]], asked.held ?? "", go),
-        select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === "name" ? "" : changes.sort})));
+        select("condition", "State", [["", "any"], ...CONDITIONS.map((each) => [each, each])], asked.condition ?? (asked.held === "true" ? "on hold" : ""), (changes) => go({...changes, held: "", state: ""})),
+        select("transport", "Transport", TRANSPORTS, asked.transport ?? "", go),
+        select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === USUAL ? "" : changes.sort})));
     const list = h("div");
     const {after: _, sort: __, ...matching} = asked;
     const works = new ReceiverWorks(me.role, matching, again);
@@ -51,11 +57,11 @@ export function receivers({query, go, me, again, changed}) {
         const rates = {...await ratesBy("receiver"), ...await ratesBy("group")};
         const told = await get("/receivers", {
             contains: asked.contains, address: asked.address, client: asked.client, transport: asked.transport,
-            kind: asked.kind, state: asked.state, held: asked.held, sort, after: asked.after, count: PAGE,
+            kind: asked.kind, condition: asked.condition, state: asked.state, held: asked.held, sort, after: asked.after, count: PAGE,
         });
         // With one server its name would be the same in each row.
         const hasNodes = "unreached" in told;
-        const sorted = HEADINGS.map((each) => each.sort ? {...each, href: changed({sort: each.sort === "name" ? "" : each.sort, after: ""}), order: each.sort === sort && (sort === "waiting" || sort === "waitingBytes" ? "descending" : "ascending")} : each);
+        const sorted = HEADINGS.map((each) => each.sort ? {...each, href: changed({sort: each.sort === USUAL ? "" : each.sort, after: ""}), order: each.sort === sort && (DESCENDING.includes(sort) ? "descending" : "ascending")} : each);
         const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [sorted, told.receivers.map(row)];
         swap(list,
             missing(told, "receivers are missing here"),
@@ -67,13 +73,13 @@ export function receivers({query, go, me, again, changed}) {
 
 function row(each) {
     return [
-        h("span", {}, h("a", {href: hrefOf(each)}, each.name), each.kind === "session" ? null : h("span", {class: "hint"}, ` ${each.kind}, ${things(each.members, "session")}`)),
-        state({active: !each.held, state: each.state, waiting: each.waiting}),
+        h("span", {}, h("a", {href: hrefOf(each)}, parts(each.name, "/")), each.kind === "session" ? null : h("span", {class: "hint"}, ` ${each.kind}, ${things(each.members, "session")}`)),
+        standing(each),
         count(each.waiting),
         each.waitingBytes === null ? "" : bytes(each.waitingBytes),
         each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
-        dotted(each.cause || (each.lastFailure && each.waiting ? `last failure: ${each.lastFailure.code}: ${each.lastFailure.reason}` : "")),
-        each.transport === "none" ? "no" : each.transport,
+        causesInList(each),
+        each.transport === "none" ? NO_TRANSPORT : each.transport,
         each.address.includes(":") ? parts(each.address, ":") : each.address && h("span", {class: "id"}, each.address),
         each.client ? h("span", {class: "data"}, each.client) : "",
     ];
@@ -88,12 +94,6 @@ function dotted(text) {
 function hrefOf({kind, name}) {
     const end = name.lastIndexOf(" ");
     return kind === "group" ? hrefOfGroup(name.slice(0, end), name.slice(end + 1)) : `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`;
-}
-
-/** The state; red where messages are stuck. */
-function state({state: name, active, waiting: number}) {
-    const kind = !active || (name !== "ALIVE" && number > 0) ? "bad" : name === "ALIVE" ? "good" : "";
-    return h("span", {class: `mark ${kind}`}, name + (active ? "" : " on hold"));
 }
 
 /** What can be done to a receiver: the operation, the role it needs, and what it does to how many messages. */
@@ -190,7 +190,7 @@ function session({words: [name], query, go, me, again}) {
             return;
         }
         const rates = await ratesBy("receiver");
-        swap(head, about(told, rates?.[name]));
+        swap(head, ...about(told, rates?.[name]));
         const possible = ACTIONS.filter(([, , role, fits]) => may(told.may, role) && fits(told));
         if (known !== possible.map(([verb]) => verb).join()) { // a button under the pointer stays where it is
             known = possible.map(([verb]) => verb).join();
@@ -250,10 +250,8 @@ function queued(messages, number, most, go) {
 
 function about(session, rates) {
     const {holdback} = session;
-    return h("section", {class: "card"}, facts([
-        ["State", state(session)],
-        ["On hold since", holdback && `${ago(holdback.since)}, by ${holdback.who}`],
-        ["Cause", holdback && dotted([holdback.code, holdback.reason].filter(Boolean).join(": "))],
+    return [...causesOf(session), h("section", {class: "card"}, facts([
+        ["State", standing(session)],
         ["Held message", holdback?.id && [h("a", {href: `#/message/${encodeURIComponent(holdback.id)}`}, holdback.id), isHeldMessageThere(session) ? "" : ", no longer in the queue"]],
         ["Last failure", session.lastFailure && dotted(`${session.lastFailure.code}: ${session.lastFailure.reason}`)],
         ["Open at the client", session.qos.maxOpen ? `${count(session.inFlight)}, of at most ${count(session.qos.maxOpen)}` : count(session.inFlight)],
@@ -262,7 +260,7 @@ function about(session, rates) {
         [session.transport === null ? "Sent before" : "At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],
         ["Acknowledged", pace(session.pace)],
         ["Last ten minutes", rates && sparkline(rates)],
-        ["Transport", session.transport ?? "not connected"],
+        ["Transport", session.transport ?? "none at the moment: its client is away, or between two requests"],
         ["Address", session.address && (session.transport ? session.address : `${session.address}, the last one`)],
         ["Client", session.client],
         ["Node", session.node],
@@ -270,7 +268,7 @@ function about(session, rates) {
         ["At this server since", ago(session.loggedIn)],
         ["Subscriptions", session.subscriptions.length ? session.subscriptions.map((each) => subscription(each, session.subscriptionOptions[each])) : "none"],
         ["Dead letters", h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(session.name)}`}, "of this receiver")],
-    ]));
+    ]))];
 }
 
 /** How fast the receiver has been lately. */
@@ -295,17 +293,17 @@ function notThere(error) {
 
 /** What happened to a receiver: events, the newest first. */
 function timeline({since, events, dropped}) {
-    const rows = events.map(({what, since: first, at, count: times, code, reason, who, id, outcome, ...more}) => [
+    const rows = events.map(({what, since: first, at, count: times, code, reason, who, id, outcome, policy, ...more}) => [
         time(first) === time(at) ? time(at) : `${time(first)} to ${time(at)}`,
         WORDS[what] ?? what,
         times > 1 ? count(times) : "",
-        [[code, reason].filter(Boolean).join(": "), outcome && (OUTCOMES[outcome] ?? outcome), who && `by ${who}`, ...Object.entries(more).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", "),
+        [[code, reason].filter(Boolean).join(": "), outcome && (OUTCOMES[outcome] ?? outcome), policy && (POLICIES[policy] ?? policy), who && `by ${who}`, ...Object.entries(more).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", "),
         /^[0-9]+$/.test(id ?? "") ? h("a", {href: `#/message/${id}`}, id) : id ?? "",
     ]);
     return [
         h("h2", {}, "What happened"),
         table("What happened", ["When", "What", {text: "Times", class: "number"}, "Why", "Message"], rows,
-            since === null ? "Nothing is recorded." : "No failure, hold or absence since the session began."),
+            since === null ? "Nothing is recorded." : "No failure, hold, absence or full queue since the session came to this server."),
         dropped ? h("p", {class: "hint"}, `${things(dropped, "earlier event")} no longer recorded.`) : "",
     ];
 }

@@ -6,8 +6,8 @@ import {get} from "./api.js";
 import {h} from "./elements.js";
 import {figure} from "./format.js";
 
-const SVG = "http://www.w3.org/2000/svg";
-const [WIDTH, HEIGHT] = [80, 18];
+/** The size in pixels of the style sheet, and how many pixels of the picture each of those has. */
+const [WIDTH, HEIGHT, SHARP] = [80, 18, 2];
 
 /** A line of these values, of which some may be null, and the last one in words. */
 export function sparkline(values) {
@@ -17,17 +17,26 @@ export function sparkline(values) {
     if (!values) {
         return h("span", {class: "rate hint"}, text);
     }
-    const picture = document.createElementNS(SVG, "svg");
     const label = `${text} now, at most ${figure(most)}/s in the last ten minutes`;
-    for (const [name, value] of Object.entries({viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, class: "spark", role: "img", "aria-label": label})) {
-        picture.setAttribute(name, value);
-    }
-    const step = WIDTH / (values.length - 1);
-    const points = values.flatMap((value, at) => value === null ? [] : [`${(at * step).toFixed(1)},${(HEIGHT - 1.5 - value / most * (HEIGHT - 3)).toFixed(1)}`]);
-    const line = document.createElementNS(SVG, "polyline");
-    line.setAttribute("points", points.join(" "));
-    picture.append(line);
+    const picture = h("canvas", {width: WIDTH * SHARP, height: HEIGHT * SHARP, class: "spark", role: "img", "aria-label": label});
+    draw(picture.getContext("2d"), values, most);
     return h("span", {class: "rate", title: label}, picture, h("span", {class: "number"}, text));
+}
+
+/** A line through the values, the largest of which is `most`. */
+function draw(context, values, most) {
+    const step = (WIDTH - 2) / (values.length - 1);
+    context.scale(SHARP, SHARP);
+    context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--thread");
+    context.lineWidth = 1.5;
+    context.lineJoin = "round";
+    context.beginPath();
+    values.forEach((value, at) => {
+        if (value !== null) {
+            context.lineTo(1 + at * step, HEIGHT - 1.5 - value / most * (HEIGHT - 3));
+        }
+    });
+    context.stroke();
 }
 
 /** The rates by name: of a "receiver", a "group" or a "topic". None where there is no store, or it cannot be read. */

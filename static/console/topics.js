@@ -10,6 +10,8 @@ import {hrefOfGroup} from "./groups.js";
 import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const PAGE = 100;
+/** Prefixes that are shown on demand. */
+const MANY = 1000;
 const SHOWN = 20;
 const NAMED = 200;
 const MEMBERS = 8;
@@ -41,6 +43,7 @@ export function topics({query, go}) {
     const below = prefixOf(pattern);
     const form = filters([["pattern", "Channel or pattern: /kitchen/**", "search"]], asked, go,
         select("state", "State", [["", "any"], ...STATES.map((state) => [state, state])], asked.state ?? "", go));
+    const most = asked.prefixes === String(MANY) ? MANY : PAGE;
     const prefixes = h("section", {class: "card", hidden: true, "aria-label": "By prefix"});
     const list = h("div", {class: "stack"});
     const element = h("div", {class: "stack"}, h("h1", {}, "Topics"), form, prefixes, list);
@@ -49,10 +52,10 @@ export function topics({query, go}) {
         const [rates, told, counted] = await Promise.all([
             ratesBy("topic"),
             get("/topics", {pattern, state: asked.state, after: asked.after, count: PAGE}),
-            below === null ? null : get("/prefixes", {below, count: PAGE}),
+            below === null ? null : get("/prefixes", {below, count: most}),
         ]);
         prefixes.hidden = counted === null || (counted.prefixes.length === 0 && below === "");
-        swap(prefixes, ...counted === null ? [] : tree(below, counted, go));
+        swap(prefixes, ...counted === null ? [] : tree(below, counted, most, go));
         swap(list,
             missing(told, "topics may be missing here"),
             table("Topics", ...withRates(COLUMNS.map(([heading]) => heading), told.topics.map((each) => COLUMNS.map(([, cell]) => cell(each))), told.topics.map((each) => each.channel), rates), "No topic matches. A topic begins with the first publish or subscription to its channel."),
@@ -63,7 +66,7 @@ export function topics({query, go}) {
 }
 
 /** The way from the first segment to here, and what is directly below. */
-function tree(below, {prefixes, next}, go) {
+function tree(below, {prefixes, next, ...told}, most, go) {
     const steps = below.split("/").slice(1);
     const step = (text, prefix) => h("button", {type: "button", class: "plain", onclick: () => go({pattern: prefix && `${prefix}/**`, after: ""})}, text);
     const way = [step("All topics", ""), ...steps.map((text, index) => ["/", step(text, `/${steps.slice(0, index + 1).join("/")}`)]).flat()];
@@ -75,7 +78,9 @@ function tree(below, {prefixes, next}, go) {
         h("h2", {}, "By prefix"),
         h("p", {class: "way"}, way),
         h("ul", {class: "tree"}, rows),
-        next ? h("p", {class: "hint"}, `The first ${PAGE}. Filter by a pattern to see others.`) : null,
+        missing(told, "topics may be missing here"),
+        next && most < MANY ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({prefixes: MANY})}, `Show the first ${count(MANY)}`)) : null,
+        next && most === MANY ? h("p", {class: "hint"}, `The first ${count(MANY)}. Filter by a pattern to see others.`) : null,
     ].filter(Boolean);
 }
 

@@ -4,31 +4,61 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.admin.findings import CHECKS, EmptyGroup, Figures, Level, findings
-from crewel.admin.session_counts import SessionCounts
+from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json, figures_as_one, from_json
+from crewel.admin.findings import CHECKS, findings
+from crewel.admin.level import Level
+from crewel.admin.session_counts import Named, SessionCounts, Trouble
+from crewel.bayeux.codec import encode, reread
+from crewel.storage.disk import Disk
 
-HELD = SessionCounts(on_hold=[(1, "client/joe/1", "user.update.holdback: out of paper")], on_hold_count=1)
-MANY_HELD = SessionCounts(on_hold=[(1, "client/joe/1", "by ann"), (2, "client/sue/1", "by ann")], on_hold_count=2)
-VERY_MANY_HELD = SessionCounts(on_hold=[(1, f"client/{number}/1", "by ann") for number in range(5)], on_hold_count=7)
-AWAY = SessionCounts(away=[(1200, "client/joe/1")], away_count=1, away_waiting=1200)
-MANY_AWAY = SessionCounts(away=[(9, "client/a b/1"), (1, "client/sue/1")], away_count=2, away_waiting=10)
+
+def counted(kind: str, *named: Named, count: int = 0) -> SessionCounts:
+    """Sessions of which these have a cause of this kind."""
+    trouble = Trouble(count or len(named), sum(each.waiting for each in named), list(named))
+    return SessionCounts(troubles={kind: trouble})
+
+
+def one(text: str, number: int = 1, *, node: str = "a", is_bad: bool = True, waiting: int = 3) -> Named:
+    return Named(f"client/joe/{number}", text, 1000 + number, waiting, node, is_bad)
+
+
+def disk(percent: int) -> Disk:
+    return Disk("/var/lib/crewel", 1 << 40, (100 - percent) << 30, percent << 30, 7 << 20)
+
+
+HELD = counted("held", one("user.update.holdback: out of paper"))
+VERY_MANY_HELD = counted("held", *(one("by ann", number) for number in range(5)), count=7)
+AWAY = counted("away", one("its client is away", is_bad=False, waiting=1200))
+FULL = counted("full", one("its queue is full: 9 of 9 messages; 600 messages became dead letters"))
+DOWN = {"store": Concern("it does not answer", 12, ("a",))}
 
 CASES = [
-    (Figures(concerns={"store": "it does not answer"}), "not-ready-store", Level.BAD, "/", "it does not answer"),
+    (Figures(concerns=DOWN), "not-ready-store", Level.BAD, "/", "it does not answer"),
+    (Figures(failing_workers={"2": 7}), "worker-failing", Level.BAD, "/", "worker 2: 7 times"),
+    (Figures(disk=disk(80)), "disk-filling", Level.WARN, "/", "20 GiB are left on the disk of /var/lib/crewel"),
+    (Figures(disk=disk(90)), "disk-nearly-full", Level.BAD, "/", "the store's file has 7 MiB"),
     (Figures(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
-    (
-        Figures(counted=MANY_HELD),
-        "held",
-        Level.BAD,
-        "/receivers?held=true",
-        "client/joe/1: by ann; client/sue/1: by ann",
-    ),
     (
         Figures(counted=VERY_MANY_HELD),
         "held",
         Level.BAD,
-        "/receivers?held=true",
-        "client/2/1: by ann; and 4 more",
+        "/receivers?condition=on%20hold",
+        "client/joe/2: by ann; and 4 more",
+    ),
+    (Figures(counted=FULL), "queue-full", Level.BAD, "/receivers/client/joe/1", "600 messages became dead letters"),
+    (Figures(counted=AWAY), "away", Level.WARN, "/receivers/client/joe/1", "its client is away"),
+    *(
+        (Figures(counted=counted(kind, one("why"), one("why", 2))), key, Level.BAD, link, "client/joe/2: why")
+        for kind, key, link in (
+            ("rejecting", "rejecting", "/receivers?condition=rejecting%20everything"),
+            ("token", "token-expired", "/receivers"),
+            ("refused", "login-refused", "/receivers?condition=away"),
+            ("retry", "retrying", "/receivers?condition=waiting%20to%20retry"),
+            ("unclaimed", "unclaimed", "/receivers"),
+            ("slow", "behind", "/receivers"),
+            ("overflow", "turned-away", "/receivers"),
+            ("nearly-full", "nearly-full", "/receivers"),
+        )
     ),
     (
         Figures(dead_letters_made=3, dead_letter_codes=[("user.update.error", 3)]),
@@ -37,7 +67,6 @@ CASES = [
         "/dead-letters?since=1h",
         "user.update",
     ),
-    (Figures(failing_workers={"2": 7}), "worker-failing", Level.BAD, "/", "worker 2: 7 times"),
     (Figures(messages_dropped=7), "messages-dropped", Level.BAD, "/receivers?sort=waiting", "has no name"),
     (Figures(dead_letters_dropped=1), "letters-dropped", Level.BAD, "/dead-letters", "delivery.dead_letters_max"),
     (
@@ -46,36 +75,6 @@ CASES = [
         Level.BAD,
         "/topics?pattern=/jobs/%2A",
         "workers on /jobs/*: 7 messages queued, 2 members, away or on hold",
-    ),
-    (
-        Figures(counted=SessionCounts(full=[(1.0, "client/joe/1")], full_count=1)),
-        "queue-full",
-        Level.BAD,
-        "/receivers/client/joe/1",
-        "the queue of client/joe/1 is full",
-    ),
-    (
-        Figures(counted=SessionCounts(full=[(0.9, "client/joe/1")], full_count=1)),
-        "queue-full",
-        Level.WARN,
-        "/receivers/client/joe/1",
-        "90%",
-    ),
-    (Figures(counted=AWAY), "away", Level.WARN, "/receivers/client/joe/1", "1,200 messages"),
-    (Figures(counted=MANY_AWAY), "away", Level.WARN, "/receivers?state=POLLING&sort=waiting", "9 messages"),
-    (
-        Figures(now_ms=500_000, counted=SessionCounts(behind=[(20_000, 29, "client/slow/1")], behind_count=1)),
-        "behind",
-        Level.WARN,
-        "/receivers/client/slow/1",
-        "has waited for 8 min: 29 messages",
-    ),
-    (
-        Figures(now_ms=7_500_000, counted=SessionCounts(behind=[(20_000, 1, "client/slow/1")], behind_count=2)),
-        "behind",
-        Level.WARN,
-        "/receivers?state=ALIVE&sort=oldest",
-        "client/slow/1 is connected, and its oldest message has waited for 2 h 4 min",
     ),
     (Figures(store_used=90, store_most=100), "store-nearly-full", Level.WARN, "/dead-letters", "90%"),
     (Figures(facts_lost=5), "pipeline-behind", Level.WARN, "/", "5 entries"),
@@ -97,6 +96,7 @@ def test_finding_names_cause_advice_and_view(figures: Figures, key: str, level: 
         Figures(),
         Figures(store_used=84, store_most=100),
         Figures(store_used=90),
+        Figures(disk=disk(79)),
     ],
 )
 def test_nothing_is_wrong(figures: Figures) -> None:
@@ -104,17 +104,81 @@ def test_nothing_is_wrong(figures: Figures) -> None:
 
 
 def test_every_check_is_tried_and_bad_ones_come_first() -> None:
-    assert {key.partition("-")[0] for _, key, *_ in CASES} >= {
-        "not",
-        "held",
-        "letters",
-        "group",
-        "queue",
-        "away",
-        "behind",
-        "store",
-        "pipeline",
-    }
-    assert len(CHECKS) == len({key for _, key, *_ in CASES})
-    both = Figures(counted=SessionCounts(full=[(0.9, "a")], full_count=1), dead_letters_dropped=1, facts_lost=1)
+    found = {each.key for figures, *_ in CASES for each in findings(figures)}
+    assert found == {key for _, key, *_ in CASES}
+    assert len(found) == len(CHECKS) + 10 + 1  # one check has eleven kinds of receivers, one has two levels
+    both = Figures(counted=AWAY, dead_letters_dropped=1, facts_lost=1)
     assert [each.level for each in findings(both)] == [Level.BAD, Level.WARN, Level.WARN]
+
+
+def test_titles_name_one_receiver_or_count_them_and_say_since_when_and_where() -> None:
+    (single,) = findings(Figures(counted=AWAY))
+    assert (single.title, single.since, single.nodes) == ("client/joe/1 is away, 1,200 messages waiting", 1001, ("a",))
+    (several,) = findings(Figures(counted=counted("full", one("x"), one("y", 2, node="b"))))
+    assert (several.title, several.since, several.nodes) == ("2 receivers are full", 1001, ("a", "b"))
+    (unnamed,) = findings(Figures(counted=counted("away", Named("", "its client is away", None, 1, "a"))))
+    assert (unnamed.title, unnamed.link) == ("a client without a name is away, 1 message waiting", "/receivers")
+
+
+@pytest.mark.parametrize(
+    ("figures", "title", "advice"),
+    [
+        (Figures(concerns=DOWN), "The store cannot be used", "Look at the store and its log"),
+        (Figures(concerns=DOWN, disk=disk(70)), "The store cannot be used", "/var/lib/crewel/store.log says why"),
+        (Figures(concerns=DOWN, disk=disk(100)), "The disk of the store is full", "Make room on the disk of /var/lib"),
+        (
+            Figures(concerns={"store": Concern("the memory of the store is full: 9 of 9 MiB")}, disk=disk(10)),
+            "The store is full",
+            "raise storage.max_memory_bytes",
+        ),
+    ],
+)
+def test_a_store_that_cannot_be_used_has_the_words_for_what_it_lacks(figures: Figures, title: str, advice: str) -> None:
+    (found,) = findings(figures)  # and no second one about the same disk
+    assert found.title == title
+    assert advice in found.advice
+    assert "storage.url" not in found.advice
+
+
+def test_dead_letters_of_a_full_queue_are_said_once() -> None:
+    overflow = ("resource.overflow.queue.entries", 600)
+    full = Figures(counted=FULL, dead_letters_made=600, dead_letter_codes=[overflow])
+    assert [each.key for each in findings(full)] == ["queue-full"]
+    mixed = Figures(counted=FULL, dead_letters_made=601, dead_letter_codes=[overflow, ("user.update.error", 1)])
+    assert [each.key for each in findings(mixed)] == ["queue-full", "letters"]
+    drained = Figures(dead_letters_made=600, dead_letter_codes=[overflow])
+    assert [each.key for each in findings(drained)] == ["letters"]
+
+
+def test_figures_of_several_nodes_have_one_finding_for_each_cause() -> None:
+    a = Figures(
+        counted=counted("held", one("by ann")),
+        concerns=DOWN,
+        dead_letters_made=3,
+        messages_dropped=1,
+        failing_workers={"2": 7},
+        disk=disk(100),
+    )
+    b = Figures(
+        counted=counted("held", one("by ben", 2, node="b"), one("by ben", 3, node="b"), count=9),
+        concerns={"store": Concern("connection refused", 7, ("b",))},
+        dead_letters_made=3,
+        messages_dropped=2,
+        failing_workers={"2": 7},
+    )
+    told = reread(encode([as_json(each) for each in (a, b)]))
+    own, *others = map(from_json, told)
+    joined = figures_as_one(own, others, [])
+    found = {each.key: each for each in findings(joined)}
+    assert set(found) == {"not-ready-store", "held", "letters", "messages-dropped", "worker-failing"}
+    held, store = found["held"], found["not-ready-store"]
+    assert (held.title, held.count, held.nodes) == ("10 receivers are on hold", 10, ("a", "b"))
+    assert held.cause == "client/joe/1: by ann; client/joe/2: by ben; client/joe/3: by ben; and 7 more"
+    assert (store.since, store.nodes, store.cause) == (7, ("a", "b"), "it does not answer")
+    assert (found["letters"].count, found["messages-dropped"].count) == (3, 3)
+
+
+def test_figures_of_a_node_of_another_version_are_read() -> None:
+    assert from_json({"later": 1, "facts_lost": 5}).facts_lost == 5
+    with pytest.raises(ValueError, match="facts_lost"):
+        from_json({"facts_lost": "many"})

@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import isnan, nan
 from typing import Any
 
-from crewel.admin.joined_overview import joined
+from crewel.admin.figures import Figures, as_json
+from crewel.admin.joined_overview import is_readable, joined
 from crewel.bayeux.codec import encode, reread
-
-FINDING = {"level": "bad", "title": "x", "cause": "x", "advice": "x", "link": "/", "count": 1}
 
 
 def view(node: str, **fields: Any) -> dict[str, Any]:
@@ -17,7 +16,8 @@ def view(node: str, **fields: Any) -> dict[str, Any]:
         "samples": {"at": [], "published": [], "p99": []},
         "sessions": {"count": 2, "states": {"ALIVE": 1, "POLLING": 1}, "queued": 7},
         "groups": {"working": [], "empty": []},
-        "findings": [],
+        "store": {"trouble": None, "letters": 3},
+        "figures": as_json(Figures()),
         **fields,
     }
 
@@ -41,18 +41,26 @@ def test_samples_are_joined_with_those_of_their_moment() -> None:
     assert joined(view("a", samples=own), [view("b", samples=late)])["samples"]["published"][0] == 1.0
 
 
-def test_findings_have_their_node_and_those_of_the_store_come_once() -> None:
-    held, full = FINDING | {"key": "held"}, FINDING | {"key": "store-nearly-full", "level": "warn"}
-    told = joined(view("a", findings=[held, full]), [view("b", findings=[held, full])])["findings"]
-    assert [(each["key"], each["node"]) for each in told] == [("held", "a"), ("held", "b"), ("store-nearly-full", "a")]
+def test_findings_are_of_the_figures_of_all_nodes() -> None:
+    there = as_json(Figures(facts_lost=2))
+    told = joined(view("a", figures=as_json(Figures(facts_lost=1))), [view("b", figures=there)])
+    assert [(each["key"], each["count"]) for each in told["findings"]] == [("pipeline-behind", 3)]
+    assert is_readable(view("b"))
+    assert not is_readable({"groups": {}})
+    assert not is_readable(view("b", figures={"facts_lost": "many"}))
+
+
+def test_the_store_is_as_the_node_has_it_that_can_ask_it() -> None:
+    lost = {"trouble": "no answer", "letters": 0}
+    assert joined(view("a", store=lost), [view("b")])["store"] == {"trouble": None, "letters": 3}
+    assert joined(view("a", store=lost), [view("b", store=lost)])["store"] == lost
 
 
 def test_group_is_without_members_only_if_it_is_at_all_nodes() -> None:
-    empty = FINDING | {"key": "group-empty"}
-    here = view("a", findings=[empty], groups={"working": [], "empty": [["/a", "x", 5, 0], ["/a", "y", 3, 1]]})
+    here = view("a", groups={"working": [], "empty": [["/a", "x", 5, 0], ["/a", "y", 3, 1]]})
     there = view("b", groups={"working": [["/a", "x"]], "empty": [["/a", "y", 4, 2]]})
     told = joined(here, [there])
     assert reread(encode(told["groups"])) == {"working": [["/a", "x"]], "empty": [["/a", "y", 4, 3]]}
     (finding,) = told["findings"]
-    assert (finding["key"], finding["node"]) == ("group-empty", "")
+    assert (finding["key"], finding["nodes"]) == ("group-empty", [])
     assert "y on /a: 4 messages queued, 3 members" in finding["cause"]

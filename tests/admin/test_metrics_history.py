@@ -7,7 +7,8 @@ from math import isnan
 
 import pytest
 
-from crewel.admin.metrics_history import COLUMNS, KEPT, MetricsHistory, percentile
+from crewel.admin.administration import Administration
+from crewel.admin.metrics_history import COLUMNS, KEPT, percentile
 from crewel.storage.streams import BUCKETS_MS
 from tests.broker.stored_world import Receiver, StoredWorld, store
 from tests.broker.world import Client, Socket
@@ -47,7 +48,7 @@ def stored() -> Iterator[StoredWorld]:
 
 @pytest.mark.store
 def test_sample_has_rates_gauges_and_the_backlog(stored: StoredWorld) -> None:
-    history = MetricsHistory(stored.broker)
+    history = Administration(stored.broker).metrics_history
     Receiver(stored).started("/a/*")
     store(stored, "/a/b", 1, 2, 3)
     stored.wait(history.count_sessions())
@@ -63,7 +64,7 @@ def test_sample_has_rates_gauges_and_the_backlog(stored: StoredWorld) -> None:
 
 @pytest.mark.store
 def test_a_session_is_connected_once_and_a_socket_without_one_is_not(stored: StoredWorld) -> None:
-    history = MetricsHistory(stored.broker)
+    history = Administration(stored.broker).metrics_history
     for socket in (Socket(), Socket(), None):
         person = Client(stored, socket)
         person.handshake()
@@ -74,6 +75,7 @@ def test_a_session_is_connected_once_and_a_socket_without_one_is_not(stored: Sto
     away.handshake()
     away.connect(advice={"timeout": 0})
     stored.broker.metrics.gauge("sockets", lambda: 3)  # one has not shaken hands
+    stored.advance(stored.broker.settings.bayeux.max_interval_ms / 1000 + 1)
     stored.wait(history.count_sessions())
     history.sample()
     found = history.since(0)
@@ -85,7 +87,7 @@ def test_a_session_is_connected_once_and_a_socket_without_one_is_not(stored: Sto
 def test_only_messages_that_are_in_no_dead_letter_count_as_dropped(stored: StoredWorld) -> None:
     dropped = stored.broker.metrics.dropped
     dropped["noLetter"] += 5
-    history = MetricsHistory(stored.broker)
+    history = Administration(stored.broker).metrics_history
     dropped.update(deadMessage=3, noLetter=2, dropOldest=1, disconnect=1)
     assert history.lost == 3
     stored.advance(1.0)
@@ -98,7 +100,7 @@ def test_only_messages_that_are_in_no_dead_letter_count_as_dropped(stored: Store
 
 @pytest.mark.store
 def test_samples_of_an_hour_are_kept(stored: StoredWorld) -> None:
-    history = MetricsHistory(stored.broker)
+    history = Administration(stored.broker).metrics_history
     for _ in range(KEPT + 5):
         history.sample()
     assert len(history.since(0)["at"]) == KEPT
@@ -110,7 +112,7 @@ def test_backlog_is_counted_more_seldom_the_longer_it_takes(
 ) -> None:
     clock = iter((0.0, 0.02))
     monkeypatch.setattr("crewel.admin.metrics_history.process_time", lambda: next(clock))
-    history = MetricsHistory(stored.broker)
+    history = Administration(stored.broker).metrics_history
     stored.wait(history.count_sessions())
     stored.wait(history.count_sessions())  # too early: the clock is not asked again
     assert next(clock, None) is None

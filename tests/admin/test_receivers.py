@@ -100,6 +100,98 @@ def test_receivers_are_found_by_where_their_client_is(
     assert (away["address"], away["client"]) == ("127.0.0.1", "")
 
 
+def cause(view: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The cause of this kind that a receiver has."""
+    found: dict[str, Any] = next(each for each in view["causes"] if each["kind"] == kind)
+    return found
+
+
+def test_a_full_queue_says_since_when_and_what_it_has_turned_away(
+    desk: Desk, server: Server, channel: str, subject: str
+) -> None:
+    person = Receiver(server).be(f"{subject}/1", queue={"maxEntries": 3})
+    person.subscribe(channel)
+    path, name = f"/sessions/{subject}/1", f"client/{subject}/1"
+    publish(server, channel, 3)
+    shown = until(lambda: found if (found := desk.get(path))["waiting"] == 3 else None)
+    assert shown["conditions"] == ["full", "connected"]
+    assert shown["cause"] == "its queue is full: 3 of 3 messages; nothing has been turned away yet"
+    publish(server, channel, 5)
+    until(lambda: cause(desk.get(path), "full")["count"] == 5)
+    for view in (desk.get(path), listed(desk, f"contains={subject}")[name]):
+        full = cause(view, "full")
+        assert full["text"] == "its queue is full: 3 of 3 messages; 5 messages became dead letters"
+        assert (full["level"], full["policy"]) == ("bad", "deadMessage")
+        assert 1_700_000_000_000 < full["since"] <= full["at"]
+    assert set(listed(desk, f"contains={subject}&condition=full")) == {name}
+    events = desk.get(f"{path}/timeline")["events"]
+    assert [(event["what"], event["count"], event["policy"]) for event in events] == [("overflow", 5, "deadMessage")]
+    person.accept(person.take())
+    shown = until(lambda: found if (found := desk.get(path))["waiting"] == 0 else None)
+    assert (shown["conditions"], cause(shown, "overflow")["count"]) == (["connected"], 5)
+    assert listed(desk, f"contains={subject}&condition=full") == {}
+
+
+def test_an_absent_client_says_which_logins_of_its_name_were_refused(
+    desk: Desk, server: Server, channel: str, subject: str
+) -> None:
+    path, name = f"/sessions/{subject}/1", f"client/{subject}/1"
+    person = Receiver(server)
+    assert person.shake(name=f"{subject}/1", update=True)["successful"]  # and it never connects
+    shown = desk.get(path)
+    assert (shown["conditions"], shown["cause"]) == (["away"], "its client is away")
+    assert cause(shown, "away")["since"] <= shown["loggedIn"] + 1000
+    stranger = Receiver(server)
+    for _ in range(2):
+        assert stranger.shake(name=f"{subject}/1", token="nonsense")["successful"] is False
+    for view in (desk.get(path), listed(desk, f"contains={subject}&condition=away")[name]):
+        assert [each["kind"] for each in view["causes"]] == ["refused", "away"]
+        refused = cause(view, "refused")
+        assert (refused["code"], refused["count"]) == ("user.security.authentication.accessDenied", 2)
+        assert (refused["from"], refused["level"]) == ("127.0.0.1", "warn")
+        assert "2 logins of its name were refused" in refused["text"]
+    person.be(f"{subject}/1", resume=person.login["resume"])
+    shown = desk.get(path)
+    assert (shown["conditions"], shown["causes"]) == (["connected"], [])
+
+
+def test_a_client_that_failed_or_works_says_so(desk: Desk, server: Server, channel: str, subject: str) -> None:
+    path = f"/sessions/{subject}/1"
+    person = Receiver(server).be(f"{subject}/1", maxOpen=1, dispatcher={"retries": 5, "delay": 60_000})
+    person.subscribe(channel)
+    publish(server, channel, 2)
+    taken = until(person.take)
+    shown = until(lambda: found if (found := desk.get(path))["waiting"] == 2 else None)
+    assert (shown["conditions"], shown["trouble"]) == (["connected"], 2)  # it is no trouble
+    busy = cause(shown, "busy")
+    assert (busy["level"], busy["count"]) == ("info", 1)
+    assert busy["text"] == "its client is busy: 1 message sent and not acknowledged, of at most 1"
+    person.reject(taken, "communication.timeout", "no oven")
+    shown = desk.get(path)
+    assert (shown["conditions"], shown["cause"]) == (
+        ["waiting to retry", "connected"],
+        "communication.timeout: no oven",
+    )
+    retry = cause(shown, "retry")
+    assert (retry["number"], retry["of"]) == (1, 5)
+    assert retry["next"] > busy["since"]
+
+
+def test_receivers_are_sorted_by_trouble(desk: Desk, server: Server, channel: str, subject: str) -> None:
+    for number in (1, 2, 3):
+        Receiver(server).be(f"{subject}/{number}", queue={"maxEntries": 2}).subscribe(f"{channel}/{number}")
+    publish(server, f"{channel}/1", 1)
+    publish(server, f"{channel}/2", 2)
+    desk.post(f"/sessions/{subject}/3/hold")
+    until(lambda: sum(each["waiting"] for each in listed(desk, f"contains={subject}").values()) == 3)
+    names, after = [], ""
+    while not names or after:
+        page = desk.get(f"/receivers?contains={subject}&sort=trouble&count=1&after={quote(after) or '99999999999:a'}")
+        names += [each["name"] for each in page["receivers"]]
+        after = page["next"]
+    assert names == [f"client/{subject}/{number}" for number in (3, 2, 1)]
+
+
 def test_a_timeline_tells_what_happened(
     desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str
 ) -> None:

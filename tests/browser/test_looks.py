@@ -127,3 +127,19 @@ def test_the_panel_that_breaks_things_looks_well(
     picture(joe, f"broken-there-{look}")
     picture(joe, f"broken-{look}", whole=True)
     judge(joe)
+
+
+def test_the_chat_fits_a_small_window_and_prints_whole(start_server: StartServer, meet: Meet) -> None:
+    joe = meet(start_server().base, "joe", viewport={"width": 1280, "height": 800}).join()
+    page = joe.page
+    assert page.evaluate("document.documentElement.scrollHeight") <= 800
+    panel = page.evaluate("[panel.scrollHeight, panel.clientHeight]")
+    assert panel[0] <= panel[1], panel
+    expect(page.get_by_text("Break it")).to_be_in_viewport()
+    for number in range(40):
+        joe.say(f"line {number}")
+    expect(page.locator("#log li", has_text="line 39")).to_be_visible()
+    page.emulate_media(media="print")
+    expect(page.get_by_role("button", name="Send")).to_be_hidden()
+    expect(page.get_by_label("Members and connection")).to_be_hidden()
+    assert page.evaluate("log.scrollHeight <= log.clientHeight"), "the paper lacks what the window scrolls"

@@ -25,6 +25,8 @@ VIEWS = (
     "/receivers?sort=waiting",
     "/receivers/client/printer/1",
     "/dead-letters",
+    "/dead-letters/bin",
+    "/groups/%2Fjobs%2F*/workers",
     "/message",
     "/topics",
     "/topics/jobs/resize",
@@ -118,18 +120,18 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     finder.sees_healed("client/printer/1 is on hold")
 
     # A full queue
-    finder.begin().click(finder.finding("1 queue full").get_by_role("link"))
+    finder.begin().click(finder.finding("client/archive/1 is full").get_by_role("link"))
     finder.sees("5 messages, ")
     assert "5 messages" in confirm(page, "Drain", "the archive is full")
     finder.sees("5 messages became dead letters.")
-    finder.sees_healed("queue full")
+    finder.sees_healed("client/archive/1 is full")
 
     # A group whose only member is away
     finder.begin().click(finder.finding("consumer group without a member").get_by_role("link"))
     finder.click(page.get_by_role("link", name="/jobs/resize"))
-    finder.sees(re.compile("2 messages that no member has yet"))
+    finder.sees(re.compile("2 messages waiting, 1 member"))
     finder.click(page.get_by_role("link", name="client/worker/1"))
-    finder.sees("POLLING")
+    finder.sees("its client is away")
     done = 0
     while done < 3:
         done += until(lambda: take_and_accept_all(mess.worker))

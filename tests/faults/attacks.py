@@ -343,6 +343,8 @@ class Attack:
     """The settings of the server that it is done to."""
 
 
+_AIOHTTP: Final = ("http.fast_lane=false",)
+
 ATTACKS: Final[Mapping[str, Attack]] = {
     "filters_equal": Attack(Attacker.filters_equal),
     "filters_blank": Attack(Attacker.filters_blank),
@@ -363,6 +365,9 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "pongs": Attack(Attacker.pongs),
     "fragments_empty": Attack(Attacker.fragments_empty),
     "texts_empty": Attack(Attacker.texts_empty),
+    "pings_aiohttp": Attack(Attacker.pings, _AIOHTTP),
+    "fragments_empty_aiohttp": Attack(Attacker.fragments_empty, _AIOHTTP),
+    "texts_empty_aiohttp": Attack(Attacker.texts_empty, _AIOHTTP),
     "handshakes": Attack(Attacker.handshakes),
     "handshakes_in_batches": Attack(Attacker.handshakes_in_batches),
     "slow_links": Attack(Attacker.slow_links),

@@ -21,10 +21,10 @@ MIB = 1 << 20
 class SmallDisk:
     """A tmpfs of its own: what is full is full. Needs root."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, mib: int = 160) -> None:
         self.path = directory / "disk"
         self.path.mkdir()
-        _mount(self.path, 160)
+        _mount(self.path, mib)
         self.sets = ("storage.url=", f"storage.data_dir={self.path / 'data'}")
 
     def fill(self, server: Server) -> None:
@@ -36,6 +36,13 @@ class SmallDisk:
         with suppress(OSError), (self.path / "ballast").open("ab", buffering=0) as file:
             while True:
                 file.write(b"0")
+
+    def fill_to(self, percent: int) -> None:
+        """Take so much of the space."""
+        found = os.statvfs(self.path)
+        wanted = (found.f_blocks * percent // 100 - (found.f_blocks - found.f_bfree)) * found.f_frsize
+        with (self.path / "ballast").open("ab") as file:
+            os.posix_fallocate(file.fileno(), file.tell(), wanted)
 
     def free(self, server: Server) -> None:
         """Give it back."""

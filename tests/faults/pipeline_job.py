@@ -146,12 +146,19 @@ def tree(pid: int) -> Iterator[int]:
 
 def main() -> None:
     from crewel.pipeline.connection import Address
+    from crewel.pipeline.java_startup import java_options
     from crewel.pipeline.jobs import live
     from crewel.pipeline.spark_session import session
 
     url, prefix, directory, trigger = sys.argv[1:]
     address = Address(url, prefix)
-    spark = session(address, "local[2]", {**QUICK, "spark.local.dir": directory + ".tmp"})
+    # As for a command: Spark says nothing of what the job says in one line.
+    java = "spark.driver.extraJavaOptions"
+    quiet = {
+        java: QUICK[java].replace(java_options("ERROR"), java_options("OFF")),
+        "spark.local.dir": directory + ".tmp",
+    }
+    spark = session(address, "local[2]", {**QUICK, **quiet}, "OFF")
     sys.stdin.readline()
     options = (
         live.Options(address=address, directory=directory, once=True, upkeep_s=1)

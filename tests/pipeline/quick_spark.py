@@ -10,6 +10,8 @@ _JAVA = (
 away, and compiles it again when it is needed. Java need not prove either that the classes of Spark are well formed."""
 
 QUICK = {
+    # One session serves some hundred tests.
+    "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     # Frames of a few rows are read by what is there, sooner than a program for them is made and compiled.
     "spark.sql.codegen.wholeStage": "false",

@@ -1,16 +1,23 @@
 """The report of a real server: from rejections to the page that names their cause."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
+from crewel.errors import StoreUnavailable
 from crewel.pipeline.connection import Address
-from crewel.pipeline.jobs.report import Options, run
+from crewel.pipeline.jobs import audit
+from crewel.pipeline.jobs.report import Options, _begin, _by_slot, run
+from crewel.pipeline.report.slots import ALL, of_points
 from tests.admin.desk import SETS, Receiver, publish
 from tests.conftest import StartServer
+from tests.pipeline.frames import frame, told
 from tests.store_process import until
 
+BEGIN = datetime(2026, 11, 20, tzinfo=UTC)
 NAMES = ["client/ann/1", "client/joe/1"]
 
 
@@ -29,13 +36,45 @@ def test_the_page_names_the_message_that_all_rejected_and_the_command_that_remov
     with address.client() as client:
         until(lambda: client.xlen(address.keys.dead) == len(NAMES))
     page = tmp_path / "report.html"
-    result = run(spark, Options(address=address, directory=tmp_path, html=page))
+    result = run(spark, Options(address=address, directory=tmp_path, html=page, audit=False))
+    assert "<b>?</b>" in page.read_text()
+    result = run(spark, Options(address=address, directory=tmp_path, html=page, url=server.url))
     assert (result.letters, result.poison, result.sick) == (2, 1, [])
-    told = json.loads((tmp_path / "report.json").read_text())
-    (row,) = told["poison"]
+    shown = json.loads((tmp_path / "report.json").read_text())
+    (row,) = shown["poison"]
     assert (row["channel"], row["names"], row["why"]) == ("/orders", NAMES, "2 receivers rejected it, none took it")
-    assert [(each["cause"], each["letters"]) for each in told["triage"]] == [("message", 1), ("message", 1)]
-    assert sum(each["letters"] for each in told["deaths"]) == 2
-    assert (told["failing_channels"], told["times"]) == ([], [])
+    assert [(each["cause"], each["letters"]) for each in shown["triage"]] == [("message", 1), ("message", 1)]
+    assert sum(each["letters"] for each in shown["deaths"]) == 2
+    assert (shown["failing_channels"], shown["times"]) == ([], [])
     assert f"crewel dead-letters discard {' '.join(row['dead_letters'])}" in page.read_text()
     assert len(row["dead_letters"]) == 2
+    assert shown["audit"] == [], "the report runs the audit"
+    assert "<b>0</b><span>not accounted for</span>" in page.read_text()
+    link = f"{server.url.removesuffix('/cometd')}/admin/#/message/{row['message_id']}"
+    assert f'<a href="{link}">' in page.read_text()
+
+
+def test_the_page_says_when_the_last_audit_was_if_the_store_goes_away(
+    spark: SparkSession, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, lines = tmp_path / "report.html", list[str]()
+    options = Options(address=address, directory=tmp_path, html=page)
+    run(spark, options)
+    before = json.loads((tmp_path / "report.json").read_text())["audited"]
+
+    def is_away(*_: object) -> None:
+        raise StoreUnavailable("it is away")
+
+    monkeypatch.setattr(audit, "run", is_away)
+    run(spark, options, lines.append)
+    assert json.loads((tmp_path / "report.json").read_text())["audited"] == before is not None
+    assert "the page has the findings of the last audit: it is away" in lines
+
+
+def test_what_is_known_by_minute_is_shown_by_slots_of_a_long_time(spark: SparkSession) -> None:
+    minutes = [BEGIN + timedelta(minutes=each) for each in (0, 1, 59, 60)]
+    rows = [{"minute": at, "owed": 2, "ended": 1, "waiting": number} for number, at in enumerate(minutes, 1)]
+    found = _by_slot(frame(spark, "backlog", rows), of_points(BEGIN, BEGIN + timedelta(days=30)))
+    assert told(found, "owed", "ended", "waiting") == [(2, 1, 4), (6, 3, 3)]
+    weeks = frame(spark, "backlog", rows).select(_begin("minute", ALL[-1]).alias("week")).distinct().collect()
+    assert [row["week"].astimezone(UTC).strftime("%A %F") for row in weeks] == ["Monday 2026-11-16"]

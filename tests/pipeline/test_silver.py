@@ -71,6 +71,20 @@ def raw(spark: SparkSession, *entries: tuple[str, str | None, Any], **more: Any)
     return RAWS[-1]
 
 
+def test_a_fact_of_nothing_makes_no_row_and_stops_nothing(spark: SparkSession) -> None:
+    """Its bytes have no rows to be shared by."""
+    nothing = (
+        ("facts", "ended", {"ended": []}),
+        ("facts", "ended", {"ended": [{"session": JOE, "reason": "settled", "ids": []}]}),
+        ("facts", "published", {"first": 1, "channels": []}),
+        ("facts", "addressed", {"id": 1, "channel": "/a"}),
+        ("facts", "unsubscribed", {"session": JOE, "patterns": [], "from": [], "until": 1}),
+    )
+    made = silver.tables(raw(spark, *nothing, ("facts", "published", {"first": 7, "channels": ["/a"]})))
+    assert of(made["fact_published"]) == [(7, "/a")]
+    assert all(made[name].isEmpty() for name in ("fact_ended", "fact_addressed", "fact_unsubscribed", "corrupt"))
+
+
 def of(rows: DataFrame) -> list[tuple[Any, ...]]:
     """What the rows say besides their place and its bytes."""
     return [tuple(row)[6:] for row in rows.orderBy("ms").collect()]

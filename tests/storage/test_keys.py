@@ -46,7 +46,7 @@ def all_names(keys: Keys) -> dict[str, str]:
         "dead:returned": keys.returned,
     }
     plain |= {"dead:texts": keys.letter_texts, "dead:uses": keys.letter_uses, "dead:bytes": keys.letter_bytes}
-    plain |= {"jobs:open": keys.open_jobs}
+    plain |= {"jobs:open": keys.open_jobs, "server:events": keys.server_events}
     plain |= {"pipeline:positions": keys.positions, "pipeline:ledger": keys.ledger}
     for kind in ("code", "receiver", "channel"):
         plain |= {

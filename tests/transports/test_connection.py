@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from math import inf
 
 import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from crewel.errors import PayloadError
+from crewel.fair_turns import FairTurns
 from crewel.metrics import Metrics
 from crewel.settings import Settings
 from crewel.transports.bodies import read_body
@@ -28,14 +30,17 @@ async def refuse(_: web.Request) -> web.Response:
     return response
 
 
-async def opened(settings: Settings, handler: Handler = refuse) -> tuple[Connection, Wire]:
+async def opened(settings: Settings, handler: Handler = refuse, *, slice_s: float = inf) -> tuple[Connection, Wire]:
     app, wire = web.Application(middlewares=[mark_requests]), Wire()
     app.router.add_post("/", handler)
     runner = web.AppRunner(app)
     await runner.setup()
     assert runner.server is not None
-    caps = ConnectionCaps(settings, Metrics(), asyncio.get_running_loop())
-    connection = Connection(runner.server, header_timeout=10, caps=caps, loop=asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    arrivals = FairTurns(loop)
+    arrivals.slice_s = slice_s
+    caps = ConnectionCaps(settings, Metrics(), loop)
+    connection = Connection(runner.server, header_timeout=10, caps=caps, arrivals=arrivals, loop=loop)
     connection.connection_made(wire)
     return connection, wire
 
@@ -99,3 +104,20 @@ async def test_a_body_that_is_cut_off_is_not_taken_for_a_whole_one(settings: Set
     connection.connection_lost(None)
     await turns()
     assert read == ["not a JSON object or array of objects in UTF-8"]
+
+
+async def test_in_a_storm_of_connections_the_first_request_waits_for_a_turn(settings: Settings) -> None:
+    connection, wire = await opened(settings, slice_s=0.0)
+    connection.data_received(HEAD + b"Content-Length: 2\r\n\r\n[]")
+    assert not connection._request_count
+    await turns()
+    assert b" 408 " in wire.written[0]
+
+
+async def test_a_peer_that_goes_before_its_turn_is_forgotten(settings: Settings) -> None:
+    connection, wire = await opened(settings, slice_s=0.0)
+    connection.data_received(HEAD + b"Content-Length: 2\r\n\r\n[]")
+    connection.connection_lost(None)
+    await turns()
+    assert not connection._request_count
+    assert not wire.written

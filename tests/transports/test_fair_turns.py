@@ -8,7 +8,7 @@ import time
 import pytest
 
 from crewel.event_loop import TURN_S
-from crewel.fair_turns import AMID, FairTurns
+from crewel.fair_turns import AGAIN, AMID, PORTION_S, SAMPLE, FairTurns
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.websocket_fast import FastSocket
@@ -65,6 +65,21 @@ async def test_those_that_come_one_after_another_are_served_at_once() -> None:
         served.come(number)
         assert len(served.order) == number + 1
         await asyncio.sleep(0)
+
+
+async def test_a_turn_is_shorter_by_what_it_has_lent_to_tasks() -> None:
+    turns = FairTurns(asyncio.get_running_loop(), Clock())
+    turns.slice_s = 2.5 * PORTION_S
+    for _ in range(3):
+        assert not turns.is_over()
+        turns.lend()
+    assert turns.is_over()
+    while turns.until:  # also if the first that came in it was lent time
+        await asyncio.sleep(0)
+    turns.lend()
+    while turns.until:
+        await asyncio.sleep(0)
+    assert not turns.is_over()
 
 
 async def test_one_that_fails_does_not_keep_the_others() -> None:
@@ -141,6 +156,24 @@ async def test_a_new_address_is_first_and_keeps_no_other_waiting() -> None:
     assert served[11:31].count("new") == served[11:31].count("busy") == 10
 
 
+async def test_short_requests_look_at_the_clock_now_and_then_and_those_behind_a_long_one_at_once() -> None:
+    clock = Clock()
+    turns = FairTurns(asyncio.get_running_loop(), clock)
+    assert turns.unseen == SAMPLE
+    assert not turns.is_over()
+    assert turns.unseen == AGAIN
+    turns.portion()
+    assert turns.unseen == 0
+    assert not turns.is_over()
+    turns.later("192.0.2.1", lambda: None)
+    assert turns.unseen == 0
+    assert turns.is_over()
+    assert turns.unseen == 0
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert turns.unseen == SAMPLE
+
+
 async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand of them with a portion each were one turn of two seconds."""
     clients = [SocketClient(lane, acknowledges=False) for _ in range(20)]
@@ -214,7 +247,7 @@ async def test_a_client_that_leaves_before_its_turn_gets_nothing(lane: FastLane)
         await asyncio.sleep(0)
     assert not wire.written
     assert lane.sockets is not None
-    assert not lane.sockets.watch
+    assert not lane.sockets.watch.sockets
 
 
 async def test_what_came_before_a_socket_was_lost_is_carried_out_in_its_turn(lane: FastLane) -> None:

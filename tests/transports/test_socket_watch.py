@@ -124,7 +124,7 @@ def test_there_is_no_timer_without_sockets(world: World) -> None:
     world.watch.discard(socket)
     world.clock.run(IDLE_S)
     assert not world.clock.due
-    assert not len(world.watch)
+    assert not world.watch.sockets
     assert not socket.codes
     assert world.socket()
     assert world.clock.due

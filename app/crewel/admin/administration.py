@@ -19,8 +19,11 @@ from crewel.admin.cached_result import CachedResult
 from crewel.admin.jobs import Jobs
 from crewel.admin.metrics_history import MetricsHistory
 from crewel.admin.new_dead_letters import NewDeadLetters
+from crewel.admin.receiver_facts import oldest_of
+from crewel.admin.server_timeline import ServerTimeline
 from crewel.admin.session_counts import SessionCounter
 from crewel.admin.timeline import Timelines
+from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
@@ -54,8 +57,8 @@ class Administration:
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
         self.sign_ins = SignIns(broker.admin, broker.sign_outs)
-        self.metrics_history = MetricsHistory(broker)
         self.session_counter = SessionCounter(self)
+        self.metrics_history = MetricsHistory(broker, self.session_counter.take_anew, self.queued)
         self.likeness = CachedResult(lambda: alike(self.store), _KEPT_S)
         """The groups of the newest dead letters by the shape of their data."""
         self.reasons = CachedResult(lambda: alike(self.store, kind=REASON), _KEPT_S)
@@ -67,6 +70,9 @@ class Administration:
         self.jobs = Jobs(self)
         self.timelines = Timelines()
         broker.events.on_event.append(self.timelines.add)
+        self.turned_away = TurnedAway(self._oldest)
+        broker.events.on_overflow.append(self._turned_away)
+        self.server_timeline = ServerTimeline(self)
         self.audit = Audit(broker.runtime, broker.access)
 
     def _rates(self, kind: str) -> Awaitable[RecentRates]:
@@ -76,6 +82,20 @@ class Administration:
         """Dead letters were moved: what is known of their groups does not hold any more."""
         self.likeness.drop()
         self.reasons.drop()
+
+    def queued(self) -> int:
+        """How many messages wait for subjects and groups, as far as this node knows."""
+        queues = self.broker.shared_queues
+        return sum(map(queues.waiting, queues.names()))
+
+    def _oldest(self, name: str) -> int | None:
+        session = self.find(name)
+        return None if session is None else oldest_of(session)
+
+    def _turned_away(self, name: str, policy: str, count: int) -> None:
+        self.turned_away.add(name, policy, count)
+        if name:
+            self.timelines.add("overflow", name, {"policy": policy}, count)
 
     @property
     def node(self) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.admin.overview_resource import overview
+from crewel.admin.overview_resource import overview, shown
 from crewel.broker.dead_letters.webhook import Webhook
 from crewel.errors import StoreError
 
@@ -73,8 +73,8 @@ class Feed:
     async def _publish_overview(self) -> None:
         at = self._admin.metrics_history.newest_ms
         make = self._admin.overview_anywhere or partial(overview, self._admin)
-        shown = await make(at - 1)
-        self._channels.publish(OVERVIEW, shown, self._channels.listening(OVERVIEW))
+        told = shown(await make(at - 1))
+        self._channels.publish(OVERVIEW, told, self._channels.listening(OVERVIEW))
 
     # Notices
 

@@ -1,31 +1,35 @@
 """What is wrong with a server, as an operator wants to read it: each finding has its cause, what to do, and where.
 
-Pure: figures in, findings out. A new one is a function in `CHECKS`; `overview_resource` fills the figures that it needs.
+Pure: figures in, findings out. A new one is a function in `CHECKS`; `figures` has what it looks at, of one node or of several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from crewel.admin.session_counts import SessionCounts
+from crewel.admin.figures import Figures
+from crewel.admin.level import Level
+from crewel.admin.receiver_condition import Condition, things
+from crewel.admin.session_counts import Named, Trouble
+from crewel.errors.codes import is_below
+from crewel.storage.checks import FREE_DISK
+from crewel.storage.disk import Disk
 
 _NEARLY: Final = 0.85
 """The part of the store's memory from which on it is nearly full."""
+DISK_FILLS: Final = 0.8
+"""The part of the disk of an embedded store from which on it is filling up."""
+DISK_NEARLY_FULL: Final = 0.9
+"""The part from which on that is bad: a rewrite of the store's file may fail."""
 _NAMED: Final = 3
-"""Receivers on hold whose causes are reported."""
-
-
-class Level(StrEnum):
-    """How bad it is."""
-
-    BAD = "bad"
-    """Messages are stuck, or are lost."""
-    WARN = "warn"
-    """They will be, if it continues."""
+"""Receivers whose causes are reported."""
+_OVERFLOW: Final = "resource.overflow.queue"
+"""The code of messages that a full queue has turned away, and of those below it."""
+_NO_NAME: Final = "a client without a name"
+_MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,55 +44,18 @@ class Finding:
     link: str
     """The view of the page that shows it, as an address after `#`."""
     count: int = 0
+    since: int | None = None
+    """Since when, as far as is known: milliseconds since 1970."""
+    nodes: tuple[str, ...] = ()
+    """Where it is; empty if it is nowhere in particular."""
 
     def as_json(self) -> dict[str, Any]:
-        """The object of the answer."""
-        return {name: getattr(self, name) for name in ("key", "level", "title", "cause", "advice", "link", "count")}
-
-
-class EmptyGroup(NamedTuple):
-    """A consumer group without a member that takes messages."""
-
-    pattern: str
-    name: str
-    waiting: int
-    members: int
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What the checks look at."""
-
-    now_ms: int = 0
-    counted: SessionCounts = field(default_factory=SessionCounts)
-    concerns: dict[str, str] = field(default_factory=dict)
-    """Why the server is not ready, by what it is about."""
-    failing_workers: dict[str, int] = field(default_factory=dict)
-    """Number of a worker that does not start -> how often in a row it has been tried."""
-    dead_letters_made: int = 0
-    """Dead letters in the store that were made in the last hour: what was redriven or discarded does not count."""
-    dead_letter_codes: Sequence[tuple[str, int]] = ()
-    """Dead letters in the store, by code, the most first."""
-    messages_dropped: int = 0
-    """Messages of the last hour that were dropped and are in no dead letter."""
-    dead_letters_dropped: int = 0
-    """Dead letters that were dropped because there were too many."""
-    store_used: int = 0
-    store_most: int = 0
-    """Bytes of the store's memory, and how many it may have; 0: any number."""
-    facts_lost: int = 0
-    """Facts and events that were removed before the data pipeline had read them."""
-    empty_groups: Sequence[EmptyGroup] = ()
-    """Consumer groups with messages that no member takes."""
-
-
-def _plural(count: int, thing: str, things: str = "") -> str:
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
-
-
-def _span(milliseconds: int) -> str:
-    minutes = milliseconds // 60_000
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+        """The object of the answer. `node` is what earlier versions say."""
+        names = ("key", "level", "title", "cause", "advice", "link", "count", "since")
+        return {name: getattr(self, name) for name in names} | {
+            "nodes": list(self.nodes),
+            "node": ", ".join(self.nodes),
+        }
 
 
 def _receiver(name: str) -> str:
@@ -96,14 +63,34 @@ def _receiver(name: str) -> str:
 
 
 def _server(figures: Figures) -> Iterator[Finding]:
+    usual = "Look at the log of the server; it retries automatically."
     advice = {
-        "store": "Look at the store and its log; see How the store fails in the manual. Publishers get errors meanwhile.",
         "descriptors": "Raise the limit of open files (ulimit -n), or lower limits.max_connections.",
     }
-    for about, why in figures.concerns.items():
-        usual = "Look at the log of the server; it retries automatically."
-        title = "The store cannot be used" if about == "store" else f"The server is not ready: {about}"
-        yield Finding(f"not-ready-{about}", Level.BAD, title, why, advice.get(about, usual), "/")
+    for about, concern in figures.concerns.items():
+        title, what = f"The server is not ready: {about}", advice.get(about, usual)
+        if about == "store":
+            title, what = _store_words(figures)
+        nodes = tuple(concern.nodes)
+        yield Finding(f"not-ready-{about}", Level.BAD, title, concern.why, what, "/", 0, concern.since, nodes)
+
+
+def _store_words(figures: Figures) -> tuple[str, str]:
+    """Title and advice for a store that cannot be used, which depend on whose it is and what it lacks."""
+    meanwhile = "Publishers get errors meanwhile, and nothing that was answered is lost."
+    disk = figures.disk
+    if disk is None:
+        return (
+            "The store cannot be used",
+            f"Look at the store and its log; see How the store fails in the manual. {meanwhile}",
+        )
+    if _is_full(disk):
+        make_room = f"Make room on the disk of {disk.directory}, or let storage.data_dir lie on a larger one."
+        return "The disk of the store is full", f"{make_room} The server continues by itself. {meanwhile}"
+    if any("memory of the store" in each.why for each in figures.concerns.values()):
+        return "The store is full", f"{_MAKE_ROOM} or raise storage.max_memory_bytes. {meanwhile}"
+    log = f"The store is the server's own, which starts it again. {disk.directory}/store.log says why it ended."
+    return "The store cannot be used", f"{log} {meanwhile}"
 
 
 def _workers(figures: Figures) -> Iterator[Finding]:
@@ -112,7 +99,7 @@ def _workers(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             "worker-failing",
             Level.BAD,
-            f"{_plural(len(figures.failing_workers), 'worker')} cannot be started",
+            f"{things(len(figures.failing_workers), 'worker')} cannot be started",
             f"failed in a row before it served, {tries}; the others have its clients",
             "Its own message in the log of the server has the cause. It is started again at least every minute.",
             "/",
@@ -120,34 +107,122 @@ def _workers(figures: Figures) -> Iterator[Finding]:
         )
 
 
-def _held(figures: Figures) -> Iterator[Finding]:
-    counted = figures.counted
-    if not counted.on_hold_count:
-        return
-    _, name, _ = counted.on_hold[0]
-    one = counted.on_hold_count == 1
-    causes = [cause if one else f"{held}: {cause}" for _, held, cause in counted.on_hold[:_NAMED]]
-    more = counted.on_hold_count - len(causes)
-    yield Finding(
+class Words(NamedTuple):
+    """How a finding about receivers reads: what one of them does, what several do, and what to do about it."""
+
+    key: str
+    one: str
+    many: str
+    advice: str
+    condition: Condition | None
+    """The filter of the list that shows them; None: the list by trouble does."""
+
+
+_DRAIN: Final = (
+    "Start its client if it is away, make it process messages faster, or drain the queue into dead letters. Redrive what became"
+    " dead letters when there is room."
+)
+_SHARE: Final = (
+    "See how many it acknowledges a minute. Let it acknowledge sooner, or share its work in a consumer group."
+)
+_RECEIVERS: Final[dict[str, Words]] = {
+    "rejecting": Words(
+        "rejecting",
+        "rejects everything",
+        "reject everything",
+        "Mend its client and let it log in again, or end the session. Its messages are in the dead letters.",
+        Condition.REJECTING,
+    ),
+    "held": Words(
         "held",
-        Level.BAD,
-        f"{name} is on hold" if one else f"{_plural(counted.on_hold_count, 'receiver')} are on hold",
-        "; ".join([*causes, f"and {more:,} more"] if more else causes),
+        "is on hold",
+        "are on hold",
         "Read the message that is held. If its cause is gone, release the receiver. If not, skip the message, then release.",
-        _receiver(name) if one else "/receivers?held=true",
-        counted.on_hold_count,
+        Condition.ON_HOLD,
+    ),
+    "full": Words("queue-full", "is full", "are full", _DRAIN, Condition.FULL),
+    "token": Words(
+        "token-expired",
+        "has an expired token",
+        "have an expired token",
+        "Give its client a new token. It logs in again by itself, if it can get one.",
+        None,
+    ),
+    "refused": Words(
+        "login-refused",
+        "cannot log in",
+        "cannot log in",
+        "Give its client a token or a name that holds. Anybody can ask for a name: see where the login came from.",
+        Condition.AWAY,
+    ),
+    "retry": Words(
+        "retrying",
+        "waits to retry",
+        "wait to retry",
+        "Mend what its client needs. Its messages go to it again by themselves, or at once with Retry now.",
+        Condition.RETRYING,
+    ),
+    "unclaimed": Words(
+        "unclaimed",
+        "has messages that no listener takes",
+        "have messages that no listener takes",
+        "Start the part of its client that listens to these channels, or skip the messages.",
+        None,
+    ),
+    "away": Words(
+        "away",
+        "is away",
+        "are away",
+        "Start the client again. Its messages wait until the session ends.",
+        Condition.AWAY,
+    ),
+    "slow": Words("behind", "falls behind", "fall behind", _SHARE, None),
+    "overflow": Words("turned-away", "has turned messages away", "have turned messages away", _DRAIN, None),
+    "nearly-full": Words("nearly-full", "is nearly full", "are nearly full", _DRAIN, None),
+}
+"""The findings about receivers, by the kind of their most urgent cause: a receiver is in one of them."""
+
+
+def _receivers(figures: Figures) -> Iterator[Finding]:
+    for kind, words in _RECEIVERS.items():
+        trouble = figures.counted.troubles.get(kind)
+        if trouble is not None and trouble.count:
+            yield _of_receivers(words, trouble)
+
+
+def _of_receivers(words: Words, trouble: Trouble) -> Finding:
+    first, is_one = trouble.named[0], trouble.count == 1
+    waiting = f", {things(trouble.waiting, 'message')} waiting" if words.key == "away" else ""
+    title = f"{first.name or _NO_NAME} {words.one}" if is_one else f"{things(trouble.count, 'receiver')} {words.many}"
+    more = trouble.count - min(trouble.count, _NAMED)
+    causes = [_named(each, is_one=is_one) for each in trouble.named[:_NAMED]]
+    listed = "/receivers" if words.condition is None else f"/receivers?condition={quote(words.condition)}"
+    return Finding(
+        words.key,
+        Level.BAD if any(each.is_bad for each in trouble.named) else Level.WARN,
+        title + waiting,
+        "; ".join([*causes, f"and {more:,} more"] if more else causes),
+        words.advice,
+        _receiver(first.name) if is_one else listed,
+        trouble.count,
+        trouble.since,
+        tuple(sorted({each.node for each in trouble.named})),
     )
+
+
+def _named(each: Named, *, is_one: bool) -> str:
+    return each.text if is_one else f"{each.name or _NO_NAME}: {each.text}"
 
 
 def _letters(figures: Figures) -> Iterator[Finding]:
     made = figures.dead_letters_made
-    if made:
+    if made and not _are_of_full_queues(figures):
         codes = figures.dead_letter_codes
         most = f"in the store, most have the code {codes[0][0]}: {codes[0][1]:,}" if codes else "see their codes"
         yield Finding(
             "letters",
             Level.BAD,
-            f"{_plural(made, 'dead letter')} of the last hour",
+            f"{things(made, 'dead letter')} of the last hour",
             most,
             "Open a group and read the reason of one. Redrive the group when its cause is gone.",
             "/dead-letters?since=1h",
@@ -155,12 +230,19 @@ def _letters(figures: Figures) -> Iterator[Finding]:
         )
 
 
+def _are_of_full_queues(figures: Figures) -> bool:
+    """Whether all dead letters are of queues that were full, and the finding about these receivers names them: one cause."""
+    codes = figures.dead_letter_codes
+    is_said = not {"full", "overflow"}.isdisjoint(figures.counted.troubles)
+    return is_said and bool(codes) and all(is_below(code, _OVERFLOW) for code, _ in codes)
+
+
 def _dropped(figures: Figures) -> Iterator[Finding]:
     if figures.dead_letters_dropped:
         yield Finding(
             "letters-dropped",
             Level.BAD,
-            f"{_plural(figures.dead_letters_dropped, 'dead letter')} were dropped",
+            f"{things(figures.dead_letters_dropped, 'dead letter')} were dropped",
             "There were more than delivery.dead_letters_max, or they took more than delivery.dead_letters_max_bytes.",
             "Export, redrive or discard old ones, or raise the setting. Dropped ones are lost.",
             "/dead-letters",
@@ -173,7 +255,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             "messages-dropped",
             Level.BAD,
-            f"{_plural(figures.messages_dropped, 'message')} dropped in the last hour",
+            f"{things(figures.messages_dropped, 'message')} dropped in the last hour",
             "The queue of a receiver was full, and the receiver has no name, or asked to drop the oldest.",
             "Give clients that must miss nothing a session name, or set delivery.letters_for_anonymous. Dropped ones are lost.",
             "/receivers?sort=waiting",
@@ -181,80 +263,61 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         )
 
 
-def _full(figures: Figures) -> Iterator[Finding]:
-    counted = figures.counted
-    if counted.full_count:
-        share, name = counted.full[0]
-        is_full, one = share >= 1, counted.full_count == 1
-        how = ("full" if is_full else "nearly full") if one else "full or nearly full"
-        yield Finding(
-            "queue-full",
-            Level.BAD if is_full else Level.WARN,
-            f"{_plural(counted.full_count, 'queue')} {how}",
-            f"the queue of {name} is {'full' if is_full else f'at {share:.0%} of its bound'}",
-            "Start its client if it is away, make it process messages faster, or drain the queue into dead letters.",
-            _receiver(name),
-            counted.full_count,
-        )
-
-
-def _away(figures: Figures) -> Iterator[Finding]:
-    counted = figures.counted
-    if counted.away_count:
-        waiting, name = counted.away[0]
-        yield Finding(
-            "away",
-            Level.WARN,
-            f"{_plural(counted.away_count, 'receiver')} away, {_plural(counted.away_waiting, 'message')} waiting",
-            f"{name} has {_plural(waiting, 'message')} waiting: its client is gone, or has failed",
-            "Start the client again. Its messages wait until the session ends.",
-            "/receivers?state=POLLING&sort=waiting" if counted.away_count > 1 else _receiver(name),
-            counted.away_count,
-        )
-
-
-def _behind(figures: Figures) -> Iterator[Finding]:
-    counted = figures.counted
-    if counted.behind_count:
-        since, waiting, name = counted.behind[0]
-        one = counted.behind_count == 1
-        yield Finding(
-            "behind",
-            Level.WARN,
-            f"{name} falls behind" if one else f"{_plural(counted.behind_count, 'receiver')} fall behind",
-            f"{name} is connected, and its oldest message has waited for {_span(figures.now_ms - since)}:"
-            f" {_plural(waiting, 'message')} in its queue",
-            "See how many it acknowledges a minute. Let it acknowledge sooner, or share its work in a consumer group.",
-            _receiver(name) if one else "/receivers?state=ALIVE&sort=oldest",
-            counted.behind_count,
-        )
-
-
 def _groups(figures: Figures) -> Iterator[Finding]:
     if figures.empty_groups:
         first, count = figures.empty_groups[0], len(figures.empty_groups)
-        why = f"{_plural(first.members, 'member')}, away or on hold" if first.members else "no member"
+        why = f"{things(first.members, 'member')}, away or on hold" if first.members else "no member"
         yield Finding(
             "group-empty",
             Level.BAD,
-            f"{_plural(count, 'consumer group')} without a member that takes messages",
-            f"{first.name} on {first.pattern}: {_plural(first.waiting, 'message')} queued, {why}",
+            f"{things(count, 'consumer group')} without a member that takes messages",
+            f"{first.name} on {first.pattern}: {things(first.waiting, 'message')} queued, {why}",
             "Start a worker of the group, or release one that is on hold.",
             f"/topics?pattern={quote(first.pattern)}",
             count,
         )
 
 
+_MAKE_ROOM: Final = "Discard dead letters, end receivers that do not come back,"
+
+
 def _memory(figures: Figures) -> Iterator[Finding]:
-    if figures.store_most and figures.store_used >= _NEARLY * figures.store_most:
+    is_said = "store" in figures.concerns  # one cause, one finding
+    if not is_said and figures.store_most and figures.store_used >= _NEARLY * figures.store_most:
         yield Finding(
             "store-nearly-full",
             Level.WARN,
             "The store is nearly full",
             f"{figures.store_used / figures.store_most:.0%} of its memory is used",
-            "Discard dead letters, end receivers that do not come back, or raise the store's maxmemory.",
+            f"{_MAKE_ROOM} or raise the store's maxmemory.",
             "/dead-letters",
         )
+
+
+def _disk(figures: Figures) -> Iterator[Finding]:
+    disk = figures.disk
+    is_said = disk is not None and "store" in figures.concerns and _is_full(disk)
+    if disk is not None and disk.share >= DISK_FILLS and not is_said:
+        is_bad = disk.share >= DISK_NEARLY_FULL
+        yield Finding(
+            "disk-nearly-full" if is_bad else "disk-filling",
+            Level.BAD if is_bad else Level.WARN,
+            f"The disk of the store is {'nearly full' if is_bad else 'filling up'}: {int(disk.share * 100)} %",
+            f"{_size(disk.free)} are left on the disk of {disk.directory}; the store's file has {_size(disk.file)}",
+            "Make room, or let storage.data_dir lie on a larger disk. With less than 64 MiB, publishes are refused.",
+            "/",
+        )
+
+
+def _is_full(disk: Disk) -> bool:
+    """Whether the store has no room on it."""
+    return disk.free < FREE_DISK
+
+
+def _size(number: int) -> str:
+    """A size in MiB, or in GiB if it is large."""
+    mebibytes = number / _MIB
+    return f"{mebibytes:,.0f} MiB" if mebibytes < 10_000 else f"{mebibytes / 1024:,.0f} GiB"
 
 
 def _pipeline(figures: Figures) -> Iterator[Finding]:
@@ -263,7 +326,7 @@ def _pipeline(figures: Figures) -> Iterator[Finding]:
             "pipeline-behind",
             Level.WARN,
             "The data pipeline is behind",
-            f"{_plural(figures.facts_lost, 'entry', 'entries')} were removed before it had read them",
+            f"{things(figures.facts_lost, 'entry', 'entries')} were removed before it had read them",
             "Start the pipeline, or raise storage.facts_max_entries and events.max_bytes.",
             "/",
             figures.facts_lost,
@@ -273,14 +336,12 @@ def _pipeline(figures: Figures) -> Iterator[Finding]:
 CHECKS: Final[tuple[Callable[[Figures], Iterator[Finding]], ...]] = (
     _server,
     _workers,
-    _held,
+    _disk,
     _dropped,
     _lost,
     _groups,
+    _receivers,
     _letters,
-    _full,
-    _away,
-    _behind,
     _memory,
     _pipeline,
 )

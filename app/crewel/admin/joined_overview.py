@@ -9,31 +9,46 @@ from itertools import chain
 from math import isnan, nan
 from typing import Any, Final
 
-from crewel.admin.findings import EmptyGroup, Figures, Level, findings
+from crewel.admin.figures import EmptyGroup, figures_as_one, from_json
+from crewel.admin.findings import findings
 
 View = dict[str, Any]
 
 _NEAR_MS: Final = 7500.0
 """How old a sample of another node may be, as one of this moment: nodes take them every five seconds, each in its own beat."""
-_MAXIMA: Final = frozenset({"p50", "p95", "p99"})
+_MAXIMA: Final = frozenset({"p50", "p95", "p99", "queued"})
 """Columns of which the joined sample has the largest; of all others it has the sum."""
-_OF_THE_STORE: Final = frozenset({"letters", "letters-dropped", "store-nearly-full", "not-ready-store"})
-"""Findings about the store, which all nodes share: one of them says it for all."""
-_GROUPS: Final = "group-empty"
 
 
 def joined(own: View, others: Sequence[View]) -> View:
-    """This node's overview with the figures, samples and findings of the others. A finding has the node that found it."""
+    """This node's overview with the figures and samples of the others, and what is wrong by the figures of all. Raises
+    ValueError if a node has sent figures that this one cannot read."""
     views = [own, *others]
     working, empty = _groups(views)
+    mine, *theirs = (from_json(view["figures"]) for view in views)
     return {
         **own,
         "nodes": [view["node"] for view in views],
         "samples": _samples(own["samples"], [view["samples"] for view in others]),
         "sessions": _sessions([view["sessions"] for view in views]),
         "groups": {"working": working, "empty": [tuple(each) for each in empty]},
-        "findings": _findings(views, empty),
+        "store": _store([view["store"] for view in views]),
+        "findings": [each.as_json() for each in findings(figures_as_one(mine, theirs, empty))],
     }
+
+
+def is_readable(view: View) -> bool:
+    """Whether this node can read what another one has sent: earlier versions say less, or other things."""
+    try:
+        from_json(view["figures"])
+    except (KeyError, ValueError):
+        return False
+    return "groups" in view
+
+
+def _store(views: Sequence[View]) -> View:
+    """What the first node says of the store that all share; if it cannot ask it at present, what another one says."""
+    return next((each for each in views if each["trouble"] is None), views[0])
 
 
 def _sessions(counts: Sequence[Mapping[str, Any]]) -> View:
@@ -93,17 +108,3 @@ def _groups(views: Sequence[View]) -> tuple[list[tuple[str, str]], list[EmptyGro
             both = max(known.waiting, waiting), known.members + members
             empty[pattern, name] = EmptyGroup(pattern, name, *both)
     return sorted(working), list(empty.values())
-
-
-def _findings(views: Sequence[View], empty_groups: Sequence[EmptyGroup]) -> list[View]:
-    found, seen = [], set()
-    for view in views:
-        for each in view["findings"]:
-            key = each["key"]
-            if key != _GROUPS and key not in seen:
-                found.append({**each, "node": view["node"]})
-            if key in _OF_THE_STORE:
-                seen.add(key)
-    groups = findings(Figures(empty_groups=empty_groups))
-    found += [{**each.as_json(), "node": ""} for each in groups]
-    return sorted(found, key=lambda each: each["level"] != Level.BAD)

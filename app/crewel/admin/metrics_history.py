@@ -1,24 +1,25 @@
 """The last hour of one server: a sample of its figures every five seconds, in a ring, so that a page that opens shows what was.
 
-A sample reads numbers that exist anyway. Only the backlog, and the sessions whose client is connected, have to be counted one
-session after the other: that is done in turns, and the longer it takes the more seldom, so that it never costs more than a
-thousandth of the processor.
+A sample reads numbers that exist anyway. Only the sessions and their messages have to be counted one session after the other,
+by the same look that the overview shows: that is done in turns, and the longer it takes the more seldom, so that it never
+costs more than a thousandth of the processor.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import nan
 from time import process_time, time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from crewel.admin.client_connection import transport_of
 from crewel.broker.broker import Broker
-from crewel.event_loop import in_turns
 from crewel.metrics import Metrics
 from crewel.storage.streams import BUCKETS_MS, WIDE_MS
+
+if TYPE_CHECKING:
+    from crewel.admin.session_counts import SessionCounts
 
 EVERY_S: Final = 5.0
 KEPT: Final = 720
@@ -35,22 +36,29 @@ _RATES: Final[dict[str, Callable[[Metrics], float]]] = {
     "refused": lambda metrics: sum(metrics.errors.values()),
 }
 """Counters, which samples have as rates a second."""
-_GAUGES: Final = {"sessions": "sessions", "memoryBytes": "queued_bytes"}
+_GAUGES: Final = {"memoryBytes": "queued_bytes"}
 """Figures that samples have as they stand: gauges."""
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 """Percentiles of the time from a publish to its acknowledgement, in milliseconds; NaN without acknowledgements."""
 
-COLUMNS: Final = ("at", *_RATES, *_GAUGES, "connected", "waiting", *_SHARES)
+COUNTED: Final = ("sessions", "connected", "waiting", "queued")
+"""What a look at every session tells; `queued` waits for subjects and groups, all the rest is of sessions."""
+
+COLUMNS: Final = ("at", *_RATES, *_GAUGES, *COUNTED, *_SHARES)
 """What a sample has; `at` is in milliseconds since 1970."""
 
 
 class MetricsHistory:
     """Takes the samples of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(
+        self, broker: Broker, count: Callable[[], Awaitable[SessionCounts]], queued: Callable[[], int]
+    ) -> None:
+        """`count` looks at every session, and `queued` says how many messages wait for subjects and groups."""
         self._broker = broker
+        self._count, self._queued = count, queued
         self._samples: deque[tuple[float, ...]] = deque(maxlen=KEPT)
-        self._connected = self._waiting = nan
+        self._last: tuple[float, ...] = (nan,) * len(COUNTED)
         self._count_at = 0.0
         self._at = broker.loop.time()
         self.on_sample: list[Callable[[], None]] = []
@@ -69,14 +77,13 @@ class MetricsHistory:
                 follow()
 
     async def count_sessions(self) -> None:
-        """Count the messages that wait, and the sessions whose client is connected, unless it is too early for it."""
+        """Count the sessions and their messages, unless it is too early for it."""
         loop = self._broker.loop
         if loop.time() < self._count_at:
             return
         began = process_time()
-        self._waiting = await self._broker.durability.waiting()
-        sessions = in_turns(self._broker.sessions.values())
-        self._connected = sum([session.is_live and transport_of(session) is not None async for session in sessions])
+        counted = await self._count()
+        self._last = counted.count, counted.connected, counted.waiting, self._queued()
         self._count_at = loop.time() + _SHARE * (process_time() - began)
 
     def sample(self) -> None:
@@ -88,7 +95,7 @@ class MetricsHistory:
         gauges = map(broker.metrics.value, _GAUGES.values())
         took = [after - before for before, after in zip(self._latencies, latencies, strict=True)]
         shares = [percentile(took, share) for share in _SHARES.values()]
-        self._samples.append((time() * 1000, *rates, *gauges, self._connected, self._waiting, *shares))
+        self._samples.append((time() * 1000, *rates, *gauges, *self._last, *shares))
         self._at, self._counts, self._latencies = now, counts, latencies
         self._lost.append(broker.metrics.lost)
 

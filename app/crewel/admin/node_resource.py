@@ -16,7 +16,7 @@ from crewel.admin.command import FLAG, Access, Call, Command, union, union_count
 from crewel.admin.fields import Field
 from crewel.admin.operation import Level
 from crewel.admin.route import Ask, Route
-from crewel.admin.session_resource import session_view
+from crewel.admin.session_view import session_view
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError
 from crewel.event_loop import in_turns, sorted_in_turns

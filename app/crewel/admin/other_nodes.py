@@ -18,16 +18,19 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.command import Command, Order, demand, read_order, without_node
 from crewel.admin.commands import failure_json, row_of, run
-from crewel.admin.fields import PAGE
+from crewel.admin.fields import MAX_PAGE, PAGE
 from crewel.admin.group_resource import GROUP, joined_group
-from crewel.admin.joined_overview import joined
+from crewel.admin.joined_overview import is_readable, joined
+from crewel.admin.joined_receivers import is_wanted, joined_shared, shared_kinds
 from crewel.admin.operation import Level
-from crewel.admin.overview_resource import overview
-from crewel.admin.paging import Place, cursor, place_in_order
+from crewel.admin.overview_resource import overview, shown
+from crewel.admin.paging import Place, cursor, place_in_order, place_of
+from crewel.admin.prefix_resource import PREFIXES, joined_prefixes, prefixes_page
 from crewel.admin.route import Ask, NotThere, Route, answered, read
+from crewel.admin.server_timeline import together
+from crewel.admin.timeline_resource import TIMELINE
 from crewel.bayeux.codec import encode
 from crewel.broker.point_to_point.consumer_groups import GroupState, joined_groups
-from crewel.delivery.states import DispatcherState
 from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, StoreError
 from crewel.nodes.membership import Membership
 from crewel.nodes.requests import OPERATOR, OperatorAnswer, OperatorQuestion
@@ -73,12 +76,18 @@ class OtherNodes:
         """What the handler of the route answers, here or where the session is; or all nodes together."""
         others = self._membership.registry.others()
         tokens = [each.token for each in others]
+        if route.path == PREFIXES and tokens:
+            return await self._prefixes(route, ask, sent, tokens)
+        if route.path == _RECEIVERS and tokens:
+            return await self._receivers(route, ask, sent, tokens)
         if route.path in _LISTS:
             return await self._join(route, ask, sent, tokens)
         if not tokens:
             return await answered(route, ask)
         if route.path == _OVERVIEW:
-            return await self._with_others(ask.fields.get("after", 0), answered(route, ask))
+            return await self.overview(ask.fields.get("after", 0))
+        if route.path == TIMELINE:
+            return await self._timeline(route, ask, sent, tokens)
         if route.path in _MERGED:
             return await self._merged(route, ask, sent, tokens)
         if (route.method, route.path) == _COMMANDS:
@@ -196,13 +205,27 @@ class OtherNodes:
         if isinstance(mine, BaseException):
             raise mine
         found, missing = _told(others)
-        known = [each for each in found if "groups" in each]  # earlier versions say less
+        known = list(filter(is_readable, found))
         missing["unreached"] += len(found) - len(known)
-        return {**joined(mine, known), **missing} if others else mine
+        return shown({**joined(mine, known), **missing} if others else mine)
 
     async def _ask_briefly(self, token: str, question: OperatorQuestion) -> Any:
+        return await self._briefly(self._ask(token, question))
+
+    @staticmethod
+    async def _briefly(asking: Awaitable[Any]) -> Any:
         async with asyncio.timeout(_PATIENCE_S):
-            return await self._ask(token, question)
+            return await asking
+
+    async def _timeline(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
+        """What happened to all nodes that answer. The store has what has ended; each node knows what lasts there."""
+        handed = (self._briefly(self._hand_over(token, route, ask, sent)) for token in tokens)
+        others = await asyncio.gather(*handed, return_exceptions=True)
+        events, is_whole = await self._admin.server_timeline.events()
+        found, missing = _told(others)
+        for each in found:
+            events, is_whole = [*events, *each["events"]], is_whole or each["whole"]
+        return {"events": together(events), "whole": is_whole, **missing}
 
     # Of a subject
 
@@ -227,6 +250,60 @@ class OtherNodes:
         return {**_MERGED[route.path](found), **missing}
 
     # Lists
+
+    async def _receivers(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
+        """A page of sessions, which are at one node each, and all subjects and groups, which all nodes have a part of."""
+        fields, query = ask.fields, sent[0]
+        kinds, kind = shared_kinds(fields), fields.get("kind")
+        told: dict[str, Any] = {"receivers": [], "next": "", "unreached": 0, "failed": 0}
+        if kind in (None, "session"):
+            only = replace(ask, fields={**fields, "kind": "session"})
+            told = await self._join(route, only, ({**query, "kind": "session"}, sent[1]), tokens)
+        shared = [await self._whole(route, ask, each, tokens) for each in kinds]
+        sort, count = fields.get("sort", "name"), fields.get("count", PAGE)
+        after = place_of(fields.get("after"), sort)
+        rows = joined_shared(chain.from_iterable(found for found, _ in shared))
+        wanted = [each for each in rows if is_wanted(each, fields, after, sort)]
+        page = nsmallest(count + 1, [*told["receivers"], *wanted], key=lambda row: _place_in_order(row, sort))
+        has_more = len(page) > count or bool(told["next"])
+        page = page[:count]
+        missing = {name: max(told[name], *(each[name] for _, each in shared), 0) for name in ("unreached", "failed")}
+        following = cursor(_place_in_order(page[-1], sort), sort) if has_more and page else ""
+        return {"receivers": page, "next": following, **missing}
+
+    async def _prefixes(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
+        """A page of prefixes with the topics of all nodes that answer, each counted once."""
+        asked = (self._hand_over(token, route, ask, sent) for token in tokens)
+        own = prefixes_page(ask, with_shared=True, names_topics=True)
+        mine, *others = await asyncio.gather(own, *asked, return_exceptions=True)
+        if isinstance(mine, BaseException):
+            raise mine
+        found, missing = _told(others)
+        return {**joined_prefixes([mine, *found], ask.fields.get("count", PAGE)), **missing}
+
+    async def _whole(self, route: Route, ask: Ask, kind: str, tokens: list[str]) -> tuple[list[Row], dict[str, int]]:
+        """All rows of this kind at all nodes that answer, and how many do not."""
+        contains = {name: ask.fields[name] for name in ("contains",) if name in ask.fields}
+
+        async def of(token: str) -> list[Row]:
+            rows: list[Row] = []
+            after = ""
+            while True:
+                asked = {"kind": kind, **contains, **({"after": after} if after else {})}
+                if token:
+                    told = await self._hand_over(token, route, ask, ({**asked, "count": str(MAX_PAGE)}, b""))
+                else:
+                    told = await answered(route, replace(ask, fields={**asked, "count": MAX_PAGE}))
+                rows += told["receivers"]
+                after = told["next"]
+                if not after:
+                    return rows
+
+        own, *others = await asyncio.gather(of(""), *map(of, tokens), return_exceptions=True)
+        if isinstance(own, BaseException):
+            raise own
+        found, missing = _told(others)
+        return [*own, *chain.from_iterable(found)], missing
 
     async def _join(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
         key, place, merge = _LISTS[route.path]
@@ -256,6 +333,7 @@ _COMMANDS: Final = ("POST", "/commands")
 _NOT_THERE: Final = 404
 _MESSAGE: Final = "/messages/{message}"
 _OVERVIEW: Final = "/overview"
+_RECEIVERS: Final = "/receivers"
 _PATIENCE_S: Final = 2.0
 """How long an overview waits for the other nodes: a node that hangs must not hide what is wrong at the others."""
 _BEATS_MS: Final = 10_000
@@ -274,7 +352,8 @@ def _question(route: tuple[str, str], who: str, scope: Scope) -> OperatorQuestio
 def _may_be_handed(route: Route) -> bool:
     """Whether a node does this for another one: what is about sessions and subjects."""
     levels = (Level.SESSION.resource, Level.SUBJECT.resource)
-    return route.path.startswith(levels) or route.path in ("/commands", _OVERVIEW, *_MERGED, *_LISTS)
+    one_of = ("/commands", _OVERVIEW, TIMELINE, PREFIXES, *_MERGED, *_LISTS)
+    return route.path.startswith(levels) or route.path in one_of
 
 
 Row = dict[str, Any]
@@ -372,32 +451,12 @@ def _place_in_order(row: Row, sort: str) -> Place:
     return place_in_order(sort, row[sort], row["name"])
 
 
-def _receivers_as_one(rows: Iterable[Row]) -> Iterable[Row]:
-    """Sessions are at one node each; of a subject or a group each node knows its members, and how much waits in the store."""
-    found: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        key = row["kind"], row["name"]
-        known = found.get(key)
-        if known is None:
-            found[key] = row
-            continue
-        best = max(known, row, key=_takes_messages)
-        members, waiting = known["members"] + row["members"], max(known["waiting"], row["waiting"])
-        found[key] = {**best, "members": members, "waiting": waiting}
-    return found.values()
-
-
-def _takes_messages(row: Row) -> tuple[bool, bool]:
-    """A group works if it has a working member at any node; else the members that there are say why not."""
-    return row["state"] == DispatcherState.ALIVE.value, bool(row["members"])
-
-
 _LISTS: Final[
     Mapping[str, tuple[str, Callable[[Row, str], tuple[int, str]], Callable[[Iterable[Row]], Iterable[Row]]]]
 ] = {
     "/sessions": ("sessions", _place_in_order, lambda rows: rows),
     "/topics": ("topics", lambda row, _: (0, row["channel"]), partial(_by, "channel", _topic_as_one)),
-    "/receivers": ("receivers", _place_in_order, _receivers_as_one),
+    "/receivers": ("receivers", _place_in_order, lambda rows: rows),
     "/subjects": ("subjects", lambda row, _: (0, row["subject"]), partial(_by, "subject", _as_one)),
 }
 """The lists that are joined: the field that has the rows, the place of a row in the list, and what makes one row of several."""

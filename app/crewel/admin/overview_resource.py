@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import time
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.fields import number_text
-from crewel.admin.findings import EmptyGroup, Figures, findings
+from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json
+from crewel.admin.findings import findings
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.route import Ask, Route
-from crewel.admin.session_counts import SessionCounts
+from crewel.admin.session_counts import as_view
 from crewel.errors import StoreError
 from crewel.qos.names import group_of, group_queue
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_groups import groups
 from crewel.storage.dead_letter_records import DeadLetterFilter
+from crewel.storage.disk import Disk, look_at_disk
 from crewel.storage.store import Store
 
 _CODES: Final = 8
@@ -23,7 +26,13 @@ _LATEST: Final = 10**15
 
 
 async def _overview(ask: Ask) -> dict[str, Any]:
-    return await overview(ask.admin, ask.fields.get("after", 0))
+    told = await overview(ask.admin, ask.fields.get("after", 0))
+    return told if ask.request is None else shown(told)
+
+
+def shown(told: dict[str, Any]) -> dict[str, Any]:
+    """An overview without what is for other nodes."""
+    return {name: value for name, value in told.items() if name != "figures"}
 
 
 async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
@@ -31,11 +40,11 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     broker = admin.broker
     counted = await admin.session_counter.take()
     store = await _store(admin)
+    disk = await _disk(admin)
     empty_groups, working = _groups(admin)
     figures = Figures(
-        now_ms=int(time() * 1000),
         counted=counted,
-        concerns={about: why for about, read in broker.concerns.items() if (why := read()) is not None},
+        concerns=_concerns(admin),
         failing_workers=broker.runtime.failing_workers,
         dead_letters_made=store["lettersNew"],
         dead_letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
@@ -43,6 +52,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         dead_letters_dropped=store["lettersDropped"],
         store_used=store["usedMemory"],
         store_most=store["maxMemory"],
+        disk=disk,
         facts_lost=sum(broker.metrics.trimmed_unread.values()),
         empty_groups=empty_groups,
     )
@@ -52,11 +62,26 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         "uptimeMs": int((broker.loop.time() - admin.started) * 1000),
         "everyMs": int(EVERY_S * 1000),
         "samples": admin.metrics_history.since(after_ms),
-        "sessions": _sessions(admin, counted),
-        "store": store,
+        "sessions": as_view(counted) | {"queued": admin.queued()},
+        "store": store | {"disk": None if disk is None else disk._asdict()},
         "groups": {"working": working, "empty": [tuple(each) for each in empty_groups]},
         "findings": [each.as_json() for each in findings(figures)],
+        "figures": as_json(figures),
     }
+
+
+def _concerns(admin: Administration) -> dict[str, Concern]:
+    """Why the server is not ready, and since when."""
+    told = ((about, read()) for about, read in admin.broker.concerns.items())
+    since, nodes = admin.server_timeline.since, (admin.node,)
+    return {about: Concern(why, since(about), nodes) for about, why in told if why is not None}
+
+
+async def _disk(admin: Administration) -> Disk | None:
+    """The disk of an embedded store, looked at now: also while the store cannot be used."""
+    access = admin.broker.access
+    home = access.store.home if access.has_store else None
+    return None if home is None else await asyncio.to_thread(look_at_disk, home)
 
 
 def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, str]]]:
@@ -69,20 +94,6 @@ def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, st
             found.append(EmptyGroup(*group, queues.waiting(queue), len(members)))
     states = [(each.pattern, each.name) for each in groups.states()]
     return found, [each for each in states if any(map(admin.takes, groups.members(group_queue(*each))))]
-
-
-def _sessions(admin: Administration, counted: SessionCounts) -> dict[str, Any]:
-    queues = admin.broker.shared_queues
-    return {
-        "count": len(admin.broker.sessions),
-        "unnamed": counted.unnamed,
-        "pages": counted.pages,
-        "states": counted.states,
-        "transports": counted.transports,
-        "held": counted.on_hold_count,
-        "waiting": counted.waiting,
-        "queued": sum(map(queues.waiting, queues.names())),
-    }
 
 
 async def _store(admin: Administration) -> dict[str, Any]:
@@ -127,12 +138,14 @@ OVERVIEW_ROUTES: Final = (
         "Show the last hour, the current figures and the problems found.",
         _overview,
         f"`samples`: by column ({', '.join(COLUMNS)}) a list, the oldest first; rates are per second, null is unknown."
-        " `memoryBytes`: messages queued in memory, without those in the store. `sessions`, `store`: the current"
-        " figures; `pages`: operators' pages; `queued`: messages for subjects and groups. `findings`: the problems,"
-        " each with `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page) and `count`. `groups`:"
+        " `memoryBytes`: messages queued in memory, without those in the store. `sessions`, `store`: the current figures."
+        " `pages`: operators' pages; `queued`: messages for subjects and groups; `conditions`: how many sessions stand how,"
+        " in plain words. `disk`: that of an embedded store, else null: `directory`, and in bytes `total`, `free`, `used`"
+        " and `file`, the store's file. `findings`: the problems; a receiver is in one of them. A finding has `level` (bad,"
+        " warn), `title`, `cause`, `advice`, `link` (a view of the page), `count`, `since` (or null) and `nodes`. `groups`:"
         " consumer groups that are `working`, or `empty`: no member takes their messages. With `cluster.enabled`, all"
-        " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest), and a finding"
-        " has its `node`; `unreached`: how many nodes did not answer, `failed` of them because of an internal error.",
+        " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest). `unreached`: how"
+        " many nodes did not answer, `failed` of them because of an internal error.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
     ),
 )

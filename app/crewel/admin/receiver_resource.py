@@ -10,22 +10,24 @@ from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.fields import PAGE, flag_text, page_fields, text_field
 from crewel.admin.operation import About
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
+from crewel.admin.receiver_condition import Condition, Facts, causes_of, conditions_of, trouble_of
+from crewel.admin.receiver_facts import add_usual, oldest_of, session_facts, shared_facts, standing
 from crewel.admin.route import Ask, Route
-from crewel.admin.session_counts import oldest_of
 from crewel.broker.session import Session
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
-from crewel.qos.names import group_of, group_queue
+from crewel.qos.names import group_of, group_queue, subject_queue
 
 _KINDS: Final = ("session", "subject", "group")
 _EMPTY: Final = "EMPTY"
 """The state of a group or subject without sessions."""
-_NO_TAKERS: Final = {
-    _EMPTY: "no session takes its messages",
-    DispatcherState.POLLING.value: "all its members are away or on hold",
+MEMBERS: Final = {
+    _EMPTY: Condition.UNATTENDED,
+    DispatcherState.POLLING.value: Condition.AWAY,
+    DispatcherState.ALIVE.value: Condition.CONNECTED,
 }
-"""Why a group or subject in this state gets nothing."""
+"""How the members of a group or subject in this state stand."""
 _STATES: Final = (*DispatcherState, _EMPTY)
 _NOT_CONNECTED: Final = "none"
 """The transport of a session whose client is not connected, as the overview counts it."""
@@ -44,13 +46,27 @@ class _Receiver(NamedTuple):
     """None if it is not known without asking the store."""
     session: Session | None
     members: int
+    queue: str
+    """The name of the queue of a group or subject."""
 
 
-_ORDERS: Final[Mapping[str, Callable[[_Receiver], int | None]]] = {
-    "name": lambda receiver: None,
-    "waiting": lambda receiver: receiver.waiting,
-    "waitingBytes": lambda receiver: receiver.waiting_bytes,
-    "oldest": lambda receiver: None if receiver.session is None else oldest_of(receiver.session),
+def _facts(admin: Administration, receiver: _Receiver) -> Facts:
+    if receiver.session is not None:
+        return session_facts(admin, receiver.session)
+    return shared_facts(admin, receiver.queue, MEMBERS[receiver.state], receiver.waiting)
+
+
+def _trouble(admin: Administration, receiver: _Receiver) -> int:
+    facts = _facts(admin, receiver)
+    return trouble_of(facts, causes_of(facts))
+
+
+_ORDERS: Final[Mapping[str, Callable[[Administration, _Receiver], int | None]]] = {
+    "name": lambda _, receiver: None,
+    "trouble": _trouble,
+    "waiting": lambda _, receiver: receiver.waiting,
+    "waitingBytes": lambda _, receiver: receiver.waiting_bytes,
+    "oldest": lambda _, receiver: None if receiver.session is None else oldest_of(receiver.session),
 }
 """By what the list is sorted."""
 
@@ -63,13 +79,15 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     async def wanted() -> AsyncIterator[tuple[Place, _Receiver]]:
         async for receiver in _all(admin, fields.get("kind")):
-            place = place_in_order(sort, order(receiver), receiver.name)
-            if _is_wanted(receiver, fields) and _is_covered(ask, receiver) and (after is None or place > after):
+            place = place_in_order(sort, order(admin, receiver), receiver.name)
+            if _is_wanted(admin, receiver, fields) and _is_covered(ask, receiver) and (after is None or place > after):
                 yield place, receiver
 
     page, has_more = await first(wanted(), count)
+    views = [_view(admin, receiver) async for _, receiver in in_turns(page)]
+    await add_usual(admin, views)
     return {
-        "receivers": [_view(admin, receiver) async for _, receiver in in_turns(page)],
+        "receivers": views,
         "next": cursor(page[-1][0], sort) if has_more else "",
     }
 
@@ -88,13 +106,15 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
                     dispatchers.waiting_bytes(session),
                     session,
                     1,
+                    "",
                 )
     if kind in (None, "subject"):
         async for subject in in_turns(admin.broker.destinations.awaited()):
             members = len(list(admin.broker.names.of_subject(subject)))
             state = DispatcherState.ALIVE.value if members else _EMPTY
             waiting = admin.broker.destinations.waiting(subject)
-            yield _Receiver("subject", f"client/{subject}", state, False, waiting, None, None, members)
+            queue = subject_queue(subject)
+            yield _Receiver("subject", f"client/{subject}", state, False, waiting, None, None, members, queue)
     if kind in (None, "group"):
         async for group in in_turns(_groups(admin)):
             yield group
@@ -105,14 +125,15 @@ def _groups(admin: Administration) -> Iterator[_Receiver]:
     states, queues = admin.broker.groups.states(), admin.broker.shared_queues
     for group in states:
         name = f"{group.pattern} {group.name}"
-        members = admin.broker.groups.members(group_queue(group.pattern, group.name))
+        queue = group_queue(group.pattern, group.name)
+        members = admin.broker.groups.members(queue)
         state = DispatcherState.ALIVE if any(map(admin.takes, members)) else DispatcherState.POLLING
-        yield _Receiver("group", name, state.value, False, group.waiting, None, None, len(members))
+        yield _Receiver("group", name, state.value, False, group.waiting, None, None, len(members), queue)
     with_members = {(group.pattern, group.name) for group in states}
     for queue in queues.names():
         of = group_of(queue)
         if of is not None and of not in with_members:
-            yield _Receiver("group", " ".join(of), _EMPTY, False, queues.waiting(queue), None, None, 0)
+            yield _Receiver("group", " ".join(of), _EMPTY, False, queues.waiting(queue), None, None, 0, queue)
 
 
 def _is_covered(ask: Ask, receiver: _Receiver) -> bool:
@@ -124,14 +145,23 @@ def _is_covered(ask: Ask, receiver: _Receiver) -> bool:
     return receiver.session is not None and ask.covers_session(receiver.session)
 
 
-def _is_wanted(receiver: _Receiver, fields: dict[str, Any]) -> bool:
+def _is_wanted(admin: Administration, receiver: _Receiver, fields: dict[str, Any]) -> bool:
     contains, state, held = (fields.get(name) for name in ("contains", "state", "held"))
     return (
         (contains is None or contains.lower() in receiver.name.lower())
         and (state is None or receiver.state == state)
         and (held is None or receiver.is_held is held)
         and _has_client(receiver.session, fields)
+        and _stands(admin, receiver, fields.get("condition"))
     )
+
+
+def _stands(admin: Administration, receiver: _Receiver, condition: str | None) -> bool:
+    """Whether the receiver stands as asked for."""
+    if condition is None:
+        return True
+    facts = _facts(admin, receiver)
+    return condition in conditions_of(facts, causes_of(facts))
 
 
 def _has_client(session: Session | None, fields: dict[str, Any]) -> bool:
@@ -148,7 +178,7 @@ def _has_client(session: Session | None, fields: dict[str, Any]) -> bool:
 
 
 def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
-    session = receiver.session
+    session, facts = receiver.session, _facts(admin, receiver)
     return {
         "kind": receiver.kind,
         "name": receiver.name,
@@ -157,8 +187,9 @@ def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
         "waiting": receiver.waiting,
         "waitingBytes": receiver.waiting_bytes,
         "members": receiver.members,
+        "maxEntries": facts.max_entries,
         "oldest": None if session is None else oldest_of(session),
-        "cause": _NO_TAKERS.get(receiver.state, "") if session is None else receiver_cause(admin, session),
+        **standing(facts, causes_of(facts)),
         "lastFailure": None if session is None else last_failure(session),
         "node": "" if session is None else admin.node,
         "transport": "" if session is None else transport_of(session) or _NOT_CONNECTED,
@@ -196,12 +227,20 @@ RECEIVER_ROUTES: Final = (
         _list,
         "`receivers`, a list; `next`, the cursor of the next page, empty if this is the last. A receiver has `kind`,"
         " `name`, `state`, `held`, `waiting`, `waitingBytes` (null for subjects and groups), `members` (sessions),"
-        " `oldest` (when its oldest stored message was published, or null), `cause` and `lastFailure`. A session also"
-        " has `node`, `transport` (none while its client is away), `address` (of its client behind trusted proxies;"
-        " while it is away, the last one) and `client` (its `User-Agent`).",
+        " `maxEntries` (the bound of its queue), `oldest` (when its oldest stored message was published, or null), and"
+        " `lastFailure`. `conditions`: how it stands, in plain words, the most urgent first; `cause`: why, in one text;"
+        " `trouble`: a number, the larger, the more urgent. `causes`: each with `kind`, `level` (bad, warn, info), `text`"
+        " and, where known, `since`, `at`, `count`, `code`, `from`, `usualMs`. A session also has `node`, `transport`"
+        " (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the last"
+        " one) and `client` (its `User-Agent`).",
         query=(
             text_field("kind", f"Only those of this kind: {', '.join(_KINDS)}.", one_of(*_KINDS)),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
+            text_field(
+                "condition",
+                f"Only those that stand so: {', '.join(Condition)}.",
+                one_of(*Condition),
+            ),
             flag_text("held", "true: only those on hold; false: only the others."),
             text_field("contains", "Only those whose name contains this text."),
             text_field(

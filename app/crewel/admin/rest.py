@@ -30,6 +30,7 @@ from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import About
 from crewel.admin.other_nodes import OtherNodes, RefusedElsewhere
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
+from crewel.admin.prefix_resource import PREFIX_ROUTES
 from crewel.admin.publish_resource import PUBLISH_ROUTES
 from crewel.admin.rate_resource import RATE_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
@@ -39,6 +40,7 @@ from crewel.admin.route import API, Ask, NotThere, Route, answered, document, js
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
 from crewel.admin.subject_resource import SUBJECT_ROUTES
+from crewel.admin.timeline_resource import TIMELINE_ROUTES
 from crewel.admin.topic_resource import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
@@ -104,10 +106,12 @@ ROUTES: Final = (
     ),
     *SIGN_IN_ROUTES,
     *OVERVIEW_ROUTES,
+    *TIMELINE_ROUTES,
     *RECEIVER_ROUTES,
     *SESSION_ROUTES,
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,
+    *PREFIX_ROUTES,
     *PUBLISH_ROUTES,
     *GROUP_ROUTES,
     *RATE_ROUTES,

@@ -1,4 +1,4 @@
-"""What only a look at every session tells: states, transports, and the receivers that are in trouble.
+"""What only a look at every session tells: states, transports, and the receivers that are in trouble, by cause.
 
 It is taken when a page asks, in turns of the event loop, and kept for some seconds: many pages cost what one costs.
 """
@@ -7,62 +7,94 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from time import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.admin.cached_result import CachedResult
 from crewel.admin.client_connection import transport_of
+from crewel.admin.level import Level
 from crewel.admin.paging import First
-from crewel.delivery.states import DispatcherState
+from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, conditions_of
+from crewel.admin.receiver_facts import session_facts
 from crewel.event_loop import in_turns
 
 if TYPE_CHECKING:
     from crewel.admin.administration import Administration
-    from crewel.broker.session import Session
 
 _KEPT_S: Final = 4.0
-_NAMED: Final = 5
+NAMED: Final = 5
+"""Receivers of one cause that are named."""
 _ANONYMOUS: Final = "client/anonymous/"
-_BEHIND_MS: Final = 60_000
-"""How long a message waits for a client that is there, until it falls behind."""
-_FULL: Final = 0.8
-"""The part of its bound from which on a queue is nearly full."""
+_NEVER: Final = 10**15
 
 
-def oldest_of(session: Session) -> int | None:
-    """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
-    place = None if session.mailbox.durable is None else session.mailbox.durable.oldest()
-    return None if place is None else place // 1000
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One receiver in trouble."""
+
+    name: str
+    text: str
+    """Its cause."""
+    since: int | None
+    """Milliseconds since 1970; None if that is not known."""
+    waiting: int
+    node: str
+    is_bad: bool = True
+    """Whether messages are stuck or lost."""
+
+
+@dataclass
+class Trouble:
+    """The receivers whose most urgent cause is of one kind."""
+
+    count: int = 0
+    waiting: int = 0
+    """Their messages, all together."""
+    named: list[Named] = field(default_factory=list)
+    """Some of them: bad ones first, then those with the earliest time, and those with the most messages."""
+
+    @property
+    def since(self) -> int | None:
+        """When the first of those that are named began to have it."""
+        return min((each.since for each in self.named if each.since is not None), default=None)
+
+    def join(self, other: Trouble) -> Trouble:
+        """Both together."""
+        named = sorted([*self.named, *other.named], key=_urgency)[:NAMED]
+        return Trouble(self.count + other.count, self.waiting + other.waiting, named)
+
+
+def _urgency(each: Named) -> tuple[bool, int, int, str]:
+    return not each.is_bad, each.since or _NEVER, -each.waiting, each.name
 
 
 @dataclass
 class SessionCounts:
-    """All sessions at one time."""
+    """All sessions at one time, except those of operators' pages."""
 
-    states: Counter[str] = field(default_factory=Counter)
-    transports: Counter[str] = field(default_factory=Counter)
-    """By the connection type in use; `none` for those that are not connected at the moment."""
+    count: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+    conditions: dict[str, int] = field(default_factory=dict)
+    """How they stand, in plain words. Each is connected or away, and may be something else as well."""
+    transports: dict[str, int] = field(default_factory=dict)
+    """By the connection type in use; `none` for those that hold no connect at the moment."""
     unnamed: int = 0
     """Sessions to which their client gave no name."""
     pages: int = 0
     """Operators' pages, which have a session for their live feed."""
     waiting: int = 0
     """Messages that wait, are sent or are open, once for each session."""
-    waiting_bytes: int = 0
-    on_hold: list[tuple[int, str, str]] = field(default_factory=list)
-    """Sessions on hold, those that have been for longest first: since when (ms), name, and cause."""
-    on_hold_count: int = 0
-    full: list[tuple[float, str]] = field(default_factory=list)
-    """Sessions whose queue is nearly full: how full it is, at most 1, and the name."""
-    full_count: int = 0
-    behind: list[tuple[int, int, str]] = field(default_factory=list)
-    """Sessions whose client is there while a message waits for long, the oldest first: since when (ms), how many wait, and the
-    name."""
-    behind_count: int = 0
-    away: list[tuple[int, str]] = field(default_factory=list)
-    """Sessions that are away, or have failed, while messages wait: how many, and the name."""
-    away_count: int = 0
-    away_waiting: int = 0
+    troubles: dict[str, Trouble] = field(default_factory=dict)
+    """Those in trouble, by the kind of their most urgent cause."""
+
+    @property
+    def connected(self) -> int:
+        """How many have their client there."""
+        return self.conditions.get(Condition.CONNECTED, 0)
+
+    @property
+    def held(self) -> int:
+        """How many are on hold."""
+        return self.conditions.get(Condition.ON_HOLD, 0)
 
 
 class SessionCounter:
@@ -76,34 +108,58 @@ class SessionCounter:
         """The last one, if it is new enough; else a new one."""
         return await self._kept.get()
 
+    async def take_anew(self) -> SessionCounts:
+        """A new one, which is the last one from now on."""
+        self._kept.drop()
+        return await self._kept.get()
+
     async def _count(self) -> SessionCounts:
-        counted, dispatchers = SessionCounts(), self._admin.dispatchers
-        held = First[tuple[int, str, str]](_NAMED)
-        full = First[tuple[float, str]](_NAMED, largest=True)
-        away = First[tuple[int, str]](_NAMED, largest=True)
-        behind = First[tuple[int, int, str]](_NAMED)
-        long_ago = time() * 1000 - _BEHIND_MS
-        async for session in in_turns(self._admin.broker.sessions.values()):
+        admin, counted = self._admin, SessionCounts()
+        states, transports, conditions = Counter[str](), Counter[str](), Counter[str]()
+        found: dict[str, First[Named]] = {}
+        async for session in in_turns(admin.broker.sessions.values()):
             if not session.is_live:
                 continue
-            waiting, state = dispatchers.waiting(session), dispatchers.state(session)
-            counted.states[state.value] += 1
-            counted.transports[transport_of(session) or "none"] += 1
-            counted.pages += (is_page := session.grants is not None and session.grants.is_feed)
-            counted.unnamed += not is_page and (not session.name or session.name.startswith(_ANONYMOUS))
-            counted.waiting += waiting
-            holdback = dispatchers.holdback(session)
-            if holdback is not None:
-                held.add((holdback.since_ms, session.name, holdback.cause))
-            elif waiting and state is not DispatcherState.ALIVE:
-                away.add((waiting, session.name))
-                counted.away_waiting += waiting
-            elif waiting and session.name and (since := oldest_of(session)) is not None and since < long_ago:
-                behind.add((since, waiting, session.name))
-            if waiting and (share := waiting / max(self._admin.bounds(session)[0], 1)) >= _FULL:
-                full.add((min(share, 1.0), session.name))
-        counted.on_hold, counted.on_hold_count = held.items(), held.added
-        counted.full, counted.full_count = full.items(), full.added
-        counted.behind, counted.behind_count = behind.items(), behind.added
-        counted.away, counted.away_count = away.items(), away.added
+            if session.grants is not None and session.grants.is_feed:
+                counted.pages += 1
+                continue
+            facts = session_facts(admin, session)
+            causes = causes_of(facts)
+            counted.count += 1
+            counted.waiting += facts.waiting
+            counted.unnamed += not session.name or session.name.startswith(_ANONYMOUS)
+            states[admin.dispatchers.state(session).value] += 1
+            transports[transport_of(session) or "none"] += 1
+            conditions.update(each.value for each in conditions_of(facts, causes))
+            if causes:
+                self._note(counted, found, session.name, facts, causes[0])
+        for kind, some in found.items():
+            counted.troubles[kind].named = some.items()
+        counted.states, counted.transports, counted.conditions = dict(states), dict(transports), dict(conditions)
         return counted
+
+    def _note(
+        self, counted: SessionCounts, found: dict[str, First[Named]], name: str, facts: Facts, cause: Cause
+    ) -> None:
+        if cause.level is Level.INFO:
+            return
+        trouble = counted.troubles.setdefault(cause.kind, Trouble())
+        trouble.count += 1
+        trouble.waiting += facts.waiting
+        since, is_bad = cause.details.get("since"), cause.level is Level.BAD
+        named = Named(name, cause.text, since, facts.waiting, self._admin.node, is_bad)
+        found.setdefault(cause.kind, First(NAMED, _urgency)).add(named)
+
+
+def as_view(counted: SessionCounts) -> dict[str, Any]:
+    """The sessions as an overview has them."""
+    return {
+        "count": counted.count + counted.pages,
+        "unnamed": counted.unnamed,
+        "pages": counted.pages,
+        "states": counted.states,
+        "conditions": counted.conditions,
+        "transports": counted.transports,
+        "held": counted.held,
+        "waiting": counted.waiting,
+    }

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from math import inf
 from time import time
 from typing import Any, Final
 
 from aiohttp import web
 
 from crewel.admin.administration import Administration
-from crewel.admin.client_connection import address_of, program_of, transport_of
+from crewel.admin.client_connection import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
 from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, text_field
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
-from crewel.admin.receiver_resource import last_failure
+from crewel.admin.receiver_facts import add_usual
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
-from crewel.admin.session_counts import oldest_of
+from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
 from crewel.admin.trace import trace
-from crewel.broker.session import Session, State
+from crewel.broker.session import Session
 from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
-from crewel.broker.session_queue.timers import outlook
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreError
@@ -32,115 +30,6 @@ from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage.session_pace import pace_of
 from crewel.times import format_timestamp
-
-# What they are
-
-
-def session_view(admin: Administration, session: Session) -> dict[str, Any]:
-    """The session as REST tells it. Times are milliseconds since 1970."""
-    dispatchers = admin.dispatchers
-    held = dispatchers.holdback(session)
-    max_entries, max_bytes, policy = admin.bounds(session)
-    return {
-        "name": session.name,
-        "id": _absolute(admin, session),
-        "node": admin.node,
-        "subject": subject_of(session),
-        "state": dispatchers.state(session).value,
-        "active": held is None,
-        "holdback": None if held is None else held.as_json() | {"waits": session.mailbox.has(held.message_id)},
-        "waiting": dispatchers.waiting(session),
-        "waitingBytes": dispatchers.waiting_bytes(session),
-        "oldest": oldest_of(session),
-        "inFlight": max(len(session.mailbox.dispatcher.in_flight), session.mailbox.retained),
-        "unclaimed": dispatchers.unclaimed(session),
-        "maxEntries": max_entries,
-        "maxBytes": max_bytes,
-        "onOverflow": policy,
-        "subscriptions": sorted(session.subscriptions),
-        "subscriptionOptions": admin.broker.subscription_options.as_json(session),
-        "failedSubscriptions": admin.broker.failures.unreported(session),
-        "ptp": session.takes_ptp,
-        "lastFailure": last_failure(session),
-        "reliable": session.mailbox.is_reliable,
-        "update": session.mailbox.dispatcher.rules.tells,
-        "durable": session.mailbox.durable is not None,
-        "operator": session.is_operator,
-        "transport": transport_of(session),
-        "address": address_of(session),
-        "client": program_of(session),
-        "loggedIn": int(admin.clock_ms(session.added_at)),
-        "expires": _expires_ms(admin, session),
-        "ends": _ends(admin, session),
-        "retry": _retry(admin, session),
-        "qos": _qos(admin, session),
-        "pingMs": admin.pings.get(session),
-    }
-
-
-def subject_of(session: Session) -> str:
-    """`joe` of `client/joe/1`."""
-    return session.name.split("/")[1]
-
-
-def _qos(admin: Administration, session: Session) -> dict[str, Any]:
-    max_entries, max_bytes, policy = admin.bounds(session)
-    settings = admin.broker.settings
-    rules, asked = admin.dispatchers.rules(session), session.asked
-    return {
-        "name": session.name,
-        "ack": session.mailbox.is_reliable,
-        "update": rules.tells,
-        "settle": rules.settle.value,
-        "ackWait": _ms(rules.ack_wait),
-        "maxOpen": asked.max_open,
-        "pingInterval": asked.ping_interval_ms,
-        "burst": {
-            "maxEntries": session.mailbox.burst.max_entries,
-            "maxBytes": session.mailbox.burst.max_bytes or settings.bayeux.max_response_bytes,
-        },
-        "ptp": session.takes_ptp,
-        "persistent": asked.persistent,
-        "timeout": session.grace_ms,
-        "maxSessions": asked.max_sessions,
-        "dispatcher": {
-            "retries": rules.retries,
-            "delay": _ms(rules.delay),
-            "factor": rules.factor,
-            "maxDelay": _ms(rules.max_delay),
-            "absence": asked.dispatcher is not None and asked.dispatcher.absence,
-        },
-        "queue": {"maxEntries": max_entries, "maxBytes": max_bytes, "onOverflow": policy},
-    }
-
-
-def _absolute(admin: Administration, session: Session) -> str:
-    return f"/node/{admin.node}/{session.name}"
-
-
-def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
-    """When the session ends unless its client comes, and why; None while it is connected."""
-    broker = admin.broker
-    ends_at, why = outlook(session, broker.times, broker.loop.time())
-    return None if ends_at == inf else {"at": int(admin.clock_ms(ends_at)), "why": why}
-
-
-def _retry(admin: Administration, session: Session) -> dict[str, int] | None:
-    """When what its client could not take goes to it again, and the how-manieth time of how many (-1: any number)."""
-    dispatcher = session.mailbox.dispatcher
-    if not dispatcher.waits_until:
-        return None
-    at = int(admin.clock_ms(dispatcher.waits_until))
-    return {"at": at, "number": dispatcher.failures, "of": dispatcher.rules.retries}
-
-
-def _ms(seconds: float) -> int:
-    return -1 if seconds == inf else round(seconds * 1000)
-
-
-def _expires_ms(admin: Administration, session: Session) -> int | None:
-    return None if session.expires_at == inf else int(admin.clock_ms(session.expires_at))
-
 
 # Commands
 
@@ -167,24 +56,20 @@ def _holdback(call: Call) -> dict[str, Any] | None:
 
 
 def _expire_date(call: Call) -> str:
-    expires = _expires_ms(call.admin, call.session)
+    expires = expires_ms(call.admin, call.session)
     return "" if expires is None else format_timestamp(expires)
 
 
 def _polling_since(call: Call) -> str:
     """The date since which nothing goes to the client, which is gone or has failed; empty while it is there."""
-    session, broker = call.session, call.admin.broker
-    if call.admin.dispatchers.state(session) is DispatcherState.ALIVE:
+    session, dispatchers = call.session, call.admin.dispatchers
+    if dispatchers.state(session) is DispatcherState.ALIVE:
         return ""
     dispatcher = session.mailbox.dispatcher
     if dispatcher.waits_until > 0:
         since = dispatcher.waits_until - dispatcher.rules.pause(dispatcher.failures)
-    elif session.state is State.CONNECTED:
-        away = (broker.times.pause_ms(session) + broker.settings.bayeux.max_interval_ms) / 1000
-        rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
-        since = rested_at + away
-    else:  # no connect has come yet
-        since = session.added_at
+    else:
+        since = dispatchers.away_since(session)
     return format_timestamp(call.admin.clock_ms(since))
 
 
@@ -223,10 +108,10 @@ _write = partial(Command, Level.SESSION, Access.WRITE)
 _operate = partial(Command, Level.SESSION, Access.OPERATE)
 
 SESSION_COMMANDS: Final = (
-    _read("id", "Its public name.", lambda c: _absolute(c.admin, c.session)),
+    _read("id", "Its public name.", lambda c: absolute_name(c.admin, c.session)),
     _read("loginName", "Its subject.", lambda c: subject_of(c.session)),
     _read("publicSessionId", "Its number.", lambda c: int(c.name.rpartition("/")[2])),
-    _read("qos", "The options of its login, as in effect.", lambda c: _qos(c.admin, c.session)),
+    _read("qos", "The options of its login, as in effect.", lambda c: qos_of(c.admin, c.session)),
     _read(
         "callbackConfigured",
         "Whether a connect is held or a socket is open.",
@@ -312,7 +197,9 @@ SESSION_COMMANDS: Final = (
 # Resources
 
 _UNKNOWN: Final = {404: "There is no such session."}
-_VIEW: Final = "The session: name, state, active, holdback, waiting, waitingBytes, subscriptions and more."
+_VIEW: Final = (
+    "The session: name, state, conditions, causes, active, holdback, waiting, waitingBytes, subscriptions and more."
+)
 _STATES: Final = ", ".join(DispatcherState)
 _TRACE_S: Final = 60
 _MOST_TRACE_S: Final = 3600
@@ -375,6 +262,7 @@ def _found(ask: Ask) -> Session:
 async def _show(ask: Ask) -> dict[str, Any]:
     session = _found(ask)
     view = session_view(ask.admin, session) | {"may": ask.may(lambda role: ask.covers_session(session, role))}
+    await add_usual(ask.admin, [view])
     return view if session.mailbox.durable is None else view | {"pace": await _pace(ask.admin, session)}
 
 
@@ -453,7 +341,7 @@ SESSION_ROUTES: Final = (
         _show,
         f"{_VIEW} `oldest`: when its oldest message was published; `inFlight`: how many its client has not"
         " acknowledged; `pace`: how many messages it acknowledged (`count`) in the last `withinMs`, and when it"
-        " acknowledged the `last`. `may`: the operator's highest role.",
+        " acknowledged the `last`. `conditions` and `causes`: as in the list of receivers. `may`: the operator's highest role.",
         refusals=_UNKNOWN,
         about=About.SESSION,
     ),
@@ -474,7 +362,7 @@ SESSION_ROUTES: Final = (
         _timeline,
         "`name`; `since`: when the session came to this server, or null if it has ended; `events`; `dropped`: how many"
         " earlier events were dropped. An event has `what` (opened, lost, back, failed, held, released, skipped,"
-        " drained, cleared, killed, died, closed), `since` and `at` (when it happened first and last), `count` (how"
+        " drained, cleared, overflow, killed, died, closed), `since` and `at` (when it happened first and last), `count` (how"
         " often in a row) and the fields of its kind.",
         query=(number_text("count", "At most this many of the newest events.", 1, MAX_PAGE, PAGE),),
         refusals={404: "There is no such session, and no record of a former one."},

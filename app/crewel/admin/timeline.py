@@ -46,8 +46,8 @@ class Timelines:
         self._clock = clock
         self._rings: OrderedDict[str, _Ring] = OrderedDict()
 
-    def add(self, what: str, name: str, fields: dict[str, Any]) -> None:
-        """This has happened to the receiver of this name."""
+    def add(self, what: str, name: str, fields: dict[str, Any], count: int = 1) -> None:
+        """This has happened to the receiver of this name, so many times."""
         ring = self._rings.get(name)
         if ring is None:
             if what in _ONLY_AFTER_OTHERS:
@@ -59,10 +59,10 @@ class Timelines:
             self._rings.move_to_end(name)
         now, events = int(self._clock() * 1000), ring.events
         if events and events[-1].what == what and _same(events[-1].fields, fields):
-            events[-1].at, events[-1].count, events[-1].fields = now, events[-1].count + 1, fields
+            events[-1].at, events[-1].count, events[-1].fields = now, events[-1].count + count, fields
             return
         ring.dropped += len(events) == MOST_EVENTS
-        events.append(Event(what, now, now, 1, fields))
+        events.append(Event(what, now, now, count, fields))
 
     def of(self, name: str) -> tuple[list[dict[str, Any]], int] | None:
         """What has happened to the receiver, the newest first, and how many earlier events have been dropped. None if nothing

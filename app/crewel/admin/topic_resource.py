@@ -228,29 +228,6 @@ async def _list(ask: Ask) -> dict[str, Any]:
     }
 
 
-async def _prefixes(ask: Ask) -> dict[str, Any]:
-    """A page of the names directly below a prefix, each with what the topics at and below it have."""
-    fields = ask.fields
-    below = fields.get("below", "/").rstrip("/") + "/"
-    after, count = fields.get("after", ""), fields.get("count", PAGE)
-    found: dict[str, dict[str, Any]] = {}
-    async for view in in_turns(await ask.admin.broker.topics.views.all()):
-        if view.name.startswith(below) and ask.covers(view.name):
-            prefix = below + view.name[len(below) :].partition("/")[0]
-            row = found.setdefault(prefix, {"prefix": prefix, "topics": 0, "deeper": 0, "history": 0, "queued": 0})
-            row["topics"] += 1
-            row["deeper"] += view.name != prefix
-            row["history"] += view.history
-            row["queued"] += view.queued
-    rest = await sorted_in_turns(prefix for prefix in found if prefix > after)
-    page = rest[:count]
-    return {
-        "below": below,
-        "prefixes": [found[prefix] for prefix in page],
-        "next": page[-1] if len(rest) > count else "",
-    }
-
-
 def _is_wanted(view: TopicView, fields: dict[str, Any]) -> bool:
     within, state, after = (fields.get(name) for name in ("pattern", "state", "after"))
     channel = parse(view.name)
@@ -313,20 +290,6 @@ TOPIC_ROUTES: Final = (
             text_field("pattern", "Only those of this channel or pattern.", pattern),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
             *page_fields("topics"),
-        ),
-        about=About.MANY,
-    ),
-    Route(
-        "GET",
-        "/prefixes",
-        "List the names directly below a prefix of channels, with how many topics each has, a page at a time.",
-        _prefixes,
-        "`below`; `prefixes`, a list; `next`, the cursor of the next page, empty if this is the last. An entry has `prefix`,"
-        " `topics` (how many topics have this name or are below it), `deeper` (how many are below it), and their messages:"
-        " `history` and `queued`.",
-        query=(
-            text_field("below", "The prefix, such as /kitchen. Without it, the first segments."),
-            *page_fields("names"),
         ),
         about=About.MANY,
     ),

@@ -69,6 +69,10 @@ class Events:
     """Called at once with what happens to a session that has a name, whatever the level: the type, the session's name, and
     the fields of the event. It happens seldom: failures, holds, ends."""
 
+    on_overflow: list[Callable[[str, str, int], None]] = field(default_factory=list, init=False)
+    """Called before each group with the session's name, the policy of its queue, and how many messages that has turned away
+    since the last group."""
+
     on_settled: list[Callable[[Session, Iterable[Entry], str], None]] = field(default_factory=list, init=False)
     """Called with messages that a session has acknowledged, or has failed with this code; it is empty otherwise. Not called for
     the short way of a session's only part."""
@@ -318,6 +322,9 @@ class Events:
         """All that has happened since the last group."""
         events, self._list = self._list, []
         overflows, self._overflows = self._overflows, Counter()
+        for (name, policy), count in overflows.items():
+            for follow in self.on_overflow:
+                follow(name, policy, count)
         events += [
             {"type": "overflow", "session": name, "policy": policy, "count": count}
             for (name, policy), count in overflows.items()

@@ -11,6 +11,7 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.guard import Guard
 from crewel.broker.handler_steps import Steps
 from crewel.broker.limiter import Limiter
+from crewel.broker.login_refusals import LoginRefusals
 from crewel.broker.logins import Logins
 from crewel.broker.refusals import denied, limited, no_transport, requested_name, shown_token, unavailable
 from crewel.broker.runtime import Runtime
@@ -23,6 +24,8 @@ from crewel.broker.subscriptions.subscribe import Permissions
 from crewel.errors import Limited, StoreError
 
 HANDSHAKE: Final = "/meta/handshake"
+_UNAVAILABLE: Final = "503:"
+"""How the error of a reply begins whose handshake the store could not take."""
 
 
 @dataclass(eq=False)
@@ -37,6 +40,7 @@ class HandshakeHandler:
     _browsers: Browsers
     _times: SessionTimes
     _table: SessionTable
+    _refusals: LoginRefusals
 
     def handshake(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MAY carry anything; the version is not checked, and the transports only if they are there: hand-written clients leave
@@ -45,12 +49,10 @@ class HandshakeHandler:
             self._limits.handshake(session, message)
             refusal = no_transport(message, self._runtime.settings.bayeux.transports)
             if refusal is not None:
-                exchange.session = None
-                return refusal
+                return self._refuse(exchange, message, refusal)
             outcome = self._begin(exchange, session, message)
         except Limited as error:
-            exchange.session = None
-            return limited(message, error)
+            return self._refuse(exchange, message, limited(message, error))
         if isinstance(outcome, dict) or shown_token(message) is None:
             return outcome
         return self._count_token(session, outcome)
@@ -78,18 +80,22 @@ class HandshakeHandler:
             try:
                 self._limits.admit(session)
             except Limited as error:
-                exchange.session = None
-                return limited(message, error)
+                return self._refuse(exchange, message, limited(message, error))
             return self._shake_hands(exchange, session, message)
+        return self._refuse(exchange, message, denied(message, refusal))
+
+    def _refuse(self, exchange: Exchange, message: Message, reply: Reply) -> Reply:
+        """Note a refusal, and let the exchange have no session. What the store stands in the way of is no refusal."""
         exchange.session = None
-        return denied(message, refusal)
+        if not reply["error"].startswith(_UNAVAILABLE):
+            self._refusals.note(exchange.peer, message, reply)
+        return reply
 
     def _log_in(self, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
         self._browsers.bind_new(session, exchange.peer)
         refusal = yield from self._logins.login(exchange, session, message)
         if refusal is not None:
-            exchange.session = None
-            return refusal
+            return self._refuse(exchange, message, refusal)
         assert exchange.session is not None
         if exchange.session is not session:
             try:
@@ -104,6 +110,7 @@ class HandshakeHandler:
 
     def _shake_hands(self, exchange: Exchange, session: Session, message: Message) -> Reply:
         peer = exchange.peer
+        self._refusals.granted(session.name)
         if not session.is_live:  # else another client's, which this one has taken over
             self._browsers.bind_new(session, peer)
             self._table.add(session)

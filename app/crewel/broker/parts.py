@@ -28,6 +28,7 @@ from crewel.broker.handshakes import HandshakeHandler
 from crewel.broker.ids import Clock, Ids
 from crewel.broker.inbound import Inbound, MetaHandlers
 from crewel.broker.limiter import Limiter
+from crewel.broker.login_refusals import LoginRefusals
 from crewel.broker.logins import Logins
 from crewel.broker.name_claims import NameClaims
 from crewel.broker.names import BEYOND_STORED, Names
@@ -89,6 +90,7 @@ class Parts:
         self.channels.make_lazy(settings.bayeux.lazy_channels)
         self.browsers = Browsers(settings)
         self.times = SessionTimes(settings)
+        self.login_refusals = LoginRefusals()
         self._make_outbox(extensions)
         self._make_queues()
         self._make_topics()
@@ -370,6 +372,7 @@ class Parts:
             self.browsers,
             self.times,
             self.table,
+            self.login_refusals,
         )
         meta = MetaHandlers(
             outbound,

@@ -54,6 +54,8 @@ class NodeRegistry:
         """The node that has the sessions of this one, which has lost its lease and has not begun again."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each look."""
+        self.on_take_over: list[Callable[[int, list[str]], None]] = []
+        """Called when this node has taken over so many sessions of dead nodes, whose names these are."""
 
     @property
     def own(self) -> str:
@@ -136,8 +138,11 @@ class NodeRegistry:
         if has_dead:
             if self.gives_way:
                 await asyncio.sleep(_HEIR_FIRST_S)
+            gone = sorted({each.name for each in self.members.nodes.values() if not self.lives(each)})
             count = await durability.inheritance.take_over_dead(dead)
             if count:
+                for taken in self.on_take_over:
+                    taken(count, gone)
                 self._metrics.inherited_sessions += count
                 log.warning("took over %d sessions of a dead node", count)
             self.know(await access.writing.ask(nodes.members(access.keys), unordered=True))

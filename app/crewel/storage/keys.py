@@ -48,6 +48,7 @@ class Keys:
         "queues",
         "returned",
         "secret",
+        "server_events",
         "tags",
         "topics",
     )
@@ -83,6 +84,7 @@ class Keys:
         self.alerts = self.base + "alerts"
         self.losses = self.base + "losses"
         self.audit = self.base + "audit"
+        self.server_events = self.base + "server:events"
         self.jobs = self.base + "jobs"
         self.open_jobs = self.base + "jobs:open"
 
@@ -395,15 +397,6 @@ KEYS: tuple[Key, ...] = (
         "the pipeline",
         "the pipeline",
         "Prevents duplicate writes of the pipeline when a batch is repeated.",
-    ),
-    Key(
-        "alerts",
-        "hash",
-        "session name: `since`, `raised`, both milliseconds since 1970, `held_ms`, `code`, `who`, `reason`, as JSON",
-        "until the session is activated, or has ended",
-        "the pipeline",
-        "operators",
-        "Receivers that have been on hold for too long.",
     ),
     Key(
         "met:<generation>",

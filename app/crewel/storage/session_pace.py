@@ -1,7 +1,9 @@
-"""How fast a receiver has acknowledged messages lately, as the facts tell it."""
+"""How fast receivers have acknowledged messages lately, as the facts tell it."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -14,6 +16,11 @@ _WITHIN_MS: Final = 300_000
 _PORTION: Final = 100
 _MOST_READ: Final = 1000
 """Facts that one call reads."""
+_LARGE_PORTION: Final = 500
+_MOST_READ_FOR_ALL: Final = 3000
+"""Facts that are read for what is usual: of several receivers, and of one that has acknowledged nothing for long."""
+_ENOUGH: Final = 200
+"""Messages of one receiver from which the usual time is taken."""
 
 
 class Pace(NamedTuple):
@@ -49,3 +56,29 @@ async def pace_of(store: Store, name: str, now_ms: int) -> Pace:
             return Pace(count, _WITHIN_MS, last)
         high = f"({place.decode()}"
     return Pace(count, max(now_ms - at_ms, 1), last)
+
+
+async def usual_times(store: Store, names: Collection[str]) -> dict[str, int]:
+    """Return how many milliseconds usually pass from the publish of a message to its acknowledgement by each of these sessions:
+    the median of those that it acknowledged last. Sessions that the newest facts do not name are missing. Raises StoreError."""
+    needles = {name: f'"{name}"'.encode() for name in names}
+    took: dict[str, list[int]] = {}
+    high, read, turns = "+", 0, Turns()
+    while needles and read < _MOST_READ_FOR_ALL:
+        entries: Any = await store.reader.xrevrange(store.keys.facts, high, "-", count=_LARGE_PORTION)
+        for place, entry in entries:
+            found = (
+                [name for name, needle in needles.items() if needle in entry[b"d"]] if entry[b"t"] == b"ended" else []
+            )
+            if found:
+                at_ms = int(place.partition(b"-")[0])
+                for each in orjson.loads(entry[b"d"])["ended"]:
+                    if each["session"] in needles and each["reason"] == EndReason.SETTLED.value:
+                        took.setdefault(each["session"], []).extend(at_ms - int(one) // 1000 for one in each["ids"])
+            await turns.rest()
+        needles = {name: needle for name, needle in needles.items() if len(took.get(name, ())) < _ENOUGH}
+        read += len(entries)
+        if len(entries) < _LARGE_PORTION:
+            break
+        high = f"({place.decode()}"
+    return {name: max(round(median(times)), 0) for name, times in took.items()}

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
@@ -70,6 +71,9 @@ class Store:
         """Why nothing should be stored at the moment, by the last look."""
         self.owner_says: str | None = None
         """Why nothing should be stored, as the process says that owns the embedded store, where this one only shares it."""
+        self.owner_trouble: str | None = None
+        """Why the store cannot be used, as that process says."""
+        self._home: Path | None = None
         self.trouble: str | None = "not opened yet"
         self._storage = settings.storage
         self._news = asyncio.Event()
@@ -234,6 +238,23 @@ class Store:
         return self._embedded.directory if self._embedded is not None else None
 
     @property
+    def home(self) -> Path | None:
+        """Where the files of an embedded store are, whether this process runs it or only shares it; None if it is a store of
+        others."""
+        return self._home if self._embedded is None else self._embedded.directory
+
+    @property
+    def why_away(self) -> str | None:
+        """Why the store cannot be used, as the process says that runs it, if that is another one; None while it can."""
+        return None if self.trouble is None else self.owner_trouble or self.trouble
+
+    def learn_of_owner(self, full: str | None, home: str | None, trouble: str | None) -> None:
+        """The process that runs the embedded store, which this one shares, says why that is full, where it is, and why it
+        cannot be used."""
+        self.owner_says, self.owner_trouble = full, trouble
+        self._home = None if home is None else Path(home)
+
+    @property
     def url(self) -> str:
         """The `storage.url` by which other processes of this machine share the store; known once it is open."""
         return self._storage.url or self._embedded_url()
@@ -284,7 +305,7 @@ class Store:
         self.is_up = True
 
     def _why_not(self, error: Exception) -> SettingsError | StoreUnavailable:
-        why = why_not(error, is_own=self._embedded is not None)
+        why = why_not(error, is_own=self.home is not None)
         if self._embedded is not None and self._embedded.last_words and not isinstance(why, Loading):
             return StoreUnavailable(f"the store ended: {self._embedded.last_words}")
         return why

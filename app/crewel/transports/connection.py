@@ -24,7 +24,8 @@ from aiohttp.web_protocol import ERROR, RequestHandler
 
 from crewel.broker.session_queue.exchange import Take
 from crewel.event_loop import GRACE_S, has_stalled
-from crewel.transports.connection_caps import ConnectionCaps
+from crewel.fair_turns import FairTurns
+from crewel.transports.connection_caps import ConnectionCaps, address_of
 
 if TYPE_CHECKING:
     from crewel.transports.websocket import Socket
@@ -54,6 +55,7 @@ class Connection(RequestHandler):
 
     __slots__ = (
         "_answered",
+        "_arrivals",
         "_body",
         "_caps",
         "_fast",
@@ -80,11 +82,13 @@ class Connection(RequestHandler):
         *,
         header_timeout: float,
         caps: ConnectionCaps,
+        arrivals: FairTurns,
         can_move: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(manager, **options)
         self._caps = caps
+        self._arrivals = arrivals
         self.holder: str | None = None
         self._first_bytes: list[bytes] | None = [] if can_move else None
         self._kept = 0  # of them, in bytes
@@ -229,8 +233,26 @@ class Connection(RequestHandler):
         # The fast lane takes over at the start of a request only, so that two parsers never disagree (smuggling).
         if fast is not None and self._may_return and not (self._unanswered or self.writing_paused) and fast.wants(data):
             self._return(fast, data)
+        elif not self._request_count and fast is None and self._muted is None:
+            self._arrive(data)
         else:
             self.serve(data)
+
+    def _arrive(self, data: bytes) -> None:
+        """Take these bytes, which begin the first request, now or in a later turn: of a storm of connections, aiohttp would
+        begin with all in one."""
+        address = None if self._wire is None else address_of(self._wire)
+        if self._arrivals.put_off(address, partial(self._arrived, data)):
+            self.hold_reading()
+        else:
+            self._arrivals.lend()
+            self.serve(data)
+
+    def _arrived(self, data: bytes) -> None:
+        if self._wire is not None:
+            self._arrivals.lend()
+            self.serve(data)
+            self.read_on()
 
     def serve(self, data: bytes) -> None:
         """Take these bytes, whatever they are."""

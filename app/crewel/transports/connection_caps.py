@@ -44,7 +44,7 @@ class ConnectionCaps:
 
     def admit(self, connection: Counted, transport: asyncio.Transport) -> bool:
         """Count a connection that has just come. False: it is one too many, and has been answered."""
-        address = _address(transport)
+        address = address_of(transport)
         holder = holder_of(address)
         limit = self._exceeded(holder, address)
         if limit:
@@ -112,6 +112,7 @@ class _Refused(asyncio.Protocol):
         self._timer.cancel()
 
 
-def _address(transport: asyncio.Transport) -> str | None:
+def address_of(transport: asyncio.Transport) -> str | None:
+    """The address at the other end; None of a UNIX socket."""
     peer: Any = transport.get_extra_info("peername")
     return peer[0] if isinstance(peer, tuple) else None

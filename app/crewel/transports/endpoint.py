@@ -11,13 +11,14 @@ import logging
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from crewel.broker.broker import Broker
 from crewel.errors import PayloadError
+from crewel.fair_turns import SLICE_S, FairTurns
 from crewel.settings import Settings
 from crewel.transports import http_aiohttp, websocket
 from crewel.transports.connection_caps import ConnectionCaps
@@ -25,9 +26,6 @@ from crewel.transports.control_frames import ControlFrames
 from crewel.transports.origins import Client, Hosts, Origins, RefusalLog
 from crewel.transports.socket_watch import GOING_AWAY, SocketWatch
 from crewel.version import VERSION
-
-if TYPE_CHECKING:
-    from crewel.transports.websocket_fast import FastSocket
 
 log = logging.getLogger(__name__)
 
@@ -65,18 +63,20 @@ class Endpoint:
         self.origins = Origins(broker.settings)
         self.cookie = BrowserCookie(broker.settings)
         self.frames = websocket.Frames()
-        self.sockets: set[websocket.Socket | FastSocket] = set()
         self.receive = broker.inbound.receive
         """Takes what a peer sends."""
         self._has_warned = False
         self._unknown_paths = RefusalLog("paths that there are not", logging.INFO)
         self.can_move = False
         """Whether connections may be handed to another process: then the bytes of a request are kept until its answer."""
+        self.arrivals = FairTurns(broker.loop)
+        """Of new clients: a storm of them does not keep those that are there."""
+        self.arrivals.slice_s = SLICE_S / 2
         self.control_frames = ControlFrames(broker.settings.limits, broker.metrics, broker.loop)
         self.watch = SocketWatch(broker.settings.websocket, broker.metrics, broker.loop)
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
         broker.metrics.gauge("connections", lambda: len(self.caps))
-        broker.metrics.gauge("sockets", lambda: len(self.sockets))
+        broker.metrics.gauge("sockets", lambda: len(self.watch.sockets))
 
     def mount(self, app: web.Application) -> None:
         """Serve the Bayeux path, with or without anything after it, in this application."""
@@ -182,7 +182,7 @@ class Endpoint:
         self.broker.spawn(self._close_sockets(app))
 
     async def _close_sockets(self, _: web.Application) -> None:
-        closing = [socket.close(GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.sockets)]
+        closing = [socket.close(GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.watch.sockets)]
         await asyncio.gather(*closing, return_exceptions=True)
 
 

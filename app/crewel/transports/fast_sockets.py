@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from websockets.utils import accept_key
 
 from crewel.errors import Fault
-from crewel.fair_turns import FairTurns
 from crewel.transports.bodies import too_large
 from crewel.transports.frame_reader import FrameReader, Parameters
 from crewel.transports.heads import Upgrade
@@ -29,8 +28,7 @@ class FastSockets:
         self.endpoint = endpoint
         self.loop = endpoint.broker.loop
         self.turns = endpoint.broker.runtime.turns
-        self.arrivals = FairTurns(self.loop)
-        """Of new clients: a storm of them does not keep those that are there."""
+        self.arrivals = endpoint.arrivals
         self.bayeux = settings.bayeux
         self.hold_known = endpoint.broker.outbound.hold_known
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
@@ -49,7 +47,6 @@ class FastSockets:
             transport.write(_RESPONSE % (negotiated.lines, date, accept_key(upgrade.key).encode()))
         socket = FastSocket(self, upgrade, negotiated.deflate, transport)
         self.watch.add(socket)
-        self.endpoint.sockets.add(socket)
         return socket
 
     def reader(self, deflate: Parameters | None) -> FrameReader:
@@ -64,5 +61,4 @@ class FastSockets:
     def left(self, socket: FastSocket) -> None:
         """This socket has ended."""
         self.watch.discard(socket)
-        self.endpoint.sockets.discard(socket)
         self.endpoint.caps.left(socket)

@@ -22,7 +22,7 @@ _MASK: Final = 4
 class FrameHeads:
     """The place between two pieces of what a socket receives."""
 
-    __slots__ = ("_head", "_left", "controls", "is_amid")
+    __slots__ = ("_head", "_left", "controls", "ends", "is_amid")
 
     def __init__(self) -> None:
         self._head = b""  # what has come of a head that is not whole
@@ -31,6 +31,8 @@ class FrameHeads:
         """Whether the last fragment was not the end of its message."""
         self.controls = 0
         """How many control frames and small fragments have begun. Readers set it back."""
+        self.ends = 0
+        """How many control frames and last frames of a message have begun. Readers set it back."""
 
     @property
     def is_within(self) -> bool:
@@ -65,7 +67,9 @@ class FrameHeads:
             start, length = behind, int.from_bytes(data[start:behind], "big")
         if first & _CONTROL:
             self.controls += 1
+            self.ends += 1
         else:
             self.is_amid = not first & _FINAL
+            self.ends += not self.is_amid
             self.controls += self.is_amid and length < SMALL
         return start + length + (_MASK if data[at + 1] & _MASKED else 0)

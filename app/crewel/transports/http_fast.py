@@ -154,7 +154,7 @@ class FastConnection(asyncio.Protocol, Peer):
         if not (self._chunks or self._is_busy or self._is_clogged or self._rests_until):
             turns = self._lane.turns
             turns.unseen -= 1
-            if (turns.until or turns.unseen <= 0) and turns.is_over():
+            if turns.unseen <= 0 and turns.is_over():
                 self._put_off(data)
                 return
             taken = self._take_request(data)

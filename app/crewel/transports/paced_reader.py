@@ -8,16 +8,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from crewel.fair_turns import FairTurns
 from crewel.transports.frame_heads import FrameHeads
 
-if TYPE_CHECKING:
-    from crewel.transports.connection import Connection
-
 _PIECE: Final = 4096  # bytes that are kept in one piece
-_FRAMES: Final = 256  # that aiohttp parses at once: less than a millisecond
+_MOST_KEPT: Final = 16  # pieces, beyond which no more is received
+_FRAMES: Final = 32  # that aiohttp has at once, at most
 _GOES_ON: Final = (False, b"")
 
 
@@ -33,13 +31,29 @@ class Parser(Protocol):
         ...
 
 
+class Wire(Protocol):
+    """The connection, as far as its reading goes."""
+
+    def hold_reading(self) -> None:
+        """Leave what the peer sends in its own buffers."""
+        ...
+
+    def read_on(self) -> None:
+        """Read again."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
 class PacedReader:
-    """Gives aiohttp's reader what comes, in portions that leave others their turns."""
+    """Gives aiohttp's reader what comes, a few frames at a time: the next ones when their messages have been taken."""
 
     def __init__(
         self,
         parser: Parser,
-        connection: Connection,
+        connection: Wire,
         turns: FairTurns,
         address: str | None,
         allows: Callable[[int], bool],
@@ -53,21 +67,39 @@ class PacedReader:
         self._allows = allows
         self._heads = FrameHeads()
         self._kept: deque[bytes] = deque()
-        self._is_resting = self._is_over = False
+        self._untaken = 0  # messages and control frames that aiohttp's queue has, or gets with the rest of a frame
+        self._is_held = self._is_resting = self._is_ending = self._is_over = False
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Read this now, or in a later turn."""
         if self._is_over:
-            self._connection.hold_reading()
             return _GOES_ON
         self._kept.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
-        if self._is_resting:
-            self._connection.hold_reading()
+        if self._is_resting or not self._may_feed:
+            if len(self._kept) > _MOST_KEPT:
+                self._hold()
         elif self._turns.is_over():
             self._rest()
         else:
             self._go_on()
         return _GOES_ON
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something has come that has not been taken."""
+        return bool(self._kept or self._untaken)
+
+    def taken(self) -> None:
+        """A message, or a control frame, has been taken from aiohttp's queue."""
+        self._untaken -= 1
+        if not (self._untaken or self._is_resting) and self._kept:
+            self._go_on()
+
+    def end(self) -> None:
+        """The socket is being closed: what comes is read up to the end, for it may be the answer to that."""
+        self._is_ending, self._untaken = True, 0
+        if not self._is_resting:
+            self._go_on()
 
     def feed_eof(self) -> None:
         """Nothing more will come: read what is kept."""
@@ -79,33 +111,47 @@ class PacedReader:
         """Drop what is kept, and receive nothing more."""
         self._is_over = True
         self._kept.clear()
+        self._hold()
+
+    @property
+    def _may_feed(self) -> bool:
+        return self._heads.is_within or not self._untaken
+
+    def _hold(self) -> None:
+        self._is_held = True
         self._connection.hold_reading()
 
     def _rest(self) -> None:
         self._is_resting = True
-        self._connection.hold_reading()
+        self._hold()
         self._turns.later(self._address, self._rested)
 
     def _rested(self) -> None:
         self._is_resting = False
         self._go_on()
-        if not (self._is_resting or self._is_over):
-            self._connection.read_on()
 
     def _go_on(self) -> None:
         until, kept = self._turns.portion(), self._kept
-        while kept:
+        while kept and self._may_feed:
             self._feed(kept.popleft())
-            if kept and perf_counter() >= until:
+            if kept and self._may_feed and perf_counter() >= until:
                 self._rest()
                 return
+        if self._is_held and not self._is_over and len(kept) <= _MOST_KEPT:
+            self._is_held = False
+            self._connection.read_on()
 
     def _feed(self, data: bytes) -> None:
-        end = self._heads.cut(data, _FRAMES)
-        controls, self._heads.controls = self._heads.controls, 0
+        heads = self._heads
+        end = heads.cut(data, _FRAMES)
+        controls, heads.controls = heads.controls, 0
         if controls and not self._allows(controls):
             self.stop()
+            self._turns.lend()  # a task closes the socket
             return
+        if not self._is_ending:
+            self._untaken += heads.ends
+        heads.ends = 0
         if end < len(data):
             self._kept.appendleft(data[end:])
             data = data[:end]

@@ -43,6 +43,10 @@ class Watched(Protocol):
         """Close it; nothing happens if it is being closed already."""
         ...
 
+    async def close(self, code: int, reason: str) -> None:
+        """Close it, and wait until it is gone."""
+        ...
+
 
 class SocketWatch:
     """The open sockets of one server."""
@@ -52,19 +56,15 @@ class SocketWatch:
         self._handshake_timeout = settings.handshake_timeout_ms / 1000
         self._metrics = metrics
         self._loop = loop
-        self._open: set[Watched] = set()
+        self.sockets: set[Watched] = set()
         self._new: dict[Watched, float] = {}  # those that came lately, and when (loop time, s); the oldest first
         self._next_look = 0.0  # loop time (s) at which silent sockets are looked for
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0  # when that fires (loop time, s)
 
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._open)
-
     def add(self, socket: Watched) -> None:
         """A socket has come."""
-        self._open.add(socket)
+        self.sockets.add(socket)
         now = self._new[socket] = self._loop.time()
         if self._timer is None:
             self._wait(now)
@@ -74,7 +74,7 @@ class SocketWatch:
 
     def discard(self, socket: Watched) -> None:
         """A socket has ended."""
-        self._open.discard(socket)
+        self.sockets.discard(socket)
         self._new.pop(socket, None)
 
     # Inner
@@ -95,11 +95,11 @@ class SocketWatch:
         if now >= self._next_look:
             self._next_look = now + min(self._idle_timeout / _PARTS, _LONGEST_INTERVAL_S)
             self._close_silent(now)
-        if self._open:
+        if self.sockets:
             self._wait(now)
 
     def _close_silent(self, now: float) -> None:
-        for socket in list(self._open):
+        for socket in list(self.sockets):
             if socket.is_heard_from:
                 socket.is_heard_from, socket.heard_at = False, now
             elif socket.heard_at <= now - self._idle_timeout:

@@ -195,8 +195,7 @@ class Socket(ParsedPeer):
         if isinstance(connection, Connection):
             connection.becomes(self)
         await self._ws.prepare(self._request)
-        sockets, watch = self._endpoint.sockets, self._endpoint.watch
-        sockets.add(self)
+        watch = self._endpoint.watch
         watch.add(self)
         if isinstance(connection, Connection):
             connection.speak()
@@ -206,13 +205,14 @@ class Socket(ParsedPeer):
             with suppress(ConnectionError):  # the answer to a ping or a close did not go out
                 await self._read()
         finally:
-            sockets.discard(self)
             watch.discard(self)
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
             self._endpoint.broker.outbound.socket_closed(self)
             self._part()
-            self._paced = None  # they refer to each other
+            if self._paced is not None:
+                self._paced.end()
+                self._paced = None  # they refer to each other
         return self._ws
 
     def _part(self) -> None:
@@ -227,6 +227,8 @@ class Socket(ParsedPeer):
     async def close(self, code: int, reason: str) -> None:
         """Close the socket; the reason is for people. A peer that does not read is cut off."""
         transport = self._request.transport
+        if self._paced is not None:
+            self._paced.end()
         try:
             async with asyncio.timeout(2 * CLOSE_TIMEOUT_S):
                 await self._ws.close(code=code, message=reason.encode(errors="replace")[:LONGEST_REASON])
@@ -242,6 +244,8 @@ class Socket(ParsedPeer):
                 await turns.rest(self.remote, has_begun=False)
                 busy = 0.0
             began = perf_counter()
+            if self._paced is not None:
+                self._paced.taken()
             if frame.type is WSMsgType.ERROR:  # aiohttp has closed the socket with the code that fits
                 if getattr(frame.data, "code", None) == Fault.TOO_LARGE.close_code:
                     broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
@@ -364,8 +368,8 @@ class Socket(ParsedPeer):
 
     @property
     def waits_for_server(self) -> bool:
-        """Whether a message of the client is being answered."""
-        return self._is_busy
+        """Whether the client has sent something, takes the answer, and has none yet."""
+        return self._is_busy or (self.is_writable and self._paced is not None and self._paced.is_behind)
 
     def shut(self, code: int, reason: str) -> None:
         """Close the socket; the reason is for people."""

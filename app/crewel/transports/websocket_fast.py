@@ -205,7 +205,7 @@ class FastSocket(asyncio.Protocol, Peer):
         turns = self._sockets.turns
         turns.unseen -= 1
         if self._waiting is None:
-            if (turns.until or turns.unseen <= 0) and not self._is_resting and turns.is_over():
+            if turns.unseen <= 0 and not self._is_resting and turns.is_over():
                 self._is_resting = True
                 turns.later(self.remote, self._rested)
                 self._put_off(data)
@@ -254,12 +254,13 @@ class FastSocket(asyncio.Protocol, Peer):
         controls, heads.controls = heads.controls, 0
         if controls and self._has_too_many(controls):
             return [], b""
-        frames = protocol.read(data if end == len(data) else data[:end])
+        rest = data[end:]
+        frames = protocol.read(data[:end] if rest else data)
         self._flush(protocol)
-        if protocol.is_done:
+        if protocol.is_done and not rest:
             self._protocol = None
         self._sockets.turns.unseen -= len(frames)  # each takes as long as a short request
-        return frames, data[end:]
+        return frames, rest
 
     def _has_too_many(self, controls: int) -> bool:
         """Count frames without a message. If they are too many, the socket is closed, and what else comes is not read."""
@@ -443,7 +444,7 @@ class FastSocket(asyncio.Protocol, Peer):
 
     async def close(self, code: int, reason: str) -> None:
         """Close the socket, and wait until it is gone."""
-        if self not in self._sockets.endpoint.sockets:
+        if self not in self._sockets.watch.sockets:
             return
         if self._closed is None:
             self._closed = self._sockets.loop.create_future()

@@ -58,6 +58,10 @@ class Situation:
     """The process that is to take over the sessions of one that is about to end; None: whichever comes first."""
     full: str | None = None
     """Why the embedded store must take no more; None if it has room."""
+    home: str | None = None
+    """The directory of the embedded store, which the parent runs; None if there is none."""
+    store_trouble: str | None = None
+    """Why the embedded store cannot be used, as the parent knows it that starts it again; None while it can."""
     failing: dict[str, int] = field(default_factory=dict)
     """Number of a worker that does not start -> how often in a row it has not."""
 

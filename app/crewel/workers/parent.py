@@ -218,10 +218,19 @@ class Parent:
         """Let all workers know what the situation is."""
         self._line += 1
         serving = {str(each.number): each.process.pid for each in self._running if each.is_serving and each.is_wanted}
-        full = None if self._store is None else self._store.why_full
-        situation = Situation(self._line, serving, list(self._left), self._heir, full, self._failing())
+        situation = Situation(
+            self._line, serving, list(self._left), self._heir, *self._store_says(), failing=self._failing()
+        )
         for each in self._running:
             control_channel.send(each.streams[1], asdict(situation))
+
+    def _store_says(self) -> tuple[str | None, str | None, str | None]:
+        """Why the embedded store takes no more, where it is, and why it cannot be used; None for what does not hold."""
+        store = self._store
+        if store is None:
+            return None, None, None
+        home = None if store.directory is None else str(store.directory)
+        return store.why_full, home, store.trouble
 
     def _failing(self) -> dict[str, int]:
         """The workers that do not start, and how often in a row they have not."""
@@ -248,7 +257,7 @@ class Parent:
 
     async def _watch(self) -> None:
         """Obey signals until the end."""
-        full = None
+        said = self._store_says()
         while not self._stop.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_EVERY_S):
@@ -256,8 +265,8 @@ class Parent:
             if self._hangup.is_set() and not self._stop.is_set():
                 self._hangup.clear()
                 await self._replace_all()
-            if self._store is not None and self._store.why_full != full:
-                full = self._store.why_full
+            if (says := self._store_says()) != said:
+                said = says
                 self._send_situation()
 
     async def _replace_all(self) -> None:

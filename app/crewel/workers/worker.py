@@ -92,7 +92,7 @@ class Worker:
             server.registry.leaving = frozenset(told.leaving)
             server.registry.gives_way = told.heir not in (None, own)
             server.registry.hurry()
-            server.access.store.owner_says = told.full
+            server.access.store.learn_of_owner(told.full, told.home, told.store_trouble)
             server.runtime.failing_workers = told.failing
             control_channel.send(writer, {"noted": told.number})
             self._is_informed.set()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from crewel.pipeline.report.advice import now
 from crewel.pipeline.report.html import page
+from crewel.pipeline.report.links import Links
 from tests.pipeline.report.reader import Reader
 from tests.pipeline.report.told import (
     BEGIN,
@@ -40,8 +42,61 @@ def test_an_empty_report_advises_only_an_audit() -> None:
         "There was no audit yet.",
     ):
         assert words in text
-    assert text.count("What to do") == 1
-    assert "What to do crewel pipeline audit" in text
+    assert "There was no audit yet. crewel pipeline audit" in text
+    assert "What to do" not in text
+
+
+def test_what_to_do_comes_before_all_sections_and_has_the_commands() -> None:
+    text = page(SOME)
+    head = text[: text.index("<h2>Dead letters</h2>")]
+    assert text.count("What to do now") == head.count("What to do now") == 1
+    for command in ("crewel dead-letters discard 7-0 8-0", "crewel sessions show joe/1"):
+        assert f"<pre>{command}" in head
+    assert head.index("What to do now") < head.index("In short")
+    assert head.index("Lost: A guaranteed message") < head.index("crewel dead-letters discard")
+
+
+def test_the_dead_letters_of_a_receiver_that_is_named_already_are_not_named_again() -> None:
+    other = incident(receiver="client/ann/1")
+    commands = [each.command for each in now({**SOME, "incidents": [incident(), other]})]
+    redrives = [each for each in commands if each.startswith("crewel pipeline redrive")]
+    assert ["client/joe/1" in each for each in redrives if "receiver" in each] == [False]
+    assert "crewel sessions show joe/1" in commands
+
+
+def test_names_link_to_the_page_of_the_operator_if_its_address_is_given() -> None:
+    text = page({**SOME, "url": "https://mq.example"})
+    for place, words in (
+        ("receivers/client/joe/1", "<code>client/joe/1</code>"),
+        ("topics/orders/new", "<code>/orders/new</code>"),
+        ("topics?pattern=%2Forders%2F%2A", "<code>/orders/*</code>"),
+        ("message/17", "<code>17</code>"),
+        ("dead-letters/7-0", "this dead letter"),
+        ("dead-letters?receiver=client%2Fjoe%2F1&amp;code=user.update.error", "2 kept"),
+    ):
+        assert f'<a href="https://mq.example/admin/#/{place}">{words}</a>' in text
+    Reader(text)
+
+
+@pytest.mark.parametrize("name", ["client/joe", "group:/a workers", "silver/fact_ended", '"><script>'])
+def test_what_has_no_page_is_no_link(name: str) -> None:
+    assert "<a" not in Links("https://mq.example").receiver(name)
+    assert "script>" not in Links("https://mq.example").receiver(name)
+
+
+@pytest.mark.parametrize(
+    ("slots", "words"),
+    [
+        (
+            {"deaths": "day", "hours": "week", "minutes": "hour"},
+            ("Dead letters by day", "Messages by week", "is an hour", "Deliveries by hour"),
+        ),
+        ({"deaths": "15 minutes", "hours": "day", "minutes": "5 minutes"}, ("by 15 minutes", "by day", "is 5 minutes")),
+    ],
+)
+def test_plots_say_what_a_bar_and_a_point_stand_for(slots: dict[str, str], words: tuple[str, ...]) -> None:
+    text = page({**SOME, "slots": slots})
+    assert [each for each in words if each not in text] == []
 
 
 def test_what_happened_is_said_first_in_words() -> None:

@@ -18,6 +18,8 @@ NOTHING: Told = {
     **{name: [] for name in ("settling", "channels", "backlog", "hours", "capacity")},
     "audit": None,
     "audited": None,
+    "slots": {"deaths": "hour", "hours": "hour", "minutes": "minute"},
+    "url": None,
 }
 
 

@@ -46,7 +46,7 @@ class NoStore(Store):
     def __init__(self, settings: Settings) -> None:
         self.keys = Keys(settings.storage.prefix)
         self.is_up = self.is_full = False
-        self.why_full = self.owner_says = None
+        self.why_full = self.owner_says = self.owner_trouble = self._home = self._embedded = None
         self.trouble = _NO_STORE
 
     @property
@@ -104,7 +104,7 @@ class StoreAccess:
         """Why persistent messages are refused at the moment; None while all is well."""
         if self.is_superseded:
             return _SUPERSEDED
-        return self.store.trouble or (_READING if self.is_reloading else None)
+        return self.store.why_away or (_READING if self.is_reloading else None)
 
     @property
     def is_writable(self) -> bool:

@@ -344,9 +344,19 @@ class DispatcherRunner:
 
     def state(self, session: Session) -> DispatcherState:
         """Where the session's dispatcher stands."""
+        return session.mailbox.dispatcher.observe(is_gone=self.is_away(session))
+
+    def is_away(self, session: Session) -> bool:
+        """Whether the session's client is gone, whatever its dispatcher does."""
         is_gone = session.mailbox.is_absent or session.state is not State.CONNECTED
-        is_gone = is_gone or self._times.is_gone(session, self._runtime.loop.time())
-        return session.mailbox.dispatcher.observe(is_gone=is_gone)
+        return is_gone or self._times.is_gone(session, self._runtime.loop.time())
+
+    def away_since(self, session: Session) -> float:
+        """The loop time (s) since which the session's client, which is away, counts as gone."""
+        gone_in = self._times.gone_in(session, self._runtime.loop.time())
+        if gone_in is None or session.state is not State.CONNECTED:  # no connect has come yet
+            return session.added_at
+        return min(self._runtime.loop.time() + gone_in, self._runtime.loop.time())
 
     def holdback(self, session: Session) -> Holdback | None:
         """Why the session's dispatcher is inactive; None if it is active."""

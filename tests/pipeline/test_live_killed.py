@@ -1,5 +1,8 @@
-"""Jobs are killed as a whole between any two steps, and the store is killed and started again meanwhile: bronze, silver and
-gold hold each event once, and each letter is sent again once."""
+"""The live job is killed as a whole between any two steps, while `compact` merges and removes files, and the store is killed
+and started again meanwhile: bronze, silver and gold hold each event once, and no job shows a traceback.
+
+FAULTS=full kills twenty times.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,22 +22,23 @@ import redis
 
 from crewel.pipeline.connection import Address
 from crewel.pipeline.delta import DeltaLog
+from crewel.pipeline.jobs import compact
 from crewel.pipeline.schemas import RAW, TABLES, Table
 from crewel.storage.keys import Keys
-from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
-from tests.conftest import StartServer
-from tests.faults.conftest import IS_FULL, Tell
-from tests.faults.pipeline_job import Job, PipelineJob, counts_of, rows_of
-from tests.functional.bayeux import Message
+from tests.faults.conftest import IS_FULL
+from tests.faults.pipeline_job import PipelineJob, counts_of, rows_of
+from tests.faults.report import DID
 from tests.pipeline.quick_spark import QUICK
-from tests.store_process import StoreProcess, until
+from tests.store_process import StoreProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = 20 if IS_FULL else 2
-EVENTS_A_SECOND = 500
+EVENTS_A_SECOND = 200
 TICK_S = 0.05
+PAUSE_S = 3
+"""Between two runs of compact."""
 PREFIX = "crewel:"
 CHANNELS = ("/a/b", "/a/c")
 SESSION = "client/joe/1"
@@ -180,13 +185,55 @@ def check_readers(spark: SparkSession, tables: Path, table: Table, *key: str) ->
     assert by_spark == by_duckdb == by_pandas == keys > 0, f"another program reads other rows of {table.name}"
 
 
+class Compaction:
+    """Merges small files over and over, and removes what does not count any more at once, as `compact --keep 0` does."""
+
+    def __init__(self, spark: SparkSession, tables: Path) -> None:
+        self.runs = self.merged = self.removed = 0
+        self._options = compact.Options(directory=tables, keep_hours=0)
+        self._spark = spark
+        self._error: BaseException | None = None
+        self._is_over = threading.Event()
+        self._turn = threading.Lock()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it; raise what it has run into."""
+        self._is_over.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let others read meanwhile: they need files that it would remove, which is why it usually keeps them for a week."""
+        with self._turn:
+            yield
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over.wait(PAUSE_S):
+                if not (Path(self._options.directory) / RAW.path / "_delta_log").is_dir():
+                    continue
+                with self._turn:
+                    done = compact.run(self._spark, self._options)
+                self.runs += 1
+                self.merged += done.merged
+                self.removed += done.removed
+        except BaseException as error:  # noqa: BLE001 - the test raises it
+            self._error = error
+
+
 @pytest.mark.timeout(2400)
 def test_each_event_is_there_once_however_often_the_job_is_killed(
-    store: StoreProcess, spark: SparkSession, tmp_path: Path, tell: Tell
+    store: StoreProcess, spark: SparkSession, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     tables = tmp_path / "tables"
     rng = random.Random(1)
     writer = Writer(store)
+    compaction = Compaction(spark, tables)
     moments: Counter[str] = Counter()
     processes = done = 0
     job = spare = PipelineJob(store.url, PREFIX, tables)
@@ -207,18 +254,23 @@ def test_each_event_is_there_once_however_often_the_job_is_killed(
             begun, done = job.batch()
             moments["within a batch" if begun > done else "between batches"] += 1
             done += 1
-            for table, key in ((RAW, ("key", "id")), (TABLES["fact_published"], ("log_id",))):
-                check_readers(spark, tables, table, *key)
+            with compaction.paused():
+                for table, key in ((RAW, ("key", "id")), (TABLES["fact_published"], ("log_id",))):
+                    check_readers(spark, tables, table, *key)
     finally:
         writer.stop()
+        compaction.stop()
         job.close()
         spare.close()
+    assert compaction.runs
+    assert compaction.merged
     last = PipelineJob(store.url, PREFIX, tables, "once")
     try:
         last.begin()
         last.finish(300)
     finally:
         last.close()
+    assert not [words for words in ("Traceback", "Exception") if words in last.log.read_text()], last.log.read_text()
 
     entries = sum(writer.added.values())
     places = [(row["key"], row["id"]) for row in rows_of(tables, RAW, "key", "id")]
@@ -237,10 +289,12 @@ def test_each_event_is_there_once_however_often_the_job_is_killed(
     assert minutes == writer.counts
     assert _figures(store) == writer.counts
     _check_gold(tables, writer)
-    tell(
-        f"{KILLS} kills of {processes} processes ({', '.join(f'{number} {when}' for when, number in sorted(moments.items()))}),"
+    record_property(
+        DID,
+        f"{KILLS} kills of {processes} processes ({', '.join(f'{number} {when}' for when, number in sorted(moments.items()))})"
+        f" beside {compaction.runs} runs of compact, which merged {compaction.merged} files and removed {compaction.removed};"
         f" {entries} entries, {sum(writer.counts.values())} rows: each once in bronze, silver, gold and the store's figures;"
-        " after each kill Spark, DuckDB and pandas read the same"
+        " no traceback; after each kill Spark, DuckDB and pandas read the same",
     )
 
 
@@ -287,94 +341,3 @@ def _figures(store: StoreProcess) -> Counter[str]:
             for what, count in client.hgetall(key).items():
                 found[what.decode()] += int(count)
     return found
-
-
-# Redriving
-
-LETTERS = 900 if IS_FULL else 300
-RATE = 25
-"""Letters a second, so few that a job is killed on its way."""
-AGAIN = 25
-"""So many of those that were sent again die anew meanwhile, at most."""
-JOB = "again"
-CODE = "user.update.error"
-
-
-@pytest.mark.timeout(1200)
-def test_each_letter_is_sent_again_once_however_often_the_redrive_is_killed(
-    start_server: StartServer, tmp_path: Path, tell: Tell
-) -> None:
-    server = start_server(*SETS, "http.keepalive_ms=3600000")  # jobs start slowly on a busy machine
-    desk, joe = Desk(server), Receiver(server).be("joe/1")
-    joe.subscribe("/orders/new")
-    publish(server, "/orders/new", LETTERS)
-    messages = joe.take_all()
-    for first in range(0, LETTERS, 100):
-        joe.reject(messages[first : first + 100])
-    sets = dict(text.split("=", 1) for text in server.store_sets)
-    environ = {
-        "CREWEL_STORAGE__URL": sets["storage.url"],
-        "CREWEL_STORAGE__PREFIX": sets["storage.prefix"],
-        "CREWEL_TOKEN": TOKEN,
-    }
-    where = f"error_code = '{CODE}' and channel like '/orders/%'"
-    tables = tmp_path / "tables"
-    options = ["--dir", str(tables), "--url", server.url, "--where", where, "--job", JOB, "--rate", str(RATE), "--json"]
-    keys = Keys(sets["storage.prefix"])
-    heard: list[int] = []
-    died_anew: list[int] = []
-    rng = random.Random(2)
-    with redis.Redis.from_url(sets["storage.url"]) as client:
-        until(lambda: client.xlen(keys.dead) == LETTERS)
-
-        def redriven() -> list[str]:
-            facts: list[tuple[bytes, dict[bytes, bytes]]] = client.xrange(keys.facts)  # type: ignore[assignment]
-            return [orjson.loads(fields[b"d"])["letter"] for _, fields in facts if fields[b"t"] == b"redriven"]
-
-        def settle(messages: list[Message]) -> None:
-            """Say of all that comes, also with the answer to what is said, that it is well, or of the first that it is not."""
-            while messages:
-                heard.extend(message["data"] for message in messages)
-                again = messages[: AGAIN - len(died_anew)]
-                died_anew.extend(message["data"] for message in again)
-                statuses = [
-                    {
-                        "id": message["ext"]["update"]["id"],
-                        **({"errorCode": CODE} if message in again else {"state": "OK"}),
-                    }
-                    for message in messages
-                ]
-                messages = joe.say(*statuses)
-
-        def job() -> Job:
-            return Job(["crewel", "pipeline", "redrive", *options], tmp_path / "redrive.log", environ)
-
-        sent = processes = 0
-        for shot in range(KILLS):
-            killed = job()
-            try:
-                kept = tables / "redrives" / JOB / "_SUCCESS"
-                wanted = sent + rng.randint(1, LETTERS // KILLS // 2)
-                killed.wait_for(kept.exists if shot == 0 else lambda wanted=wanted: len(redriven()) >= wanted)  # type: ignore[misc]
-                processes += killed.kill()
-            finally:
-                killed.close()
-            sent = len(redriven())
-            settle(joe.take_all())
-        last = job()
-        try:
-            last.finish(300)
-        finally:
-            last.close()
-        result = orjson.loads((tmp_path / "redrive.log").read_text().splitlines()[-1])
-        settle(joe.take_all())
-        letters = redriven()
-    assert len(letters) == len({*letters}) == LETTERS
-    assert sorted(heard) == [*range(LETTERS)]
-    assert (result["chosen"], result["redriven"] + result["gone"], result["stayed"]) == (LETTERS, LETTERS, [])
-    assert died_anew
-    until(lambda: sorted(each["data"] for each in desk.letters("count=100")) == sorted(died_anew))
-    tell(
-        f"{KILLS} kills of {processes} processes after which the same job went on: {LETTERS} letters sent again, each once;"
-        f" {len(died_anew)} of them died again meanwhile and stayed"
-    )

@@ -1,0 +1,115 @@
+"""What the findings are made of: the figures of one node, and of several nodes as one.
+
+Nodes send them to each other by this schema, so that a finding has one cause, not one cause for each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Final, NamedTuple
+
+from pydantic import TypeAdapter
+
+from crewel.admin.session_counts import SessionCounts, Trouble
+from crewel.storage.disk import Disk
+
+
+class EmptyGroup(NamedTuple):
+    """A consumer group without a member that takes messages."""
+
+    pattern: str
+    name: str
+    waiting: int
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """Why a server is not ready."""
+
+    why: str
+    since: int | None = None
+    """Milliseconds since 1970; None if that is not known."""
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the checks look at."""
+
+    counted: SessionCounts = field(default_factory=SessionCounts)
+    concerns: dict[str, Concern] = field(default_factory=dict)
+    """Why the server is not ready, by what it is about."""
+    failing_workers: dict[str, int] = field(default_factory=dict)
+    """Number of a worker that does not start -> how often in a row it has been tried."""
+    dead_letters_made: int = 0
+    """Dead letters in the store that were made in the last hour: what was redriven or discarded does not count."""
+    dead_letter_codes: list[tuple[str, int]] = field(default_factory=list)
+    """Dead letters in the store, by code, the most first."""
+    messages_dropped: int = 0
+    """Messages of the last hour that were dropped and are in no dead letter."""
+    dead_letters_dropped: int = 0
+    """Dead letters that were dropped because there were too many."""
+    store_used: int = 0
+    store_most: int = 0
+    """Bytes of the store's memory, and how many it may have; 0: any number."""
+    disk: Disk | None = None
+    """The disk of an embedded store; None if the store is not the server's own."""
+    facts_lost: int = 0
+    """Facts and events that were removed before the data pipeline had read them."""
+    empty_groups: list[EmptyGroup] = field(default_factory=list)
+    """Consumer groups with messages that no member takes."""
+
+
+_SCHEMA: Final = TypeAdapter(Figures)
+
+
+def as_json(figures: Figures) -> dict[str, Any]:
+    """The figures as another node reads them."""
+    told: dict[str, Any] = _SCHEMA.dump_python(figures, mode="json")
+    return told
+
+
+def from_json(told: object) -> Figures:
+    """What `as_json` made, also of a node of another version. Raises ValueError."""
+    return _SCHEMA.validate_python(told)
+
+
+def figures_as_one(own: Figures, others: Sequence[Figures], empty_groups: Sequence[EmptyGroup]) -> Figures:
+    """Those of all nodes. What the store has, which they share, each of them has counted whole."""
+    every = [own, *others]
+    most = max(every, key=lambda each: (each.store_used, each.dead_letters_made))
+    troubles: dict[str, Trouble] = {}
+    for each in every:
+        for kind, trouble in each.counted.troubles.items():
+            troubles[kind] = troubles[kind].join(trouble) if kind in troubles else trouble
+    return Figures(
+        counted=SessionCounts(troubles=troubles),
+        concerns=reduce(_concerns, (each.concerns for each in every)),
+        failing_workers={number: count for each in every for number, count in each.failing_workers.items()},
+        dead_letters_made=most.dead_letters_made,
+        dead_letter_codes=most.dead_letter_codes,
+        messages_dropped=sum(each.messages_dropped for each in every),
+        dead_letters_dropped=max(each.dead_letters_dropped for each in every),
+        store_used=most.store_used,
+        store_most=most.store_most,
+        disk=next((each.disk for each in every if each.disk is not None), None),
+        facts_lost=sum(each.facts_lost for each in every),
+        empty_groups=list(empty_groups),
+    )
+
+
+def _concerns(one: dict[str, Concern], other: dict[str, Concern]) -> dict[str, Concern]:
+    """Both; of what is about the same, the words of the first, the earlier time, and the nodes of both."""
+    both = dict(one)
+    for about, concern in other.items():
+        known = both.get(about)
+        if known is None:
+            both[about] = concern
+            continue
+        times = [each for each in (known.since, concern.since) if each is not None]
+        nodes = tuple(dict.fromkeys((*known.nodes, *concern.nodes)))
+        both[about] = Concern(known.why, min(times, default=None), nodes)
+    return both

@@ -1,0 +1,71 @@
+"""Subjects and consumer groups of several nodes, in the list of receivers. Pure: the rows of all nodes in, one row of each out.
+
+Each node knows its own members of a group, and how much waits for it in the store that all share. So how a group stands, and
+where it belongs in a sorted list, follows from the rows of all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from time import time
+from typing import Any, Final
+
+from crewel.admin.paging import Place, place_in_order
+from crewel.admin.receiver_condition import Facts, causes_of
+from crewel.admin.receiver_facts import standing
+from crewel.admin.receiver_resource import MEMBERS
+from crewel.delivery.states import DispatcherState
+
+Row = dict[str, Any]
+
+_OF_CLIENTS: Final = ("transport", "address", "client")
+"""Filters that only sessions can fit."""
+_KINDS: Final = ("subject", "group")
+
+
+def shared_kinds(fields: Mapping[str, Any]) -> list[str]:
+    """The kinds beside sessions that a list with these filters may have."""
+    if fields.get("held") or any(fields.get(name) is not None for name in _OF_CLIENTS):
+        return []
+    return [kind for kind in _KINDS if fields.get("kind") in (None, kind)]
+
+
+def joined_shared(rows: Iterable[Row]) -> list[Row]:
+    """One row for each subject and each group, with how it stands by the members of all nodes."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = row["kind"], row["name"]
+        known = found.get(key)
+        found[key] = row if known is None else _both(known, row)
+    return [{**row, **_standing(row)} for row in found.values()]
+
+
+def _both(one: Row, other: Row) -> Row:
+    best = max(one, other, key=_takes_messages)
+    return {
+        **best,
+        "members": one["members"] + other["members"],
+        "waiting": max(one["waiting"], other["waiting"]),
+    }
+
+
+def _takes_messages(row: Row) -> tuple[bool, bool]:
+    """A group works if it has a working member at any node; else the members that there are say why not."""
+    return row["state"] == DispatcherState.ALIVE.value, bool(row["members"])
+
+
+def _standing(row: Row) -> Row:
+    now, most = int(time() * 1000), row.get("maxEntries") or 0
+    members, is_group = MEMBERS[row["state"]], row["kind"] == "group"
+    facts = Facts(now, waiting=row["waiting"], max_entries=most, members=members, is_group=is_group)
+    return standing(facts, causes_of(facts))
+
+
+def is_wanted(row: Row, fields: Mapping[str, Any], after: Place | None, sort: str) -> bool:
+    """Whether the row fits the filters that follow from all nodes, and lies behind this place."""
+    state, condition = fields.get("state"), fields.get("condition")
+    return (
+        (state is None or row["state"] == state)
+        and (condition is None or condition in row["conditions"])
+        and (after is None or place_in_order(sort, row[sort], row["name"]) > after)
+    )

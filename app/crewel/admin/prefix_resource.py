@@ -1,0 +1,112 @@
+"""Prefixes of channels, each with what the topics at and below it have. A REST resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+from zlib import crc32
+
+from crewel.admin.fields import PAGE, page_fields, text_field
+from crewel.admin.operation import About
+from crewel.admin.route import Ask, Route
+from crewel.event_loop import in_turns, sorted_in_turns
+
+PREFIXES: Final = "/prefixes"
+_MOST_NAMED: Final = 50_000
+"""Topics that one node names to another, in a short form, so that each is counted once."""
+
+Row = dict[str, Any]
+Topic = list[int]
+"""A topic in its short form: the checksum of its name, whether it is below the prefix, its history, and its queued messages."""
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    # A node that has been handed the request reports its own queues alone: the one that asks knows the shared ones.
+    is_handed = ask.request is None
+    return await prefixes_page(ask, with_shared=not is_handed, names_topics=is_handed)
+
+
+async def prefixes_page(ask: Ask, *, with_shared: bool, names_topics: bool) -> dict[str, Any]:
+    """A page of the names directly below a prefix. `with_shared`: with messages in shared queues; `names_topics`: with the
+    topics themselves, for another node."""
+    fields = ask.fields
+    below = fields.get("below", "/").rstrip("/") + "/"
+    after, count = fields.get("after", ""), fields.get("count", PAGE)
+    found: dict[str, list[Topic]] = {}
+    async for view in in_turns(await ask.admin.broker.topics.views.all(with_shared=with_shared)):
+        if view.name.startswith(below) and ask.covers(view.name):
+            prefix = below + view.name[len(below) :].partition("/")[0]
+            topic = [crc32(view.name.encode()), int(view.name != prefix), view.history, view.queued]
+            found.setdefault(prefix, []).append(topic)
+    rest = await sorted_in_turns(prefix for prefix in found if prefix > after)
+    page = rest[:count]
+    told: dict[str, Any] = {
+        "below": below,
+        "prefixes": [_row(prefix, found[prefix]) for prefix in page],
+        "next": page[-1] if len(rest) > count else "",
+    }
+    if names_topics and sum(len(found[prefix]) for prefix in page) <= _MOST_NAMED:
+        told["topics"] = {prefix: found[prefix] for prefix in page}
+    return told
+
+
+def _row(prefix: str, topics: Sequence[Topic]) -> Row:
+    deeper, history, queued = (sum(each[place] for each in topics) for place in (1, 2, 3))
+    return {"prefix": prefix, "topics": len(topics), "deeper": deeper, "history": history, "queued": queued}
+
+
+def joined_prefixes(pages: Sequence[dict[str, Any]], count: int) -> dict[str, Any]:
+    """The pages of several nodes as one. A topic that several of them have is counted once; if a node has too many to name
+    them, a prefix has at least as many as the node that has most of them. Pure."""
+    last = min((page["next"] for page in pages if page["next"]), default="")
+    rows: dict[str, list[Row]] = {}
+    topics: dict[str, dict[int, Topic]] = {}
+    for page in pages:
+        for row in page["prefixes"]:
+            if not last or row["prefix"] <= last:  # what a node has behind the end of its page is not known
+                rows.setdefault(row["prefix"], []).append(row)
+        for prefix, some in page.get("topics", {}).items():
+            _add(topics.setdefault(prefix, {}), some)
+    are_named = all("topics" in page for page in pages)
+    names = sorted(rows)
+    shown = names[:count]
+    has_more = len(names) > count or bool(last)
+    return {
+        "below": pages[0]["below"],
+        "prefixes": [_row(name, [*topics[name].values()]) if are_named else _largest(rows[name]) for name in shown],
+        "next": shown[-1] if has_more and shown else "",
+    }
+
+
+def _add(known: dict[int, Topic], topics: Iterable[Topic]) -> None:
+    """Each topic once: its history is in the store, and each node has queues of its own."""
+    for name, deeper, history, queued in topics:
+        before = known.get(name)
+        if before is None:
+            known[name] = [name, deeper, history, queued]
+        else:
+            before[2], before[3] = max(before[2], history), before[3] + queued
+
+
+def _largest(rows: Sequence[Row]) -> Row:
+    most = max(rows, key=lambda row: int(row["topics"]))
+    return {**most, "queued": sum(row["queued"] for row in rows)}
+
+
+PREFIX_ROUTES: Final = (
+    Route(
+        "GET",
+        PREFIXES,
+        "List the names directly below a prefix of channels, with how many topics each has, a page at a time.",
+        _list,
+        "`below`; `prefixes`, a list; `next`, the cursor of the next page, empty if this is the last. An entry has `prefix`,"
+        " `topics` (how many topics have this name or are below it), `deeper` (how many are below it), and their messages:"
+        " `history` and `queued`. With `cluster.enabled`, all nodes are counted; `unreached`: how many of them did not"
+        " answer, `failed` of those because of an internal error.",
+        query=(
+            text_field("below", "The prefix, such as /kitchen. Without it, the first segments."),
+            *page_fields("names"),
+        ),
+        about=About.MANY,
+    ),
+)

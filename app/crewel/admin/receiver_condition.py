@@ -1,0 +1,307 @@
+"""How a receiver stands, in plain words, and why: each cause with its time, the most urgent first.
+
+Pure: what is known of one receiver in, causes out. A new cause is a row of `CAUSES`; `receiver_facts` fills what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from crewel.admin.level import Level
+from crewel.admin.turned_away import Overflow
+from crewel.broker.login_refusals import RefusedLogins
+from crewel.delivery.dispatcher import Rejection
+from crewel.delivery.states import Holdback
+
+SLOW_MS: Final = 60_000
+"""How long a message waits for a client that is connected, until the receiver is slow."""
+_BUSY_MS: Final = 10_000
+"""How long a client works on a message until that is worth a word."""
+_NEARLY: Final = 0.8
+"""The part of its bound from which on a queue is nearly full."""
+_WEIGHT: Final = 10**9
+"""What the rank of a cause counts, in the number by which receivers are sorted, of the messages that wait."""
+
+
+class Condition(StrEnum):
+    """How a receiver stands. A session is connected or away, and may stand in other ways as well."""
+
+    REJECTING = "rejecting everything"
+    ON_HOLD = "on hold"
+    FULL = "full"
+    RETRYING = "waiting to retry"
+    UNATTENDED = "without a member"
+    AWAY = "away"
+    CONNECTED = "connected"
+
+
+NO_TAKERS: Final[dict[Condition | None, str]] = {
+    Condition.UNATTENDED: "no session takes its messages",
+    Condition.AWAY: "all its members are away or on hold",
+}
+"""Why a group or subject whose members stand so gets nothing."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of one receiver. Times are milliseconds since 1970."""
+
+    now: int
+    is_away: bool = False
+    away_since: int | None = None
+    waiting: int = 0
+    waiting_bytes: int = 0
+    max_entries: int = 0
+    """0: it is not known."""
+    max_bytes: int | None = None
+    """None: any number."""
+    oldest: int | None = None
+    """When the oldest of its stored messages was published."""
+    holdback: Holdback | None = None
+    rejection: Rejection | None = None
+    failure: tuple[str, str] | None = None
+    """Code and reason of the last failure that its client reported."""
+    retry_at: int | None = None
+    """When what its client could not take goes to it again; None: nothing waits for that."""
+    tries: tuple[int, int] = (0, 0)
+    """Failures in a row, and how many there may be (-1: any number)."""
+    overflow: Overflow | None = None
+    refused: RefusedLogins | None = None
+    token_expired_at: int | None = None
+    """When the token expired that its client has shown; None: it holds."""
+    unclaimed: int = 0
+    in_flight: int = 0
+    max_open: int = 0
+    is_at_limit: bool = False
+    """Whether its client has as many messages as it wants to have at a time."""
+    sent_at: int | None = None
+    """When the first of the messages was sent that it has not settled."""
+    members: Condition | None = None
+    """Of a group or subject: whether it has members, and whether one of them takes messages. None: it is a session."""
+    is_group: bool = False
+
+    @property
+    def share(self) -> float:
+        """How full its queue is: 1 is full."""
+        by_bytes = self.waiting_bytes / self.max_bytes if self.max_bytes else 0.0
+        by_entries = self.waiting / self.max_entries if self.max_entries else 0.0
+        return max(by_entries, by_bytes if self.waiting > 1 else 0.0)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing can be wrong, as of most receivers: a short way for lists of very many."""
+        asks_nothing = self.retry_at is None and self.token_expired_at is None and self.members is None
+        is_free = self.holdback is None and self.rejection is None and self.overflow is None
+        return asks_nothing and is_free and not (self.is_away or self.waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its queue takes no more."""
+        return self.waiting > 0 and self.share >= 1
+
+
+class Cause(NamedTuple):
+    """One reason why a receiver is not as it should be."""
+
+    kind: str
+    level: Level
+    text: str
+    details: dict[str, Any]
+    """Numbers and times that belong to it, as REST has them."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of the answer."""
+        return {"kind": self.kind, "level": self.level.value, "text": self.text, **self.details}
+
+
+Found = Iterator[tuple[Level, str, dict[str, Any]]]
+
+_TURNED_AWAY: Final = {
+    "deadMessage": "{} became dead letters",
+    "dropOldest": "{} pushed older ones out, or were dropped",
+    "disconnect": "{} ended its session",
+}
+"""What a full queue did with so many messages, by its policy."""
+
+
+def things(count: int, thing: str, more: str = "") -> str:
+    """So many of these, as a text."""
+    return f"{count:,} {thing if count == 1 else more or f'{thing}s'}"
+
+
+def _turned_away(overflow: Overflow) -> str:
+    return _TURNED_AWAY.get(overflow.policy, "{} were turned away").format(things(overflow.count, "message"))
+
+
+def _overflow_details(overflow: Overflow) -> dict[str, Any]:
+    return {"since": overflow.since, "at": overflow.at, "count": overflow.count, "policy": overflow.policy}
+
+
+def _rejecting(facts: Facts) -> Found:
+    if facts.rejection is not None:
+        code, reason, _ = facts.rejection
+        yield Level.BAD, f"all its messages become dead letters: {_said(code, reason)}", {"code": code}
+
+
+def _held(facts: Facts) -> Found:
+    held = facts.holdback
+    if held is not None:
+        yield Level.BAD, held.cause, {"since": held.since_ms, "who": held.who, "code": held.code, "id": held.message_id}
+
+
+def _full(facts: Facts) -> Found:
+    if not facts.is_full:
+        return
+    most = things(facts.max_entries, "message")
+    bound = f"{facts.waiting:,} of {most}" if facts.waiting >= facts.max_entries else "the bytes that it may have"
+    text, overflow = f"its queue is full: {bound}", facts.overflow
+    if overflow is None:
+        yield Level.BAD, f"{text}; nothing has been turned away yet", {"count": 0}
+    else:
+        yield Level.BAD, f"{text}; {_turned_away(overflow)}", _overflow_details(overflow)
+
+
+def _token(facts: Facts) -> Found:
+    if facts.token_expired_at is not None:
+        text = "its token has expired: it gets nothing until its client logs in again"
+        yield Level.BAD, text, {"since": facts.token_expired_at}
+
+
+def _refused(facts: Facts) -> Found:
+    refused = facts.refused
+    if refused is not None and facts.is_away:
+        times = "a login" if refused.count == 1 else f"{refused.count:,} logins"
+        text = f"{times} of its name {'was' if refused.count == 1 else 'were'} refused: {_said(refused.code, refused.reason)}"
+        details = {
+            "code": refused.code,
+            "since": refused.since,
+            "at": refused.at,
+            "count": refused.count,
+            "from": refused.address,
+        }
+        yield Level.BAD if facts.waiting else Level.WARN, text, details
+
+
+def _retrying(facts: Facts) -> Found:
+    if facts.retry_at is not None:
+        number, most = facts.tries
+        text = _said(*facts.failure) if facts.failure is not None else "its client has failed"
+        yield Level.WARN, text, {"next": facts.retry_at, "number": number, "of": most}
+
+
+def _unclaimed(facts: Facts) -> Found:
+    if facts.unclaimed:
+        yield (
+            Level.WARN,
+            f"no listener of its client takes {things(facts.unclaimed, 'message')}",
+            {"count": facts.unclaimed},
+        )
+
+
+def _no_takers(facts: Facts) -> Found:
+    text = NO_TAKERS.get(facts.members)
+    if text is not None:
+        stuck = Level.BAD if facts.is_group else Level.WARN  # a subject may well be away
+        yield stuck if facts.waiting else Level.INFO, text, {}
+
+
+def _away(facts: Facts) -> Found:
+    if facts.is_away:
+        yield Level.WARN if facts.waiting else Level.INFO, "its client is away", {"since": facts.away_since}
+
+
+def _can_take(facts: Facts) -> bool:
+    """Whether messages go to its client, as far as the server is concerned."""
+    held = facts.holdback is not None or facts.rejection is not None or facts.retry_at is not None
+    return not (facts.is_away or held or facts.token_expired_at is not None)
+
+
+def _slow(facts: Facts) -> Found:
+    if _can_take(facts) and facts.oldest is not None and facts.now - facts.oldest >= SLOW_MS:
+        text = "it is connected, and its oldest message waits"
+        yield Level.WARN, f"{text}{_at_work(facts)}", {"since": facts.oldest}
+
+
+def _overflowed(facts: Facts) -> Found:
+    overflow = facts.overflow
+    if overflow is not None and not facts.is_full:
+        room = f"{facts.waiting:,} of {things(facts.max_entries, 'message')}"
+        text = f"its queue was full: {_turned_away(overflow)}; it has room again, {room}"
+        yield Level.WARN, text, _overflow_details(overflow)
+
+
+def _nearly_full(facts: Facts) -> Found:
+    if _NEARLY <= facts.share < 1:
+        yield Level.WARN, f"its queue is at {facts.share:.0%} of its bound", {"share": round(facts.share, 3)}
+
+
+def _busy(facts: Facts) -> Found:
+    if not _can_take(facts) or (facts.oldest is not None and facts.now - facts.oldest >= SLOW_MS):
+        return
+    works_long = facts.sent_at is not None and facts.now - facts.sent_at >= _BUSY_MS
+    if (facts.is_at_limit and facts.waiting > facts.in_flight) or works_long:
+        since = {} if facts.sent_at is None else {"since": facts.sent_at}
+        yield Level.INFO, f"its client is busy{_at_work(facts)}", {**since, "count": facts.in_flight}
+
+
+def _at_work(facts: Facts) -> str:
+    if not facts.in_flight:
+        return ""
+    most = f", of at most {facts.max_open:,}" if facts.max_open else ""
+    return f": {things(facts.in_flight, 'message')} sent and not acknowledged{most}"
+
+
+def _said(code: str, reason: str) -> str:
+    return ": ".join(filter(None, (code, reason)))
+
+
+class Check(NamedTuple):
+    """One cause: its name, how urgent it is, and what finds it."""
+
+    kind: str
+    rank: int
+    find: Callable[[Facts], Found]
+    condition: Condition | None = None
+    """How a receiver stands that has it; None: that is not said in a word."""
+
+
+CAUSES: Final = (
+    Check("rejecting", 13, _rejecting, Condition.REJECTING),
+    Check("held", 12, _held, Condition.ON_HOLD),
+    Check("full", 11, _full, Condition.FULL),
+    Check("token", 10, _token),
+    Check("refused", 9, _refused),
+    Check("members", 8, _no_takers),
+    Check("retry", 7, _retrying, Condition.RETRYING),
+    Check("unclaimed", 6, _unclaimed),
+    Check("away", 5, _away),
+    Check("slow", 4, _slow),
+    Check("overflow", 3, _overflowed),
+    Check("nearly-full", 2, _nearly_full),
+    Check("busy", 1, _busy),
+)
+"""All causes, the most urgent first."""
+_RANKS: Final = {each.kind: each.rank for each in CAUSES}
+_CONDITIONS: Final = {each.kind: each.condition for each in CAUSES}
+
+
+def causes_of(facts: Facts) -> list[Cause]:
+    """Why the receiver is not as it should be; empty if it is."""
+    if facts.is_well:
+        return []
+    return [Cause(each.kind, *found) for each in CAUSES for found in each.find(facts)]
+
+
+def conditions_of(facts: Facts, causes: Sequence[Cause]) -> list[Condition]:
+    """How the receiver stands, the most urgent first, and last whether its client is there."""
+    there = facts.members or (Condition.AWAY if facts.is_away else Condition.CONNECTED)
+    return [*(word for each in causes if (word := _CONDITIONS[each.kind]) is not None), there]
+
+
+def trouble_of(facts: Facts, causes: Sequence[Cause]) -> int:
+    """A number by which receivers are sorted: the larger, the more urgent. With equal causes, what has more messages is."""
+    rank = next((_RANKS[each.kind] for each in causes if each.level is not Level.INFO), 0)
+    return rank * _WEIGHT + min(facts.waiting, _WEIGHT - 1)

@@ -1,0 +1,97 @@
+"""What the server knows of one receiver, for the question how it stands. It is read on request; nothing is counted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+from time import time
+from typing import TYPE_CHECKING, Any, Final
+
+from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, conditions_of, trouble_of
+from crewel.errors import StoreError
+from crewel.qos.names import group_of
+from crewel.storage.session_pace import usual_times
+
+if TYPE_CHECKING:
+    from crewel.admin.administration import Administration
+    from crewel.broker.session import Session
+
+_MS: Final = 1000
+
+
+def oldest_of(session: Session) -> int | None:
+    """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
+    place = None if session.mailbox.durable is None else session.mailbox.durable.oldest()
+    return None if place is None else place // 1000
+
+
+def session_facts(admin: Administration, session: Session) -> Facts:
+    """Those of a session."""
+    dispatchers, dispatcher, limit = admin.dispatchers, session.mailbox.dispatcher, session.mailbox.limit
+    now, is_away = int(time() * _MS), dispatchers.is_away(session)
+    facts = Facts(now, is_away, waiting=dispatchers.waiting(session))
+    if is_away:
+        facts.away_since = int(admin.clock_ms(dispatchers.away_since(session)))
+    facts.max_entries, facts.max_bytes, _ = admin.bounds(session)
+    if facts.waiting:
+        facts.waiting_bytes = dispatchers.waiting_bytes(session)
+        facts.oldest = oldest_of(session)
+        facts.in_flight = max(len(dispatcher.in_flight), session.mailbox.retained)
+        facts.unclaimed = dispatchers.unclaimed(session)
+        facts.sent_at = _sent_at(admin, session)
+    if limit is not None:
+        facts.max_open, facts.is_at_limit = limit.most, limit.room(session.mailbox.batches) == 0
+    facts.holdback, facts.rejection, facts.failure = dispatcher.holdback, dispatcher.rejection, dispatcher.last_failure
+    if dispatcher.waits_until:
+        facts.retry_at = int(admin.clock_ms(dispatcher.waits_until))
+        facts.tries = dispatcher.failures, dispatcher.rules.retries
+    if session.name:
+        facts.overflow = admin.turned_away.of(session.name)
+        facts.refused = admin.broker.login_refusals.of(session.name)
+    grants = session.grants
+    if grants is not None and grants.expires_at is not None and grants.has_expired(now / _MS):
+        facts.token_expired_at = int(grants.expires_at * _MS)
+    return facts
+
+
+def _sent_at(admin: Administration, session: Session) -> int | None:
+    """When the first message was sent that its client has not settled; None if that is not known."""
+    first = next(iter(session.mailbox.dispatcher.in_flight.values()), None)
+    return int(admin.clock_ms(first[1])) if first is not None and isfinite(first[1]) else None
+
+
+def shared_facts(admin: Administration, queue: str, members: Condition, waiting: int) -> Facts:
+    """Those of a subject or a consumer group, whose queue has this name."""
+    bounds = admin.broker.shared_queues.bounds(queue)
+    is_group = group_of(queue) is not None
+    return Facts(int(time() * _MS), waiting=waiting, max_entries=bounds.max_entries, members=members, is_group=is_group)
+
+
+def standing(facts: Facts, causes: list[Cause]) -> dict[str, Any]:
+    """How a receiver stands and why, as REST has it."""
+    return {
+        "conditions": [each.value for each in conditions_of(facts, causes)],
+        "cause": causes[0].text if causes else "",
+        "causes": [each.as_json() for each in causes],
+        "trouble": trouble_of(facts, causes),
+    }
+
+
+async def add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
+    """Say of sessions whose oldest message waits for long how long one usually waits: `usualMs` of that cause. It is left out
+    where the store does not say."""
+    slow = {view["name"]: each for view in views for each in view["causes"] if each["kind"] == "slow"}
+    if not slow or not admin.broker.access.has_store:
+        return
+    try:
+        usual = await usual_times(admin.store, slow)
+    except StoreError:
+        return  # all else comes from memory
+    for name, milliseconds in usual.items():
+        slow[name]["usualMs"] = milliseconds
+
+
+def standing_of(admin: Administration, session: Session) -> dict[str, Any]:
+    """How a session stands and why."""
+    facts = session_facts(admin, session)
+    return standing(facts, causes_of(facts))

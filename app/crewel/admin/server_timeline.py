@@ -1,0 +1,240 @@
+"""What happened to a server in the last day: starts and stops, outages, take-overs, refused logins. The store keeps it over
+restarts.
+
+What lasts is known here alone until it has ended; then it is written, with its beginning and its end. While the store takes
+nothing, events wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any, Final
+
+from crewel.errors import StoreError
+from crewel.storage import server_events
+from crewel.storage.checks import FREE_DISK
+from crewel.storage.disk import look_at_disk
+from crewel.version import VERSION
+
+if TYPE_CHECKING:
+    from crewel.admin.administration import Administration
+
+Event = dict[str, Any]
+
+_MOST_WAITING: Final = 200
+"""Events that wait for the store at most."""
+_REFUSALS_MS: Final = 60_000
+"""Refused logins of this time are one event for each cause."""
+_TOGETHER_MS: Final = 30_000
+"""Events of one kind of several nodes, or of one, that begin within this time are shown as one."""
+_REASONS: Final = 3
+"""Reasons of one outage that are kept: the first, and the last ones."""
+_NAMES: Final = {"store": "store outage", "task": "task failed", "descriptors": "out of file descriptors"}
+"""What lasts while a server is not ready, by what that is about."""
+_NO_CHANGE: Final = "it is the same one"
+_CHANGED: Final = "it was started again, or another one has taken over"
+
+
+@dataclass
+class _Outage:
+    """Something that lasts."""
+
+    what: str
+    since: int
+    reasons: list[str] = field(default_factory=list)
+    generation: str = ""
+    """Of the store, when it began."""
+
+    def note(self, why: str) -> None:
+        """This is why, as far as is known now."""
+        if why and why not in self.reasons:
+            self.reasons = [*self.reasons[:1], *[*self.reasons[1:], why][-_REASONS + 1 :]] if self.reasons else [why]
+
+
+class ServerTimeline:
+    """That of one server."""
+
+    def __init__(self, admin: Administration) -> None:
+        self._admin = admin
+        self._outages: dict[str, _Outage] = {}
+        self._recent: deque[Event] = deque(maxlen=_MOST_WAITING)
+        self._waiting = 0
+        self._refusals_at = 0
+
+    async def start(self) -> None:
+        """Follow what happens from now on. The start of the server is the first event."""
+        admin = self._admin
+        store = admin.broker.access.store
+        if admin.broker.access.has_store:
+            store.watch(self._store_is_back, self._store_is_gone)
+        admin.metrics_history.on_sample.append(self.look)
+        if admin.membership is not None:
+            admin.membership.registry.on_take_over.append(self._took_over)
+        self.add("started", version=VERSION, after=await self._ended_before())
+
+    def stop(self) -> None:
+        """The server ends."""
+        self._note_refusals(int(time() * 1000))
+        self.add("stopped")
+
+    async def _ended_before(self) -> str:
+        """How the run before this one has ended: `stop`, or `crash` if it noted no stop; empty if none is known."""
+        try:
+            events = await self._stored()
+        except StoreError:
+            return ""
+        own = [each["what"] for each in events if each["node"] == self._admin.node]
+        last = next((what for what in reversed(own) if what in ("started", "stopped")), "")
+        return {"started": "crash", "stopped": "stop"}.get(last, "")
+
+    # What happens
+
+    def add(self, what: str, *, at: int | None = None, until: int | None = None, **details: Any) -> None:
+        """This has happened, just now or in this time (milliseconds since 1970)."""
+        now = int(time() * 1000)
+        event = {"at": now if at is None else at, "until": until, "node": self._admin.node, "what": what, **details}
+        if event["until"] is None:
+            event["until"] = event["at"]
+        self._recent.append(event)
+        access = self._admin.broker.access
+        if access.has_store and self._waiting < _MOST_WAITING:
+            self._waiting += 1
+            access.writing.submit(server_events.write(access.keys, event), self._written, retries=True)
+
+    def _written(self, _: object) -> None:
+        self._waiting -= 1
+
+    def _took_over(self, sessions: int, nodes: list[str]) -> None:
+        self.add("took over", sessions=sessions, of=nodes)
+
+    def _store_is_gone(self) -> None:
+        self._begin("store", self._admin.broker.access.trouble or "")
+
+    def _store_is_back(self) -> None:
+        self._end("store")
+
+    def look(self) -> None:
+        """Look at what keeps the server from being ready, and at the logins that were refused."""
+        now = int(time() * 1000)
+        for about, read in self._admin.broker.concerns.items():
+            why = read()
+            if why is not None:
+                self._begin(about, why)
+            elif about in self._outages:
+                self._end(about)
+        if now - self._refusals_at >= _REFUSALS_MS:
+            self._refusals_at = now
+            self._note_refusals(now)
+
+    def _note_refusals(self, now: int) -> None:
+        for each in self._admin.broker.login_refusals.take_causes():
+            self.add(
+                "logins refused",
+                at=each.since,
+                until=each.at,
+                code=each.code,
+                reason=each.reason,
+                count=each.count,
+                name=each.name,
+                address=each.address,
+            )
+
+    def _begin(self, about: str, why: str) -> None:
+        outage = self._outages.get(about)
+        if outage is None:
+            generation = self._admin.broker.access.store.generation if about == "store" else ""
+            what = _NAMES.get(about, f"not ready: {about}")
+            outage = self._outages[about] = _Outage(what, int(time() * 1000), generation=generation)
+        outage.note(why)
+        if about == "store" and (home := self._store().home) is not None:
+            self._admin.broker.spawn(self._note_disk(outage, home))
+
+    @staticmethod
+    async def _note_disk(outage: _Outage, home: Path) -> None:
+        """Add that the disk of an embedded store is full: the store itself may say no more than that it has ended."""
+        disk = await asyncio.to_thread(look_at_disk, home)
+        if disk is not None and disk.free < FREE_DISK:
+            outage.note(f"the disk of {disk.directory} is full")
+
+    def _end(self, about: str) -> None:
+        outage = self._outages.pop(about, None)
+        if outage is None:
+            return
+        details: dict[str, Any] = {"why": outage.reasons}
+        if outage.generation:
+            details["store"] = _NO_CHANGE if self._store().generation == outage.generation else _CHANGED
+        self.add(outage.what, at=outage.since, until=int(time() * 1000), **details)
+
+    def _store(self) -> Any:
+        return self._admin.broker.access.store
+
+    # What is shown
+
+    def since(self, about: str) -> int | None:
+        """Since when this keeps the server from being ready: milliseconds since 1970; None while all is well."""
+        outage = self._outages.get(about)
+        return None if outage is None else outage.since
+
+    async def events(self) -> tuple[list[Event], bool]:
+        """The events of the last day as each node has noted them, those that last with `until` None; and whether all are there:
+        while the store cannot be read, only those since this server started are."""
+        try:
+            events, is_whole = await self._stored(), True
+        except StoreError:
+            events, is_whole = [], False
+        lasting = [
+            {"at": each.since, "until": None, "node": self._admin.node, "what": each.what, "why": each.reasons}
+            for each in self._outages.values()
+        ]
+        return [*events, *self._recent, *lasting], is_whole
+
+    async def _stored(self) -> list[Event]:
+        access = self._admin.broker.access
+        return await server_events.last_day(access.store, int(time() * 1000)) if access.has_store else []
+
+
+def together(events: Iterable[Event]) -> list[Event]:
+    """Events of one or several nodes, the newest first: what several nodes say of one thing is one event with `nodes`; what one
+    has said twice, once. Pure."""
+    known: dict[tuple[str, str, str, int], Event] = {}
+    for event in events:
+        known[event["node"], event["what"], event.get("code", ""), event["at"]] = event
+    found: list[Event] = []
+    for event in sorted(known.values(), key=lambda each: each["at"]):
+        same = next((each for each in reversed(found) if _is_same(each, event)), None)
+        if same is None:
+            found.append({**event, "nodes": [event["node"]]})
+        else:
+            _join(same, event)
+    return sorted(found, key=lambda each: each["at"], reverse=True)
+
+
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two events, of which the first began earlier, are one for an operator: several nodes note one thing at about the
+    same time, and a store that fails again and again has one cause."""
+    if one["what"] != other["what"] or one.get("code") != other.get("code"):
+        return False
+    end = one["until"] or other["at"]  # if it lasts
+    if one["what"] == "logins refused":
+        return bool(other["at"] - end <= 2 * _REFUSALS_MS)
+    if "why" in other:
+        return bool(other["at"] - end <= _TOGETHER_MS)
+    is_of_all = other["node"] not in one["nodes"] and one["what"] != "took over"
+    return bool(is_of_all and other["at"] - one["at"] <= _TOGETHER_MS)
+
+
+def _join(same: Event, event: Event) -> None:
+    if event["node"] not in same["nodes"]:
+        same["nodes"].append(event["node"])
+    if same["what"] == "logins refused":
+        same["count"] += event["count"]
+        same.update({name: event[name] for name in ("reason", "name", "address")})
+    if "why" in event:
+        same["why"] = list(dict.fromkeys([*same.get("why", []), *event["why"]]))
+    ends = same["until"], event["until"]
+    same["until"] = None if None in ends else max(ends)

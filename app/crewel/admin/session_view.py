@@ -1,0 +1,125 @@
+"""A session as operators see it."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from crewel.admin.administration import Administration
+from crewel.admin.client_connection import address_of, program_of, transport_of
+from crewel.admin.receiver_facts import oldest_of, standing_of
+from crewel.admin.receiver_resource import last_failure
+from crewel.broker.session import Session
+from crewel.broker.session_queue.timers import outlook
+
+
+def session_view(admin: Administration, session: Session) -> dict[str, Any]:
+    """The session as REST tells it. Times are milliseconds since 1970."""
+    dispatchers = admin.dispatchers
+    held = dispatchers.holdback(session)
+    max_entries, max_bytes, policy = admin.bounds(session)
+    return {
+        "name": session.name,
+        "id": absolute_name(admin, session),
+        "node": admin.node,
+        "subject": subject_of(session),
+        **standing_of(admin, session),
+        "state": dispatchers.state(session).value,
+        "active": held is None,
+        "holdback": None
+        if held is None
+        else held.as_json() | {"waits": session.mailbox.has(held.message_id)},
+        "waiting": dispatchers.waiting(session),
+        "waitingBytes": dispatchers.waiting_bytes(session),
+        "oldest": oldest_of(session),
+        "inFlight": max(len(session.mailbox.dispatcher.in_flight), session.mailbox.retained),
+        "unclaimed": dispatchers.unclaimed(session),
+        "maxEntries": max_entries,
+        "maxBytes": max_bytes,
+        "onOverflow": policy,
+        "subscriptions": sorted(session.subscriptions),
+        "subscriptionOptions": admin.broker.subscription_options.as_json(session),
+        "failedSubscriptions": admin.broker.failures.unreported(session),
+        "ptp": session.takes_ptp,
+        "lastFailure": last_failure(session),
+        "reliable": session.mailbox.is_reliable,
+        "update": session.mailbox.dispatcher.rules.tells,
+        "durable": session.mailbox.durable is not None,
+        "operator": session.is_operator,
+        "transport": transport_of(session),
+        "address": address_of(session),
+        "client": program_of(session),
+        "loggedIn": int(admin.clock_ms(session.added_at)),
+        "expires": expires_ms(admin, session),
+        "ends": _ends(admin, session),
+        "retry": _retry(admin, session),
+        "qos": qos_of(admin, session),
+        "pingMs": admin.pings.get(session),
+    }
+
+
+def subject_of(session: Session) -> str:
+    """`joe` of `client/joe/1`."""
+    return session.name.split("/")[1]
+
+
+def qos_of(admin: Administration, session: Session) -> dict[str, Any]:
+    """The options of its login, as in effect."""
+    max_entries, max_bytes, policy = admin.bounds(session)
+    settings = admin.broker.settings
+    rules, asked = admin.dispatchers.rules(session), session.asked
+    return {
+        "name": session.name,
+        "ack": session.mailbox.is_reliable,
+        "update": rules.tells,
+        "settle": rules.settle.value,
+        "ackWait": _ms(rules.ack_wait),
+        "maxOpen": asked.max_open,
+        "pingInterval": asked.ping_interval_ms,
+        "burst": {
+            "maxEntries": session.mailbox.burst.max_entries,
+            "maxBytes": session.mailbox.burst.max_bytes or settings.bayeux.max_response_bytes,
+        },
+        "ptp": session.takes_ptp,
+        "persistent": asked.persistent,
+        "timeout": session.grace_ms,
+        "maxSessions": asked.max_sessions,
+        "dispatcher": {
+            "retries": rules.retries,
+            "delay": _ms(rules.delay),
+            "factor": rules.factor,
+            "maxDelay": _ms(rules.max_delay),
+            "absence": asked.dispatcher is not None and asked.dispatcher.absence,
+        },
+        "queue": {"maxEntries": max_entries, "maxBytes": max_bytes, "onOverflow": policy},
+    }
+
+
+def absolute_name(admin: Administration, session: Session) -> str:
+    """`/node/heron/client/joe/1`."""
+    return f"/node/{admin.node}/{session.name}"
+
+
+def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
+    """When the session ends unless its client comes, and why; None while it is connected."""
+    broker = admin.broker
+    ends_at, why = outlook(session, broker.times, broker.loop.time())
+    return None if ends_at == inf else {"at": int(admin.clock_ms(ends_at)), "why": why}
+
+
+def _retry(admin: Administration, session: Session) -> dict[str, int] | None:
+    """When what its client could not take goes to it again, and the how-manieth time of how many (-1: any number)."""
+    dispatcher = session.mailbox.dispatcher
+    if not dispatcher.waits_until:
+        return None
+    at = int(admin.clock_ms(dispatcher.waits_until))
+    return {"at": at, "number": dispatcher.failures, "of": dispatcher.rules.retries}
+
+
+def _ms(seconds: float) -> int:
+    return -1 if seconds == inf else round(seconds * 1000)
+
+
+def expires_ms(admin: Administration, session: Session) -> int | None:
+    """When it expires unless its client comes: milliseconds since 1970; None while it is connected."""
+    return None if session.expires_at == inf else int(admin.clock_ms(session.expires_at))

@@ -1,0 +1,84 @@
+/**
+ * How receivers stand, in plain words, and why: each cause with its times. The words of the API stand in the tooltips.
+ */
+
+import {h, parts} from "./elements.js";
+import {count, span, time, took} from "./format.js";
+
+/** What each word means, and how it looks: bad where messages are stuck or lost. */
+const CONDITIONS = {
+    "rejecting everything": ["bad", "All its messages become dead letters."],
+    "on hold": ["bad", "Its messages wait until an operator releases it."],
+    full: ["bad", "Its queue takes no more messages."],
+    "waiting to retry": ["warn", "Its client has failed; its messages go to it again after a pause."],
+    "without a member": ["", "No session takes its messages."],
+    away: ["", "Its client is not there; its messages wait for it."],
+    connected: ["good", "Its client is there."],
+};
+/** Words that are bad only if messages wait. */
+const BAD_WITH_MESSAGES = ["away", "without a member"];
+
+export const WORDS = Object.keys(CONDITIONS);
+
+/** How a receiver stands, as words: one element, for a cell of a table lays out each of its children on a phone. */
+export function standing({conditions = [], state, waiting}) {
+    return h("span", {class: "states"}, conditions.map((word, index) => {
+        const [look, meaning] = CONDITIONS[word] ?? ["", ""];
+        const isStuck = waiting > 0 && BAD_WITH_MESSAGES.includes(word);
+        // A client that is there is good news only if nothing is wrong.
+        const kind = isStuck ? "bad" : word === "connected" && index > 0 ? "" : look;
+        return [index ? ", " : "", h("span", {class: `mark ${kind}`, title: `${meaning} State in the API: ${state}.`}, word)];
+    }));
+}
+
+/** The times of a cause, by its kind. */
+const TIMES = {
+    rejecting: () => "",
+    held: ({since, who, text}) => lasting(since) + (text === `held by ${who}` ? "" : `, by ${who}`),
+    full: ({since, at}) => since ? `${lasting(since)}; the last one ${span(Date.now() - at)} ago` : "",
+    overflow: ({since, at}) => `from ${time(since)} to ${time(at)}`,
+    token: ({since}) => `at ${time(since)}, ${span(Date.now() - since)} ago`,
+    refused: ({since, at, count: number, from}) => [number > 1 && `since ${time(since)}`, `the last one ${span(Date.now() - at)} ago`, from && `from ${from}`].filter(Boolean).join(", "),
+    retry: ({next, number, of}) => `the next try ${next > Date.now() ? `in ${span(next - Date.now())}` : "now"}, number ${count(number)}${of < 0 ? "" : ` of ${count(of)}`}`,
+    away: ({since}) => since ? lasting(since) : "",
+    slow: ({since, usualMs}) => `for ${span(Date.now() - since)}${usualMs === undefined ? "" : `; usually ${took(usualMs)}`}`,
+    busy: ({since}) => since ? `for ${span(Date.now() - since)}` : "",
+};
+
+function lasting(since) {
+    return `since ${time(since)}, ${span(Date.now() - since)} ago`;
+}
+
+/** A cause with its times. */
+export function causeText(cause) {
+    const times = TIMES[cause.kind]?.(cause) ?? "";
+    return [parts(cause.text, "."), times ? h("span", {class: "hint"}, ` ${times}`) : ""];
+}
+
+/** The causes of a receiver in a list: those that are trouble; without any, what explains it. */
+export function causesInList({causes = [], lastFailure, waiting}) {
+    const trouble = causes.filter(({level}) => level !== "info");
+    const shown = trouble.length ? trouble : causes;
+    const last = shown.length === 0 && waiting && lastFailure ? [h("div", {}, parts(`last failure: ${lastFailure.code}: ${lastFailure.reason}`, "."))] : [];
+    return shown.length + last.length ? h("div", {}, shown.map((each) => h("div", {}, causeText(each))), last) : "";
+}
+
+/** What to do about a cause, by its kind. */
+const ADVICE = {
+    rejecting: () => "Mend its client and let it log in again, or end the session. Its messages are in the dead letters.",
+    held: () => "Read the message that is held. If its cause is gone, release the receiver; if not, skip the message first.",
+    full: () => "Start its client if it is away, make it faster, share its work in a consumer group, or drain the queue into dead letters.",
+    token: () => "Give its client a new token. It logs in again by itself, if it can get one.",
+    refused: () => "Give its client a token or a name that holds. See the code in the reference of errors.",
+    retry: () => "Mend what its client needs, then retry now.",
+    unclaimed: () => "Its client has no listener for these channels: start the part that has it, or skip the messages.",
+    away: ({waiting}) => waiting ? "Start its client again." : "",
+    slow: () => "See how many it acknowledges a minute. Let it acknowledge sooner, or share its work in a consumer group.",
+};
+
+/** The causes on the page of a receiver, each with what to do. */
+export function causesOf(receiver) {
+    return (receiver.causes ?? []).map((each) => h("article", {class: `finding ${each.level}`},
+        h("h2", {}, causeText(each)), h("p", {class: "hint"}, ADVICE[each.kind]?.(receiver) ?? "")));
+}
+

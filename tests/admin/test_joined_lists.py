@@ -1,0 +1,77 @@
+"""Prefixes, subjects and groups of several nodes, each as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewel.admin.joined_receivers import is_wanted, joined_shared, shared_kinds
+from crewel.admin.prefix_resource import joined_prefixes
+
+
+def group(state: str, **fields: Any) -> dict[str, Any]:
+    usual = {"kind": "group", "name": "/jobs/* workers", "members": 1, "waiting": 3, "maxEntries": 10}
+    return usual | {"state": state, "oldest": None} | fields
+
+
+def test_a_group_stands_as_its_members_at_all_nodes_do() -> None:
+    (row,) = joined_shared([group("EMPTY", members=0, waiting=4), group("ALIVE", members=2)])
+    assert (row["state"], row["members"], row["waiting"]) == ("ALIVE", 2, 4)
+    assert (row["conditions"], row["causes"], row["trouble"]) == (["connected"], [], 4)
+    (row,) = joined_shared([group("EMPTY", members=0), group("POLLING")])
+    assert (row["conditions"], row["cause"]) == (["away"], "all its members are away or on hold")
+    (row,) = joined_shared([group("EMPTY", members=0, waiting=10)] * 2)
+    assert row["conditions"] == ["full", "without a member"]
+
+
+def test_a_group_is_chosen_by_what_all_nodes_have() -> None:
+    (row,) = joined_shared([group("ALIVE"), group("EMPTY", members=0)])
+    assert is_wanted(row, {}, None, "trouble")
+    assert is_wanted(row, {"state": "ALIVE", "condition": "connected"}, (-4, "a"), "trouble")
+    assert not is_wanted(row, {"state": "EMPTY"}, None, "name")
+    assert not is_wanted(row, {"condition": "without a member"}, None, "name")
+    assert not is_wanted(row, {}, (-2, "a"), "trouble")
+
+
+@pytest.mark.parametrize(
+    ("fields", "kinds"),
+    [
+        ({}, ["subject", "group"]),
+        ({"held": False}, ["subject", "group"]),
+        ({"kind": "group"}, ["group"]),
+        ({"kind": "session"}, []),
+        ({"held": True}, []),
+        ({"transport": "none"}, []),
+        ({"address": "10."}, []),
+    ],
+)
+def test_filters_of_clients_leave_only_sessions(fields: dict[str, Any], kinds: list[str]) -> None:
+    assert shared_kinds(fields) == kinds
+
+
+def page(*prefixes: str, following: str = "", names: bool = True) -> dict[str, Any]:
+    """A page of prefixes, each with the topics that its name ends in: `/a:12` has the topics 1 and 2."""
+    parts = [each.partition(":")[::2] for each in prefixes]
+    rows = [{"prefix": name, "topics": len(ids), "deeper": 0, "history": 5, "queued": 1} for name, ids in parts]
+    told = {"below": "/", "prefixes": rows, "next": following}
+    topics = {name: [[int(each), 0, 5, 1] for each in ids] for name, ids in parts}
+    return told | ({"topics": topics} if names else {})
+
+
+def test_a_topic_that_two_nodes_have_is_counted_once() -> None:
+    told = joined_prefixes([page("/a:12", "/b:3"), page("/a:23", "/c:4")], 100)
+    assert [(row["prefix"], row["topics"]) for row in told["prefixes"]] == [("/a", 3), ("/b", 1), ("/c", 1)]
+    assert (told["prefixes"][0]["history"], told["prefixes"][0]["queued"], told["next"]) == (15, 4, "")
+
+
+def test_a_node_with_too_many_to_name_says_how_many_at_least() -> None:
+    told = joined_prefixes([page("/a:123"), page("/a:45", names=False)], 100)
+    assert [(row["topics"], row["queued"]) for row in told["prefixes"]] == [(3, 2)]
+
+
+def test_what_is_behind_the_end_of_one_page_comes_with_the_next() -> None:
+    told = joined_prefixes([page("/a:1", "/c:1", following="/c"), page("/b:1", "/d:1")], 100)
+    assert ([row["prefix"] for row in told["prefixes"]], told["next"]) == (["/a", "/b", "/c"], "/c")
+    told = joined_prefixes([page("/a:1", "/c:1"), page("/b:1")], 2)
+    assert ([row["prefix"] for row in told["prefixes"]], told["next"]) == (["/a", "/b"], "/b")

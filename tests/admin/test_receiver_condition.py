@@ -1,0 +1,172 @@
+"""How a receiver stands, and why: each cause in plain words, the most urgent first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewel.admin.level import Level
+from crewel.admin.receiver_condition import CAUSES, Condition, Facts, causes_of, conditions_of, trouble_of
+from crewel.admin.turned_away import Overflow
+from crewel.broker.login_refusals import RefusedLogins
+from crewel.delivery.dispatcher import Rejection
+from crewel.delivery.states import Holdback
+
+NOW = 10_000_000
+TURNED_AWAY = Overflow(NOW - 9000, NOW - 1000, 600, "deadMessage")
+REFUSED = RefusedLogins("user.security.authentication.expired", "the token has expired", "a", "10.1.2.3", 5, 9, 3)
+
+CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
+    (
+        {"rejection": Rejection("user.update.error", "no such dish")},
+        "rejecting",
+        Level.BAD,
+        "all its messages become dead letters: user.update.error: no such dish",
+        {},
+    ),
+    ({"holdback": Holdback("ann", 7, reason="lunch")}, "held", Level.BAD, "lunch", {"since": 7, "who": "ann"}),
+    (
+        {"waiting": 10, "max_entries": 10},
+        "full",
+        Level.BAD,
+        "its queue is full: 10 of 10 messages; nothing has been turned away yet",
+        {"count": 0},
+    ),
+    (
+        {"waiting": 10, "max_entries": 10, "overflow": TURNED_AWAY},
+        "full",
+        Level.BAD,
+        "its queue is full: 10 of 10 messages; 600 messages became dead letters",
+        {"since": NOW - 9000, "at": NOW - 1000, "count": 600},
+    ),
+    (
+        {"waiting": 3, "max_entries": 10, "waiting_bytes": 900, "max_bytes": 900},
+        "full",
+        Level.BAD,
+        "its queue is full: the bytes that it may have; nothing has been turned away yet",
+        {},
+    ),
+    (
+        {"token_expired_at": 12},
+        "token",
+        Level.BAD,
+        "its token has expired: it gets nothing until its client logs in again",
+        {"since": 12},
+    ),
+    (
+        {"refused": REFUSED, "is_away": True, "waiting": 1, "max_entries": 10},
+        "refused",
+        Level.BAD,
+        "3 logins of its name were refused: user.security.authentication.expired: the token has expired",
+        {"from": "10.1.2.3", "count": 3, "since": 5, "at": 9},
+    ),
+    (
+        {"members": Condition.UNATTENDED, "is_group": True, "waiting": 2},
+        "members",
+        Level.BAD,
+        "no session takes its messages",
+        {},
+    ),
+    ({"members": Condition.UNATTENDED, "waiting": 2}, "members", Level.WARN, "no session takes its messages", {}),
+    ({"members": Condition.AWAY}, "members", Level.INFO, "all its members are away or on hold", {}),
+    (
+        {"retry_at": 99, "failure": ("communication.timeout", "no oven"), "tries": (2, 5)},
+        "retry",
+        Level.WARN,
+        "communication.timeout: no oven",
+        {"next": 99, "number": 2, "of": 5},
+    ),
+    (
+        {"unclaimed": 2, "waiting": 2, "max_entries": 9},
+        "unclaimed",
+        Level.WARN,
+        "no listener of its client takes 2 messages",
+        {"count": 2},
+    ),
+    ({"is_away": True, "away_since": 4}, "away", Level.INFO, "its client is away", {"since": 4}),
+    ({"is_away": True, "waiting": 1, "max_entries": 9}, "away", Level.WARN, "its client is away", {}),
+    (
+        {"waiting": 9, "max_entries": 90, "oldest": NOW - 60_000, "in_flight": 2, "max_open": 2},
+        "slow",
+        Level.WARN,
+        "it is connected, and its oldest message waits: 2 messages sent and not acknowledged, of at most 2",
+        {"since": NOW - 60_000},
+    ),
+    (
+        {"waiting": 5, "max_entries": 10, "overflow": TURNED_AWAY},
+        "overflow",
+        Level.WARN,
+        "its queue was full: 600 messages became dead letters; it has room again, 5 of 10 messages",
+        {"count": 600},
+    ),
+    ({"waiting": 9, "max_entries": 10}, "nearly-full", Level.WARN, "its queue is at 90% of its bound", {"share": 0.9}),
+    (
+        {"waiting": 9, "max_entries": 90, "in_flight": 2, "max_open": 2, "is_at_limit": True},
+        "busy",
+        Level.INFO,
+        "its client is busy: 2 messages sent and not acknowledged, of at most 2",
+        {"count": 2},
+    ),
+    (
+        {"waiting": 1, "max_entries": 90, "in_flight": 1, "sent_at": NOW - 10_000},
+        "busy",
+        Level.INFO,
+        "its client is busy: 1 message sent and not acknowledged",
+        {"since": NOW - 10_000},
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "kind", "level", "text", "details"), CASES, ids=[each[1] for each in CASES])
+def test_each_cause_has_its_words_and_its_times(
+    given: dict[str, Any], kind: str, level: Level, text: str, details: dict[str, Any]
+) -> None:
+    found = next(each for each in causes_of(Facts(NOW, **given)) if each.kind == kind)
+    assert found.level is level
+    assert found.text.startswith(text)
+    assert details.items() <= found.details.items()
+    assert found.as_json() == {"kind": kind, "level": level.value, "text": found.text, **found.details}
+
+
+def test_each_cause_is_tried() -> None:
+    assert {each[1] for each in CASES} == {each.kind for each in CAUSES}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"waiting": 7, "max_entries": 10, "oldest": NOW - 59_000, "in_flight": 7, "sent_at": NOW - 9000},
+        {"refused": REFUSED},  # another client of its name, while its own is there
+        {"members": Condition.CONNECTED, "waiting": 3, "max_entries": 9},
+    ],
+)
+def test_a_receiver_that_is_well_has_no_cause(given: dict[str, Any]) -> None:
+    facts = Facts(NOW, **given)
+    assert causes_of(facts) == []
+    assert conditions_of(facts, []) == [Condition.CONNECTED]
+    assert trouble_of(facts, []) == facts.waiting
+
+
+def test_words_say_what_is_wrong_and_whether_its_client_is_there() -> None:
+    held = {"holdback": Holdback("ann", 7), "waiting": 9, "max_entries": 9}
+    away = Facts(NOW, is_away=True, refused=REFUSED, **held)
+    assert [each.kind for each in causes_of(away)] == ["held", "full", "refused", "away"]
+    assert conditions_of(away, causes_of(away)) == [Condition.ON_HOLD, Condition.FULL, Condition.AWAY]
+    there = Facts(NOW, **held)
+    assert conditions_of(there, causes_of(there)) == [Condition.ON_HOLD, Condition.FULL, Condition.CONNECTED]
+
+
+def test_the_most_urgent_cause_decides_the_order_and_then_what_waits() -> None:
+    facts = [
+        Facts(NOW, waiting=1, max_entries=9, holdback=Holdback("ann", 7)),
+        Facts(NOW, waiting=9, max_entries=9),
+        Facts(NOW, waiting=5, max_entries=9, is_away=True),
+        Facts(NOW, waiting=4, max_entries=9, is_away=True),
+        Facts(NOW, waiting=600, max_entries=999),
+        Facts(NOW, is_away=True),  # nothing waits for it
+    ]
+    numbers = [trouble_of(each, causes_of(each)) for each in facts]
+    assert numbers == sorted(numbers, reverse=True)
+    assert len(set(numbers)) == len(numbers)

@@ -1,0 +1,87 @@
+"""What happened to a server in the last day, kept over restarts; and what several nodes say of one thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewel.admin.server_timeline import together
+from tests.admin.desk import SETS, Desk, Receiver
+from tests.functional.wire import until
+from tests.server_process import Server
+
+
+def event(what: str, node: str, at: int, until: int | None = None, **details: Any) -> dict[str, Any]:
+    return {"what": what, "node": node, "at": at, "until": until, **details}
+
+
+def test_what_several_nodes_say_of_one_outage_is_one_event() -> None:
+    a = event("store outage", "a", 1000, 9000, why=["connection refused"])
+    b = event("store outage", "b", 2000, 9500, why=["the store ended", "connection refused"])
+    (one,) = together([a, b, a])
+    assert one == {**a, "until": 9500, "nodes": ["a", "b"], "why": ["connection refused", "the store ended"]}
+    later = event("store outage", "b", 100_000, 100_001, why=[])
+    assert [each["at"] for each in together([a, b, later])] == [100_000, 1000]
+
+
+def test_a_store_that_fails_again_and_again_is_one_event() -> None:
+    outages = [event("store outage", "a", at, at + 900, why=["the store ended: No space left"]) for at in (1000, 3000)]
+    (one,) = together(outages)
+    assert (one["at"], one["until"], one["nodes"]) == (1000, 3900, ["a"])
+    (lasting,) = together([*outages, event("store outage", "a", 5000, None, why=[])])
+    assert (lasting["at"], lasting["until"]) == (1000, None)
+
+
+def test_an_outage_that_lasts_for_one_node_lasts() -> None:
+    a, b = event("store outage", "a", 1, 9, why=[]), event("store outage", "b", 2, None, why=[])
+    (one,) = together([b, a])
+    assert (one["at"], one["until"], one["nodes"]) == (1, None, ["a", "b"])
+
+
+def test_starts_of_one_node_are_not_put_together_and_take_overs_never() -> None:
+    starts = [event("started", "a", at, at, after="crash") for at in (1, 2)]
+    takes = [event("took over", node, 5, 5, sessions=3, of=["c"]) for node in ("a", "b")]
+    assert [each["what"] for each in together([*starts, *takes])] == ["took over", "took over", "started", "started"]
+
+
+def test_refused_logins_of_one_cause_are_counted_together() -> None:
+    first = event("logins refused", "a", 1000, 2000, code="x", reason="r", count=3, name="n", address="10.0.0.1")
+    then = event("logins refused", "b", 62_000, 63_000, code="x", reason="s", count=4, name="m", address="10.0.0.2")
+    other = event("logins refused", "a", 1000, 1000, code="y", reason="", count=1, name="", address="")
+    found = together([first, then, other])
+    assert [(each["code"], each["count"], each["nodes"]) for each in found] == [("x", 7, ["a", "b"]), ("y", 1, ["a"])]
+    assert (found[0]["name"], found[0]["until"]) == ("m", 63_000)
+
+
+def timeline(desk: Desk, what: str = "") -> list[dict[str, Any]]:
+    told = desk.get("/timeline")
+    assert told["whole"] is True
+    return [each for each in told["events"] if what in ("", each["what"])]
+
+
+@pytest.mark.server
+def test_starts_stops_and_refused_logins_are_kept_over_restarts(tmp_path: Path) -> None:
+    arguments = ["--port=0", *(f"--set={text}" for text in SETS)]
+    server = Server(arguments, tmp_path)
+    assert Receiver(server).shake(name="joe/1", token="nonsense")["successful"] is False
+    (refused,) = until(lambda: timeline(Desk(server), "logins refused"))
+    assert (refused["code"], refused["count"], refused["node"]) == (
+        "user.security.authentication.accessDenied",
+        1,
+        "heron",
+    )
+    assert (refused["name"], refused["address"]) == ("client/joe/1", "127.0.0.1")
+    assert Receiver(server).shake(name="joe/1", token="nonsense")["successful"] is False
+    arguments += [f"--set={text}" for text in server.store_sets]
+    server.end_well()  # before the next minute: it is not lost
+    server = Server(arguments, tmp_path)
+    events = timeline(Desk(server))
+    assert [each["what"] for each in events] == ["started", "stopped", "logins refused", "started"]
+    assert [each.get("after") for each in events if each["what"] == "started"] == ["stop", ""]
+    assert events[2]["count"] == 2
+    server.kill()
+    server = Server(arguments, tmp_path)
+    assert [each["after"] for each in timeline(Desk(server), "started")] == ["crash", "stop", ""]
+    server.end_well()

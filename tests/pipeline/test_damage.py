@@ -1,0 +1,127 @@
+"""Rows of silver that another program removed, added or changed: the audit finds the table and does not blame the server, and a
+repair makes it again from bronze."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from crewel.pipeline.connection import Address
+from crewel.pipeline.jobs import audit, backfill
+from crewel.pipeline.schemas import FINDINGS, TABLES
+from crewel.pipeline.tables import Tables
+from tests.pipeline.conftest import Streams
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # an audit has many jobs of Spark, which take long beside other tests
+
+SESSION = "client/joe/1"
+MESSAGES = 6
+
+
+def subscribe(streams: Streams) -> None:
+    """A receiver whose record is at the end of the log."""
+    streams.fact("subscribed", {"session": SESSION, "patterns": ["/a"], "from": 0}, "1-0")
+    streams.client.sadd(streams.keys.nodes, "token")
+    streams.client.hset(streams.keys.node("token"), "cursor", 1_000_000)
+    streams.client.hset(streams.keys.session(SESSION), mapping={"owner": "token", "s:/a": 0})
+
+
+def deliver(streams: Streams) -> None:
+    """Six messages in two facts, each acknowledged."""
+    streams.fact("published", {"first": 11, "channels": ["/a"] * (MESSAGES // 2)}, "11-0")
+    streams.fact("published", {"first": 14, "channels": ["/a"] * (MESSAGES // 2)}, "14-0")
+    ids = [*range(11, 11 + MESSAGES)]
+    streams.fact("ended", {"ended": [{"session": SESSION, "reason": "settled", "ids": ids}]}, "20-0")
+
+
+@pytest.fixture
+def filled(spark: SparkSession, streams: Streams, tmp_path: Path) -> Path:
+    """Tables that balance, with one entry that cannot be understood."""
+    subscribe(streams)
+    deliver(streams)
+    streams.fact("ended", {"ended": "x"}, "30-0")
+    backfill.run(spark, backfill.Options(address=streams.address, directory=tmp_path, gold=False))
+    return tmp_path
+
+
+def audited(spark: SparkSession, address: Address, root: Path) -> audit.Result:
+    return audit.run(spark, audit.Options(address=address, directory=root))
+
+
+def table_of(root: Path, name: str) -> DeltaTable:
+    return DeltaTable(root / TABLES[name].path)
+
+
+def remove(root: Path, name: str, where: str | None = None) -> None:
+    table_of(root, name).delete(where)
+
+
+def double(root: Path, name: str) -> None:
+    """Add all rows a second time."""
+    table = table_of(root, name)
+    write_deltalake(table, table.to_pyarrow_table(), mode="append")
+
+
+def change(root: Path, name: str, column: str, value: str) -> None:
+    table_of(root, name).update(new_values={column: value}, predicate="log_id = 12")
+
+
+def counts(result: audit.Result) -> dict[str, int]:
+    return {name: count for name, count in result.counts.items() if count}
+
+
+def test_rows_that_were_removed_from_silver_are_no_fault_of_the_server(
+    spark: SparkSession, streams: Streams, filled: Path
+) -> None:
+    clean = audited(spark, streams.address, filled)
+    assert (clean.counts, clean.messages) == (dict.fromkeys(FINDINGS, 0), MESSAGES)
+    remove(filled, "fact_ended", "log_id IN (12, 13)")
+    remove(filled, "fact_published", "log_id = 13")  # with its end: nothing is out of balance
+    remove(filled, "fact_subscribed")
+    remove(filled, "corrupt")
+    result = audited(spark, streams.address, filled)
+    words = {each["receiver"]: each["words"] for each in result.findings}
+    assert counts(result) == {"damaged table": 4}, result.findings
+    assert all(each["evidence"] for each in result.findings)
+    for name, number in (("fact_ended", 2), ("fact_published", 1), ("fact_subscribed", 1), ("corrupt", 1)):
+        assert f"lacks {number} rows" in words[f"silver/{name}"]
+    assert not result.is_clean
+    assert result.messages == MESSAGES
+
+
+def test_rows_that_were_added_or_changed_are_named_beside_a_loss(
+    spark: SparkSession, streams: Streams, filled: Path
+) -> None:
+    lost = 60_000  # after the fact that cannot be understood
+    streams.fact("published", {"first": lost, "channels": ["/a"]}, "60-0")
+    double(filled, "fact_ended")
+    change(filled, "fact_published", "channel", "/b")
+    found = audited(spark, streams.address, filled)
+    words = {each["receiver"]: each["words"] for each in found.findings}
+    assert counts(found) == {"lost": 1, "damaged table": 2}, found.findings
+    assert f"has {MESSAGES} rows that bronze does not have" in words["silver/fact_ended"]
+    assert "has 1 rows with other values" in words["silver/fact_published"]
+    assert {each["log_id"] for each in found.findings} == {lost, None}
+
+
+def test_a_repair_makes_the_damaged_tables_again(spark: SparkSession, streams: Streams, filled: Path) -> None:
+    double(filled, "fact_published")
+    remove(filled, "fact_ended", "log_id = 12")
+    remove(filled, "corrupt")
+    done = backfill.run(spark, backfill.Options(address=streams.address, directory=filled, repair=True))
+    assert (done.entries, sorted(done.repaired)) == (0, ["corrupt", "fact_ended", "fact_published"])
+    assert audited(spark, streams.address, filled).is_clean
+    rows = table_of(filled, "fact_ended").to_pyarrow_dataset().to_table()
+    assert sorted(rows["log_id"].to_pylist()) == [*range(11, 11 + MESSAGES)]
+    assert isinstance(rows, pa.Table)
+    backlog = Tables(spark, filled).read(TABLES["backlog"]).collect()
+    assert sum(row["ended"] for row in backlog) == MESSAGES
+    again = backfill.run(spark, backfill.Options(address=streams.address, directory=filled, repair=True))
+    assert again.repaired == []
