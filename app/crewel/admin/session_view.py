@@ -26,9 +26,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         **standing_of(admin, session),
         "state": dispatchers.state(session).value,
         "active": held is None,
-        "holdback": None
-        if held is None
-        else held.as_json() | {"waits": session.mailbox.has(held.message_id)},
+        "holdback": None if held is None else held.as_json() | {"waits": session.mailbox.has(held.message_id)},
         "waiting": dispatchers.waiting(session),
         "waitingBytes": dispatchers.waiting_bytes(session),
         "oldest": oldest_of(session),
