@@ -1,4 +1,4 @@
-"""The messages on their way to one session: what waits, what its client has got and not settled, and how each of them ends.
+"""The messages on their way to one session: those in its queue, those at its client, and how each of them ends.
 
 Pure: no clock, no socket, no store. What is asked for each delivery is read directly; what changes it is a method here. There
 are two kinds: a `MemoryMailbox` ends with the process, a `StoredMailbox` is kept by the store. Both answer each method.

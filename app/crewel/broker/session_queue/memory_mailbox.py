@@ -1,4 +1,4 @@
-"""The mailbox of a session that the store does not have: what waits in it ends with the process."""
+"""The mailbox of a session that the store does not have: its messages end with the process."""
 
 from __future__ import annotations
 
