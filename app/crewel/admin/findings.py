@@ -14,7 +14,6 @@ from crewel.admin.figures import Figures
 from crewel.admin.level import Level
 from crewel.admin.receiver_condition import Condition, things
 from crewel.admin.session_counts import Named, Trouble
-from crewel.errors.codes import is_below
 from crewel.storage.checks import FREE_DISK
 from crewel.storage.disk import Disk
 
@@ -26,8 +25,8 @@ DISK_NEARLY_FULL: Final = 0.9
 """The part from which on that is bad: a rewrite of the store's file may fail."""
 _NAMED: Final = 3
 """Receivers whose causes are reported."""
-_OVERFLOW: Final = "resource.overflow.queue"
-"""The code of messages that a full queue has turned away, and of those below it."""
+_OVERFLOW: Final = {"resource.overflow.queue.bytes", "resource.overflow.queue.entries"}
+"""The codes of messages that a full queue has turned away."""
 _NO_NAME: Final = "a client without a name"
 _MIB: Final = 1 << 20
 
@@ -234,7 +233,7 @@ def _are_of_full_queues(figures: Figures) -> bool:
     """Whether all dead letters are of queues that were full, and the finding about these receivers names them: one cause."""
     codes = figures.dead_letter_codes
     is_said = not {"full", "overflow"}.isdisjoint(figures.counted.troubles)
-    return is_said and bool(codes) and all(is_below(code, _OVERFLOW) for code, _ in codes)
+    return is_said and bool(codes) and all(code in _OVERFLOW for code, _ in codes)
 
 
 def _dropped(figures: Figures) -> Iterator[Finding]:
