@@ -111,7 +111,7 @@ class Parts:
         self.events = Events(runtime, access, self.registry)
         self.expiry = outbound.expiry = Expiry(runtime, access, self.clock)
         self.reports = MailboxReports(
-            runtime, access, self.ids, self.clock, self.events, self.pressure, outbound.backlog
+            runtime, access, self.ids, self.expiry, self.events, self.pressure, outbound.backlog
         )
         self.backlog = BacklogLoader(access, outbound, runtime.loop, runtime.spawn)
         self.dispatchers = DispatcherRunner(

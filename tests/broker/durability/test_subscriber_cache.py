@@ -13,6 +13,7 @@ import pytest
 from crewel.bayeux.channel import parse
 from crewel.broker.session import Session
 from crewel.broker.session_queue.outbound import Outbound
+from crewel.delivery.dispatcher import Rejection
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Submission
@@ -347,7 +348,7 @@ class TestUnusual:
     def test_a_sink_makes_letters(self, stored: StoredWorld, ann: Receiver) -> None:
         joe = Receiver(stored).started("/a", name="joe/1", settle="message")
         dispatcher = stored.broker.dispatchers.of(joe.session)
-        dispatcher.rejection = ("user.x", "why")
+        dispatcher.rejection = Rejection("user.x", "why")
         joe.session.mailbox.rejects_all = True
         store(stored, 1)
         assert [(letter.receiver, letter.code) for letter in stored.letters()] == [("client/joe/1", "user.x")]

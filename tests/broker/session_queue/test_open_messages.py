@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
+from crewel.broker.session_queue.memory_mailbox import MemoryMailbox
 from crewel.delivery.entry import Entry
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.work import instructions
@@ -250,10 +251,10 @@ class TestLetters:
         assert stored.broker.metrics.dropped["noLetter"] == before + 1
 
     def test_a_session_that_the_store_does_not_have_leaves_none(self, stored: StoredWorld, joe: Receiver) -> None:
-        joe.session.mailbox.durable, kept = None, joe.session.mailbox.durable
+        kept, joe.session.mailbox = joe.session.mailbox, MemoryMailbox.holding(joe.session.mailbox)
         stored.broker.publish("/a", 1)
         assert joe.session.mailbox.dead_letter_one("", "user.no", "") is True
-        joe.session.mailbox.durable = kept
+        joe.session.mailbox = kept
         assert stored.letters() == []
 
     def test_what_arrives_at_a_full_queue_of_the_servers_own_makes_none_either(self, stored: StoredWorld) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from crewel.broker.durability.access import StoreAccess
@@ -11,6 +10,7 @@ from crewel.broker.events import Events
 from crewel.broker.ids import Ids
 from crewel.broker.runtime import Runtime
 from crewel.broker.session_queue.backlog import Backlog
+from crewel.broker.session_queue.expiry import Expiry
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Transient
@@ -25,7 +25,7 @@ class MailboxReports:
     _runtime: Runtime
     _access: StoreAccess
     _ids: Ids
-    _clock: Callable[[], float]
+    _expiry: Expiry
     _events: Events
     _pressure: BackPressure
     _backlog: Backlog
@@ -60,7 +60,7 @@ class MailboxReports:
 
     def now(self) -> int:
         """Microseconds since 1970."""
-        return int(self._clock() * 1_000_000)
+        return self._expiry.now()
 
     def share(self, most: int) -> int:
         """The bytes that one queue may have whose own limit is `most`: less, if all together have too much."""
