@@ -60,7 +60,9 @@ def test_each_option_is_documented(name: str) -> None:
 
 async def test_the_examples_of_the_page_run(start_server: StartServer, capsys: pytest.CaptureFixture[str]) -> None:
     server = start_server()
-    publishing, listening = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[1:3]
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    publishing = next(each for each in blocks if "Destination(" in each)
+    listening = next(each for each in blocks if "cook.listen(" in each)
     for block in (publishing, listening):
         script = block.replace("http://127.0.0.1:8080/cometd", server.url)
         names: dict[str, Any] = {"Client": Client}
