@@ -49,11 +49,12 @@ class Acknowledgements:
 
     def take_last(self, session: Session, batches: Batches) -> None:
         """A client that waits acknowledges all that it was sent, and nothing was to be sent again."""
-        durable = session.mailbox.durable
-        if session.mailbox.dispatcher is not NO_DISPATCHER:
+        mailbox = session.mailbox
+        if mailbox.dispatcher is not NO_DISPATCHER:
             self._take(session, batches, batches.number - 1)
             return
-        session.mailbox.retained = 0
+        mailbox.retained = 0
+        durable = mailbox.durable
         if durable is None:
             batches.futile, batches.sent = 0, {}  # `hand_over`, without a call
         else:

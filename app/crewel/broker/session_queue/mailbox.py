@@ -73,6 +73,7 @@ class Mailbox(ABC):
         "bounds",
         "burst",
         "dispatcher",
+        "durable",
         "expiry",
         "is_absent",
         "is_paused",
@@ -108,7 +109,7 @@ class Mailbox(ABC):
     """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
     is_reliable: bool
     """Whether it acknowledges: no message to it is dropped in silence."""
-    durable: DurableSession | None = None
+    durable: DurableSession | None
     """What it is to receive of the log; None unless the store has the session."""
     batches: Batches
     """What it was sent and has not acknowledged; NO_BATCHES unless it acknowledges."""
@@ -149,6 +150,7 @@ class Mailbox(ABC):
         self.lazy_at = inf
         self.batches = NO_BATCHES
         self.retained = 0
+        self.durable = None
         self.dispatcher = NO_DISPATCHER
         self.limit = None
         self.bounds = None

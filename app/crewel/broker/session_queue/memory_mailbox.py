@@ -21,6 +21,7 @@ class MemoryMailbox(Mailbox):
         """The mailbox of a session that has left the store, with what `former` holds in memory."""
         made = cls.__new__(cls)
         made.take_over(former)
+        made.durable = None
         return made
 
     @property

@@ -34,7 +34,7 @@ class _Seen(NamedTuple):
 class StoredMailbox(Mailbox):
     """What it holds of the log is in `durable`, and outlives the process."""
 
-    __slots__ = ("_counted", "durable")
+    __slots__ = ("_counted",)
 
     durable: DurableSession
 
