@@ -172,7 +172,8 @@ export function bin({query, go, me, again}) {
 
     async function refresh() {
         const told = await get("/dead-letters/bin", {...wanted, after: asked.after, count: PAGE});
-        total.textContent = `${things(told.kept, "discarded dead letter")} in all. Each can be restored for a day after its discard, less if dead letters need the room.`;
+        const inAll = told.kept === null ? "" : `${things(told.kept, "discarded dead letter")} in all. `;  // null: only some channels are the operator's
+        total.textContent = `${inAll}Each can be restored for a day after its discard, less if dead letters need the room.`;
         const isWhole = !Object.keys(wanted).length;
         const {head, boxes} = selection.show(told.letters.map((each) => [each.id, each]), isWhole ? told.kept : null);
         enable();

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from crewel.admin.group_resource import GROUP
 from crewel.admin.operation import About
 from crewel.admin.rest import ROUTES
 from crewel.admin.route import Route
 from crewel.security.grants import Role
+from crewel.storage.recent_rates import KINDS
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver
 from tests.functional.wire import close_connections, until
 from tests.security.issuer import secret_file, signed
@@ -49,17 +51,29 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     for subject, channel in (("cook", "/orders/new"), ("waiter", "/menu/today")):
         receiver = Receiver(server).be(f"{subject}/1", token=signed(sub=subject, subscribe=["/**"]))
         receiver.subscribe(channel)
-        for number in range(3):
+        worker = Receiver(server).be(f"{subject}/2", token=signed(sub=subject, subscribe=["/**"], group=["/**"]))
+        join(worker, channel)
+        for number in range(5):
             speaker.publish(channel, f"{channel} {number}", ext=KEPT)
-        receiver.reject(receiver.take()[:2])
-        letters = until(lambda name=subject: found if len(found := admin.letters(f"receiver={name}")) == 2 else None)
+        worker.accept(worker.take())
+        messages = receiver.take()
+        receiver.accept(messages[3:4])
+        receiver.reject(messages[:3])
+        *letters, discarded = until(
+            lambda name=subject: found if len(found := admin.letters(f"receiver={name}")) == 3 else None
+        )
+        admin.post("/dead-letters/discard", {"ids": [discarded["id"]]})
         body = {"what": "redrive", "all": True, "channel": channel, "contains": "not there"}
         filled.append({
             "subject": subject, "number": "1", "channel": channel[1:], "id": letters[0]["id"], "message": letters[0]["message"],
-            "job": admin.post("/jobs", body)["id"],
+            "job": admin.post("/jobs", body)["id"], "binned": discarded["id"],
         })  # fmt: skip
     both = Receiver(server).be("both/1", token=signed(sub="both", subscribe=["/**"]))
     both.subscribe("/orders/new", "/menu/today")
+    member = Receiver(server).be("both/2", token=signed(sub="both", subscribe=["/**"], group=["/**"]))
+    member.subscribe("/menu/today")
+    join(member, "/orders/new")
+    admin.post("/sessions/both/2/hold", {"reason": "the menu is wrong"})
     inside, outside = filled
     shop = Shop(server, inside, outside)
     own = {"what": "redrive", "all": True, "contains": "not there"}
@@ -69,22 +83,32 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     server.end_well()
 
 
+def join(member: Receiver, channel: str) -> None:
+    """Subscribe as a member of the group `workers`."""
+    (reply,) = member.send(
+        member.message("/meta/subscribe", subscription=channel, ext={"subscribe": {"group": "workers"}})
+    )
+    assert reply["successful"], reply
+
+
 def filled(route: Route, names: dict[str, str]) -> str:
-    path = route.path
+    path = route.path.replace("bin/{id}", "bin/{binned}")
     for name, value in names.items():
         path = path.replace(f"{{{name}}}", value)
-    return path
+    return f"{path}?name=workers" if route.path == GROUP else path
 
 
 OF_SERVER = [route for route in ROUTES if route.about is About.SERVER and not route.is_public]
 NAMED = [route for route in ROUTES if route.about in (About.CHANNEL, About.SESSION, About.SUBJECT)]
 CHOSEN = [route for route in ROUTES if route.about is About.MANY]
+BY = {"/dead-letters/groups": ("code", "channel", "receiver", "likeness", "reason"), "/rates": KINDS}
 
 
 def test_each_route_says_what_it_is_about() -> None:
     """A row that says nothing is of the server as a whole, and closed: here are those that are meant to be."""
     assert {route.path for route in OF_SERVER} == {
         "/overview", "/sessions/{subject}/{number}/trace", "/nodes", "/alerts", "/settings", "/audit", "/audit/export", "/feed",
+        "/timeline",
     }  # fmt: skip
 
 
@@ -113,24 +137,52 @@ def test_what_a_path_names_has_to_be_covered(shop: Shop, route: Route) -> None:
     "route", [route for route in CHOSEN if route.method == "GET"], ids=lambda route: f"{route.method} {route.path}"
 )
 def test_what_a_handler_chooses_is_covered(shop: Shop, route: Route) -> None:
-    queries = (
-        [f"?by={kind}" for kind in ("code", "channel", "receiver", "likeness")] if "groups" in route.path else [""]
-    )
-    for query in queries:
+    for query in [f"?by={kind}" for kind in BY.get(route.path, ())] or [""]:
         admin = Desk(shop.server).ask("GET", filled(route, shop.outside) + query)
         assert admin.status == 200
         response = shop.operator.ask("GET", filled(route, shop.outside) + query)
         if route.path in ("/commands", "/me"):
             continue
+        # The names of a group's members belong to the group, and so to its channel.
+        body = response.body.replace(b'"client/both/2"', b"") if route.path == "/topics" else response.body
         for word in (b"menu", b"waiter", b"both"):
-            assert word not in response.body, response.body
+            assert word not in body, body
         if "{" in route.path:
             assert response.status == 404
             assert shop.operator.ask("GET", filled(route, shop.inside)).status == 200
-        elif route.path not in ("/requests", "/jobs", "/dead-letters/count", "/dead-letters/groups"):
+        elif route.path not in ("/requests", "/jobs", "/dead-letters/count", "/dead-letters/groups", "/rates"):
             assert b"orders" in response.body or b"cook" in response.body
     if route.path == "/dead-letters/count":
         assert shop.operator.get(route.path)["count"] == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rates_are_those_of_what_the_operator_may_see(shop: Shop, kind: str) -> None:
+    names = {
+        "receiver": ("client/cook/1", "client/waiter/1"),
+        "group": ("/orders/new workers", "/menu/today workers"),
+        "topic": ("/orders/new", "/menu/today"),
+    }
+    admin = Desk(shop.server)
+    # The server keeps an answer for some seconds.
+    until(lambda: set(names[kind]) <= admin.get(f"/rates?by={kind}")["rates"].keys())
+    seen = shop.operator.get(f"/rates?by={kind}")["rates"].keys()
+    assert names[kind][0] in seen
+    assert not [name for name in seen if any(word in name for word in ("menu", "waiter", "both", "speaker"))]
+
+
+def test_the_bin_counts_its_dead_letters_for_operators_of_all_channels_only(shop: Shop) -> None:
+    assert Desk(shop.server).get("/dead-letters/bin")["kept"] == 2
+    told = shop.operator.get("/dead-letters/bin")
+    assert ([each["id"] for each in told["letters"]], told["kept"]) == ([shop.inside["binned"]], None)
+
+
+def test_why_a_member_is_stopped_is_shown_only_if_its_session_is_covered(shop: Shop) -> None:
+    group = "/groups/orders/new?name=workers"
+    causes = {each["name"]: each["cause"] for each in Desk(shop.server).get(group)["members"]}
+    assert "the menu is wrong" in causes["client/both/2"]
+    for each in shop.operator.get(group)["members"]:
+        assert each["cause"] == ("" if each["name"] == "client/both/2" else causes[each["name"]])
 
 
 @pytest.mark.parametrize(
@@ -139,6 +191,11 @@ def test_what_a_handler_chooses_is_covered(shop: Shop, route: Route) -> None:
         ("/dead-letters/redrive", {"ids": ["OUTSIDE"]}, 403),
         ("/dead-letters/redrive", {"ids": ["INSIDE", "OUTSIDE"]}, 403),
         ("/dead-letters/discard", {"ids": ["INSIDE"]}, 403),
+        ("/dead-letters/restore", {"ids": ["OUTBINNED"]}, 403),
+        ("/dead-letters/restore", {"ids": ["INBINNED", "OUTBINNED"]}, 403),
+        ("/dead-letters/OUTSIDE/edit", {"data": 1}, 404),
+        ("/publish/menu/today", {"data": 1}, 403),
+        ("/publish/stock/new", {"data": 1}, 403),
         ("/jobs", {"what": "redrive", "ids": ["OUTSIDE"]}, 403),
         ("/jobs", {"what": "discard", "all": True}, 403),
         ("/jobs", {"what": "drain", "sessions": ["client/waiter/1"]}, 403),
@@ -158,10 +215,15 @@ def test_what_a_handler_chooses_is_covered(shop: Shop, route: Route) -> None:
     ],
 )
 def test_what_a_body_names_has_to_be_covered(shop: Shop, path: str, body: Any, status: int) -> None:
-    ids = {"INSIDE": shop.inside["id"], "OUTSIDE": shop.outside["id"]}
+    ids = {
+        "INSIDE": shop.inside["id"], "OUTSIDE": shop.outside["id"],
+        "INBINNED": shop.inside["binned"], "OUTBINNED": shop.outside["binned"],
+    }  # fmt: skip
     if "ids" in body:
         body = {**body, "ids": [ids[each] for each in body["ids"]]}
-    response = shop.operator.ask("POST", path.replace("OUTJOB", shop.outside["job"]), body)
+    response = shop.operator.ask(
+        "POST", path.replace("OUTJOB", shop.outside["job"]).replace("OUTSIDE", ids["OUTSIDE"]), body
+    )
     assert response.status == status, response
 
 
@@ -175,6 +237,8 @@ def test_all_that_match_are_those_of_the_channels(shop: Shop) -> None:
     until(lambda: shop.operator.get(f"/jobs/{job['id']}")["state"] == "done")
     assert len(Desk(shop.server).letters("channel=/menu/today")) == 2
     assert Desk(shop.server).letters("channel=/orders/new") == []
+    assert shop.operator.post("/dead-letters/restore", {"all": True})["ids"].keys() == {shop.inside["binned"]}
+    assert [each["id"] for each in Desk(shop.server).get("/dead-letters/bin")["letters"]] == [shop.outside["binned"]]
 
 
 def test_a_page_is_signed_in_with_the_same_roles_and_the_wire_gives_none(shop: Shop) -> None:

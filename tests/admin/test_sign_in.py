@@ -24,6 +24,9 @@ pytestmark = pytest.mark.server
 CLOSED = [route for route in ROUTES if not route.is_public]
 OPERATES = {
     ("POST", "/dead-letters/redrive"),
+    ("POST", "/dead-letters/restore"),
+    ("POST", "/dead-letters/{id}/edit"),
+    ("POST", "/publish/{channel}"),
     ("POST", "/subjects/{subject}/unblock"),
     ("POST", "/jobs"),
     *(("POST", f"/jobs/{{job}}/{verb}") for verb in ("pause", "resume", "stop")),

@@ -7,6 +7,7 @@ import pytest
 from crewel.cli.top import bars, figure
 from tests.admin.desk import Receiver
 from tests.cli.operators import Post
+from tests.functional.wire import until
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,7 @@ def test_figure(value: float | None, column: str, shown: str) -> None:
 def test_top_prints_what_is_wrong(post: Post, joe: Receiver) -> None:
     assert joe.id
     post.desk.post("/sessions/joe/1/hold", {"reason": "out of \x1b[31mpaper"})
+    until(lambda: post.desk.get("/overview")["sessions"]["held"] == 1)  # the server keeps its count for some seconds
     ended = post.run("top", "--once", "--no-json")
     assert ended.status == 0
     assert "published /s" in ended.out

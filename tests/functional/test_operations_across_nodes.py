@@ -11,6 +11,7 @@ import pytest
 
 from crewel.admin.command import Access
 from crewel.admin.commands import COMMANDS
+from crewel.admin.group_resource import GROUP
 from crewel.admin.operation import Level
 from crewel.admin.rest import ROUTES
 from tests.admin.desk import Desk, Receiver
@@ -98,13 +99,15 @@ SAME = {
     "/messages",
 }
 """What says the same at both nodes. The others tell of moments, or of the node that is asked."""
+OF_GROUP = {GROUP: {"channel": "busy/*"}}
+"""The path of a group has its pattern."""
 
 
 @pytest.mark.parametrize("route", PLAIN, ids=lambda route: route.path)
 def test_every_resource_is_answered_by_all_nodes(busy: tuple[list[Desk], dict[str, str]], route: Any) -> None:
     desks, names = busy
-    path = route.path.replace("bin/{id}", "bin/{binned}").format(**names)
-    path += {"/messages": "?contains=5", "/dead-letters/groups": "?by=code"}.get(route.path, "")
+    path = route.path.replace("bin/{id}", "bin/{binned}").format(**(names | OF_GROUP.get(route.path, {})))
+    path += {"/messages": "?contains=5", "/dead-letters/groups": "?by=code", GROUP: "?name=g"}.get(route.path, "")
     told = [desk.ask("GET", path) for desk in desks]
     assert [each.status for each in told] == [200, 200], [each.body for each in told]
     for each in told:

@@ -230,7 +230,7 @@ def test_overview_has_figures_and_problems_of_all_nodes(pair: list[Server], desk
         assert f"client/{subject}/2" in {each["name"] for each in held}
         told = until(lambda d=desk, all_held=held: overview_of(d, len(all_held)))
         assert (sorted(told["nodes"]), told["unreached"]) == (["a", "b"], 0)
-        assert "b" in {each["node"] for each in told["findings"] if each["key"] == "held"}
+        assert "b" in {node for each in told["findings"] if each["key"] == "held" for node in each["nodes"]}
     desks[0].post(f"/sessions/{subject}/2/activate")
     assert here.connect(advice={"timeout": 0})[-1]["successful"]
 

@@ -58,7 +58,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     return {
         "letters": [_discarded(ask, each) for each in page.letters],
         "next": page.next,
-        "kept": await dead_letter_bin.count(store),
+        "kept": await dead_letter_bin.count(store) if ask.covers_all else None,
     }
 
 
@@ -147,7 +147,7 @@ DEAD_LETTER_BIN_ROUTES: Final = (
         "List the discarded dead letters that can be restored, the last discarded first, a page at a time.",
         _list,
         f"`letters`, a list of dead letters as in the list of those, each with {_KEPT}. `next`: the cursor of the next page,"
-        " empty if this is the last. `kept`: how many there are in all.",
+        " empty if this is the last. `kept`: how many there are in all; null for an operator of some channels.",
         query=(
             *_FILTERS,
             _SINCE,

@@ -52,7 +52,8 @@ def _member(ask: Ask, session: Session, queue: str) -> Row:
         "node": admin.node,
         "state": admin.dispatchers.state(session).value,
         "held": admin.dispatchers.holdback(session) is not None,
-        "cause": receiver_cause(admin, session),
+        # What stopped it may be a message of another channel.
+        "cause": receiver_cause(admin, session) if ask.covers_session(session) else "",
         "open": len(mine),
         "oldest": mine[0] // 1000 if mine else None,
         "messages": [str(place) for place in mine[:_MOST_IDS]],
@@ -75,8 +76,9 @@ GROUP_ROUTES: Final = (
         "`pattern`, `name`, `waiting` (its lag: messages that no member has yet), `maxEntries`, `next`, `oldest`, `kept`"
         " (whether it keeps its messages without members) and `members`, a list. `next` is its position: the id of the message"
         " that a member gets next, or null; `oldest` is when that was published. A member has `name`, `node`, `state`, `held`,"
-        " `cause`, `open` (how many messages of the group it has), `oldest` (when the oldest of those was published, or null)"
-        " and `messages` (ids of the first 20). With `cluster.enabled` also `unreached` and `failed`, as for topics.",
+        " `cause` (empty also if the operator's role does not cover the member), `open` (how many messages of the group it"
+        " has), `oldest` (when the oldest of those was published, or null) and `messages` (ids of the first 20). With"
+        " `cluster.enabled` also `unreached` and `failed`, as for topics.",
         query=(text_field("name", "The name of the group."),),
         refusals={404: "There is no such group: it has neither members nor messages."},
         about=About.CHANNEL,
