@@ -398,6 +398,14 @@ class TestAttempts:
         assert (durable.pending, durable.inbox) == ({4: PendingMessage(4, 10)}, {5: PendingMessage(3, 10)})
         assert durable.size == 20
 
+    def test_failed_attempts_are_kept_for_its_end(self) -> None:
+        durable = session(1, 2)
+        assert durable.tries is None
+        durable.attempted(LogId(1), 1)
+        durable.attempted(LogId(1), 1, "[1]")
+        durable.attempted(LogId(2), 1, "[2]")
+        assert durable.tries == {1: "[1]", 2: "[2]"}
+
 
 class TestDeath:
     def test_whose_receiver_failed_for_good_is_remembered_over_a_restart(self) -> None:
