@@ -174,8 +174,10 @@ def check_readers(spark: SparkSession, tables: Path, table: Table, *key: str) ->
 
 
 class Compaction:
-    """Merges small files over and over, and removes what does not count any more at once, as `compact --keep 0` does. It uses the
-    session of all tests, which outlives the jobs: a process has one, and whatever stops it takes it from the tests that follow."""
+    """Merges small files over and over, and removes what does not count any more at once, as `compact --keep 0` does.
+
+    It uses the session of all tests, which outlives the jobs: a process has one, and to stop it takes it from later tests.
+    """
 
     def __init__(self, spark: SparkSession, tables: Path) -> None:
         self.runs = self.merged = self.removed = 0
