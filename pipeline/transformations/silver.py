@@ -89,7 +89,7 @@ def why_fact(version: Column, is_sound: Column, bad: Column) -> Column:
 def fact_rows(parsed: DataFrame, shape: Fact) -> DataFrame:
     """Return the rows of a table, from parsed facts."""
     rows = f.when(f.col("why").isNull(), f.expr(shape.rows))
-    share = f.col("bytes") / f.size(rows)
+    share = f.try_divide("bytes", f.size(rows))  # a fact of nothing has no rows
     return _exploded(parsed.select(*_place(), share.alias(BYTES.name), rows.alias("rows")), shape.table)
 
 
@@ -141,7 +141,7 @@ def group_rows(parsed: Callable[[], DataFrame]) -> Mapping[str, DataFrame]:
 
     def singles(event: Event) -> DataFrame:
         found = f.when(f.col("is_read"), f.col("d.events"))
-        share = (f.col("bytes") / f.size("d.events")).alias(BYTES.name)
+        share = f.try_divide("bytes", f.size("d.events")).alias(BYTES.name)
         columns = (f.expr(text).alias(name) for name, text in event.columns.items())
         return (
             parsed()

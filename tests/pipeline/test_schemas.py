@@ -4,6 +4,7 @@ import pytest
 
 from crewel.pipeline.schemas import EVENT_VERSIONS, FINDINGS, LONGEST_PAYLOAD, STREAMS, TABLES, Table
 from crewel.pipeline.schemas.table import Column, Layer, unique
+from crewel.storage.dead_letter_keys import DEAD_LETTER_KEYS
 from crewel.storage.facts import FACTS as WRITTEN_FACTS
 from crewel.storage.keys import KEYS
 from crewel.storage.streams import EVENTS as WRITTEN_EVENTS
@@ -36,7 +37,7 @@ def test_every_type_of_fact_and_of_event_has_a_table() -> None:
 
 def test_the_version_and_the_streams_are_those_that_the_server_writes() -> None:
     assert SCHEMA in EVENT_VERSIONS
-    assert {*STREAMS} <= {key.name for key in KEYS}
+    assert {*STREAMS} <= {key.name for key in (*KEYS, *DEAD_LETTER_KEYS)}
 
 
 def test_the_audit_names_its_findings() -> None:

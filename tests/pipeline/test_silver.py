@@ -79,10 +79,14 @@ def test_a_fact_of_nothing_makes_no_row_and_stops_nothing(spark: SparkSession) -
         ("facts", "published", {"first": 1, "channels": []}),
         ("facts", "addressed", {"id": 1, "channel": "/a"}),
         ("facts", "unsubscribed", {"session": JOE, "patterns": [], "from": [], "until": 1}),
+        ("events", None, {"v": 1, "node": "n", "token": "t", "n": 1, "from": 1, "until": 2, "lost": 0, "events": []}),
     )
     made = silver.tables(raw(spark, *nothing, ("facts", "published", {"first": 7, "channels": ["/a"]})))
     assert of(made["fact_published"]) == [(7, "/a")]
-    assert all(made[name].isEmpty() for name in ("fact_ended", "fact_addressed", "fact_unsubscribed", "corrupt"))
+    assert all(
+        made[name].isEmpty()
+        for name in ("fact_ended", "fact_addressed", "fact_unsubscribed", "event_failed", "corrupt")
+    )
 
 
 def of(rows: DataFrame) -> list[tuple[Any, ...]]:
