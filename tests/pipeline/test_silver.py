@@ -26,12 +26,15 @@ JOE = "client/joe/1"
 RECORDED = Path(__file__).parent / "recorded"
 
 
-@pytest.fixture(autouse=True)
-def both_ways() -> Iterator[None]:
-    """What these tests hold of silver, a pass over the entries makes too: all tables, row by row."""
-    RAWS.clear()
+@pytest.fixture(autouse=True, scope="module")
+def both_ways(spark: SparkSession) -> Iterator[None]:
+    """What these tests hold of silver, a pass over the entries makes too: all tables, row by row.
+
+    Each entry makes its own rows, so one comparison does for those of all tests; one more is without entries.
+    """
+    ENTRIES.clear()
     yield
-    for entries in RAWS:
+    for entries in (frame(spark, "raw"), frame(spark, "raw", ENTRIES)):
         made = split.split(wide.wide(entries, {*silver.tables(entries)}).toArrow())
         for name, rows in silver.tables(entries).items():
             known = sorted(map(repr, rows.select(*TABLES[name].names).toArrow().to_pylist()))
@@ -44,31 +47,26 @@ def both_ways() -> Iterator[None]:
         )
 
 
-RAWS: list[DataFrame] = []
-"""What a test has made of bronze."""
+ENTRIES: list[dict[str, Any]] = []
+"""What the tests have made of bronze."""
 
 
 def raw(spark: SparkSession, *entries: tuple[str, str | None, Any], **more: Any) -> DataFrame:
     """Entries of bronze, (stream, type, JSON or text), at 1-0, 2-0 and so on."""
     usual = {"is_text": True, "is_whole": True}
-    RAWS.append(
-        frame(
-            spark,
-            "raw",
-            [
-                {
-                    **usual,
-                    **more,
-                    "id": f"{at}-0",
-                    "key": key,
-                    "t": t,
-                    "payload": said if said is None or isinstance(said, str) else orjson.dumps(said).decode(),
-                }
-                for at, (key, t, said) in enumerate(entries, 1)
-            ],
-        )
-    )
-    return RAWS[-1]
+    rows = [
+        {
+            **usual,
+            **more,
+            "id": f"{at}-0",
+            "key": key,
+            "t": t,
+            "payload": said if said is None or isinstance(said, str) else orjson.dumps(said).decode(),
+        }
+        for at, (key, t, said) in enumerate(entries, 1)
+    ]
+    ENTRIES.extend(rows)
+    return frame(spark, "raw", rows)
 
 
 def test_a_fact_of_nothing_makes_no_row_and_stops_nothing(spark: SparkSession) -> None:
