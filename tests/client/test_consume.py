@@ -438,6 +438,29 @@ async def test_run_handles_several_messages_at_once_and_stop_waits_for_them(
     assert "no such article" in caplog.text
 
 
+async def test_a_worker_that_is_stopped_while_it_logs_in_takes_no_message(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client:
+        await desk.publish(client, 1)
+        worker = desk.worker(client, secret)
+        running = asyncio.create_task(worker.run(lambda message: None))
+        await asyncio.sleep(0)  # the login has begun
+        worker.stop()
+        async with asyncio.timeout(LIMIT_S):
+            await running
+        await worker.close()
+
+
+async def test_a_worker_that_is_closed_while_it_logs_in_has_no_session_left(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client:
+        worker = desk.worker(client, secret)
+        running = asyncio.create_task(worker.run(lambda message: None))
+        await asyncio.sleep(0)
+        await worker.close()
+        async with asyncio.timeout(LIMIT_S):
+            await running
+    assert worker.client.state is State.CLOSED
+
+
 async def test_run_calls_a_plain_function_and_ignores_what_it_returns(desk: Desk, secret: Path) -> None:
     handled: list[object] = []
     async with Client(desk.url) as client, desk.worker(client, secret) as worker, asyncio.timeout(LIMIT_S):

@@ -206,6 +206,11 @@ class Consumer(Generic[DataT]):
             )
             await self.client.__aenter__()
             self._subscription = subscription
+            # Either call may have come while the session began.
+            if self._is_stopped:
+                subscription.stop()
+            if self._is_closed:
+                await self.client.__aexit__(None, None, None)
         return self
 
     async def __aexit__(
