@@ -438,16 +438,28 @@ async def test_run_handles_several_messages_at_once_and_stop_waits_for_them(
     assert "no such article" in caplog.text
 
 
-async def test_a_worker_that_is_stopped_while_it_logs_in_takes_no_message(desk: Desk, secret: Path) -> None:
+async def test_a_worker_that_is_stopped_while_it_logs_in_leaves_its_messages_to_the_next(
+    desk: Desk, secret: Path
+) -> None:
+    handled: list[object] = []
+
+    def handle(message: Delivery) -> None:
+        handled.append(message.data)
+
     async with Client(desk.url) as client:
+        async with desk.worker(client, secret):
+            pass
         await desk.publish(client, 1)
         worker = desk.worker(client, secret)
-        running = asyncio.create_task(worker.run(lambda message: None))
+        running = asyncio.create_task(worker.run(handle))
         await asyncio.sleep(0)  # the login has begun
         worker.stop()
         async with asyncio.timeout(LIMIT_S):
             await running
         await worker.close()
+        async with desk.worker(client, secret) as again:
+            assert (await take(again)).data == 1
+    assert handled == []
 
 
 async def test_a_worker_that_is_closed_while_it_logs_in_has_no_session_left(desk: Desk, secret: Path) -> None:

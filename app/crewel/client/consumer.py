@@ -206,7 +206,7 @@ class Consumer(Generic[DataT]):
             )
             await self.client.__aenter__()
             self._subscription = subscription
-            # Either call may have come while the session began.
+            # Either call may have come during the login, when there was nothing yet to stop or close.
             if self._is_stopped:
                 subscription.stop()
             if self._is_closed:
