@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import AddAction
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
 from crewel.errors import CrewelError
@@ -226,17 +226,6 @@ class DeltaLog:
             self._commit(table, self._actions(table, folder), "overwrite", noted, only)
 
         self._retried(step)
-
-    def begin_with(self, files: Iterable[str]) -> None:
-        """Make the table of files that are there, by their paths in it. If it is there already, nothing happens."""
-        system = PyFileSystem(DeltaStorageHandler(self.path))
-        create_table_with_add_actions(
-            self.path,
-            Schema.from_arrow(self._schema()),
-            [self._action(system, each) for each in files],
-            mode="ignore",
-            **self._creation(),
-        )
 
     def forget(self, before: date, notes: Mapping[str, int]) -> int:
         """Let no file of earlier days count any more; return how many rows they had. `notes` are as in `replace`."""

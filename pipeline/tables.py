@@ -27,7 +27,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from crewel.pipeline import hours
 from crewel.pipeline.delta import KEEP_HOURS, Batch, DeltaLog
-from crewel.pipeline.delta_migration import convert
 from crewel.pipeline.files import Files
 from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import RAW, TABLES, Layer, Table
@@ -62,8 +61,7 @@ class _Moment:
 
 
 class Tables:
-    """All tables below one directory, which `spark` can reach: a path here, or an address such as `hdfs://...`. Tables of
-    earlier versions are converted."""
+    """All tables below one directory, which `spark` can reach: a path here, or an address such as `hdfs://...`."""
 
     def __init__(self, spark: SparkSession, root: Path | str, moment: _Moment | None = None) -> None:
         self.root = str(root).rstrip("/")
@@ -75,8 +73,6 @@ class Tables:
             if moment is None
             else moment.logs
         )
-        if moment is None:
-            convert(self._files, self.root, TABLES.values())
 
     # Reading
 

@@ -32,8 +32,7 @@ PLACE: Final = (
 BYTES: Final = Column(
     "bytes",
     "double",
-    "The row's share of the length of its entry's payload in the store, equal for all rows of an entry; null in rows from"
-    " before this column existed.",
+    "The row's share of the length of its entry's payload in the store, equal for all rows of an entry.",
     "bytes",
     nullable=True,
 )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import redis
 
+from crewel.storage.keys import FORMAT, OLDEST_FORMAT
 from tests.cli.command import Ended, assert_refused, crewel
 from tests.conftest import StartServer
 from tests.store_process import shared_store
@@ -53,7 +54,7 @@ def fill(client: redis.Redis, prefix: str) -> None:
     """Put a key of each type there, with all bytes, with a lifetime, and with streams that have lost entries."""
     base = prefix + "{crewel}:"
     every_byte = bytes(range(256))
-    client.set(base + "format", 1)
+    client.set(base + "format", FORMAT)
     client.set(base + "last", 1234)
     client.set(base + "k:/a joe 7", 99)
     client.pexpireat(base + "k:/a joe 7", FAR)
@@ -119,7 +120,7 @@ def test_a_round_trip_brings_everything_back_under_another_prefix_too(
 def test_a_server_with_its_own_store_starts_from_what_was_restored(
     client: redis.Redis, prefix: str, start_server: StartServer, tmp_path: Path
 ) -> None:
-    client.set(prefix + "{crewel}:format", 1)
+    client.set(prefix + "{crewel}:format", FORMAT)
     client.set(prefix + "{crewel}:last", 1234)
     file = tmp_path / "a.backup"
     assert run("backup", file, prefix).status == 0
@@ -225,7 +226,7 @@ def test_a_damaged_file_is_refused(client: redis.Redis, prefix: str, tmp_path: P
     assert not contents(client, f"damaged-{prefix}")
 
 
-HEAD = b"*4\r\n$13\r\ncrewel-backup\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n"
+HEAD = b"*4\r\n$13\r\ncrewel-backup\r\n$1\r\n1\r\n$1\r\n%d\r\n$1\r\n1\r\n" % FORMAT
 SET = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n"
 END = b"*2\r\n$3\r\nend\r\n$1\r\n%d\r\n"
 
@@ -243,6 +244,8 @@ END = b"*2\r\n$3\r\nend\r\n$1\r\n%d\r\n"
         (HEAD + b"*1\r\n$8\r\nFLUSHALL\r\n" + END % 1, "other commands"),
         (HEAD + b"*1\r\n$3\r\nSET\r\n" + END % 1, "other commands"),
         (HEAD.replace(b"$1\r\n1", b"$1\r\n2", 1) + END % 0, "newer version"),
+        (HEAD.replace(b"%d\r\n" % FORMAT, b"%d\r\n" % (FORMAT + 1)) + END % 0, "newer version"),
+        (HEAD.replace(b"%d\r\n" % FORMAT, b"%d\r\n" % (OLDEST_FORMAT - 1)) + END % 0, "before 1.0"),
     ],
 )
 def test_restore_refuses_a_file_with_other_contents(prefix: str, tmp_path: Path, text: bytes, words: str) -> None:

@@ -19,6 +19,7 @@ from aiohttp import ClientSession, web
 from crewel import server as crewel_server
 from crewel.settings import Settings
 from crewel.settings.storage import Cluster, Storage
+from crewel.storage.keys import FORMAT
 from tests.cli.command import Running, assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client
@@ -100,7 +101,7 @@ def test_a_store_that_is_taken_ends_its_server_with_3(start_server: StartServer,
 def leave_lease(client: redis.Redis, prefix: str, lasts_ms: int) -> str:
     """Put the lease of a server on another machine there; return its key."""
     base = prefix + "{crewel}:"
-    client.set(base + "format", 1)
+    client.set(base + "format", FORMAT)
     client.sadd(base + "nodes", "far")
     client.hset(base + "node:far", mapping={"name": "heron", "cursor": 0, "low": 0, "seq": 0, "epoch": 1})
     client.set(base + "lease:far", json.dumps(OTHER_MACHINE), px=lasts_ms)

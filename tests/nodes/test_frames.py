@@ -6,7 +6,16 @@ import orjson
 import pytest
 
 from crewel.errors import LinkError
-from crewel.nodes.frames import MOST_BYTES_OF_A_STRANGER, VERSION, Frame, FrameReader, Introduction, Kind, encoded
+from crewel.nodes.frames import (
+    MOST_BYTES_OF_A_STRANGER,
+    OLDEST,
+    VERSION,
+    Frame,
+    FrameReader,
+    Introduction,
+    Kind,
+    encoded,
+)
 
 SECRET = "what the store has"
 SOME = [
@@ -97,7 +106,7 @@ def test_an_address_that_another_node_has_by_now_is_noticed() -> None:
         (b"[]", "not a node"),
         (orjson.dumps({"version": "x", "oldest": 1, "token": "a"}), "not a node"),
         (orjson.dumps({"version": 1, "token": "a"}), "not a node"),
-        (orjson.dumps({"version": 0, "oldest": 0, "token": "a"}), "version 0 to 0"),
+        (orjson.dumps({"version": OLDEST - 1, "oldest": 1, "token": "a"}), f"version 1 to {OLDEST - 1}"),
         (orjson.dumps({"version": 9, "oldest": VERSION + 1, "token": "a"}), f"version {VERSION + 1} to 9"),
     ],
 )
@@ -106,7 +115,7 @@ def test_a_hello_that_is_none_or_of_a_version_too_far_away_is_refused(hello: byt
         accepting().take(Frame(Kind.HELLO, 0, hello))
 
 
-@pytest.mark.parametrize(("version", "spoken"), [(9, VERSION), (1, 1)])
+@pytest.mark.parametrize(("version", "spoken"), [(9, VERSION), (OLDEST, OLDEST)])
 def test_nodes_speak_the_lower_version_of_both(version: int, spoken: int) -> None:
     node = accepting()
     assert node.take(Frame(Kind.HELLO, 0, orjson.dumps({"version": version, "oldest": 1, "token": "a", "nonce": "n"})))

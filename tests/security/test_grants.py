@@ -65,21 +65,6 @@ def test_what_a_policy_said_survives_json_and_counts_nothing_where_tokens_are_as
     assert restored_grants(None, asks_for_tokens=True) is None
 
 
-@pytest.mark.parametrize("role", [None, *Role])
-def test_earlier_version_reads_only_all_rights_as_those_of_an_operator(role: Role | None) -> None:
-    stored = Grants("joe", role=role).as_json()
-    assert stored["operator"] is (role is Role.DESTROY)
-    assert Grants.from_json(stored).role is role
-    assert Grants.from_json({**Grants("joe").as_json(), "operator": True}).role is Role.DESTROY
-
-
-def test_grants_of_an_earlier_version_configure_group_and_address_nothing() -> None:
-    stored = Grants("joe", frozenset({"/a"}), frozenset({"/a"})).as_json()
-    for later in ("configure", "group", "address"):
-        del stored[later]
-    assert Grants.from_json(stored) == Grants("joe", frozenset({"/a"}), frozenset({"/a"}))
-
-
 @pytest.mark.parametrize(
     ("address", "subject", "answer"),
     [(["joe"], "joe", True), (["joe"], "ann", False), (["*"], "ann", True), ([], "joe", False)],

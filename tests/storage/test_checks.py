@@ -7,7 +7,7 @@ import pytest
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
 from crewel.storage.checks import StoreInfo, check_format, check_server
-from crewel.storage.keys import FORMAT
+from crewel.storage.keys import FORMAT, OLDEST_FORMAT
 
 GOOD = {
     "redis_version": "7.2.4",
@@ -65,14 +65,16 @@ def test_an_empty_store_gets_the_format_of_today() -> None:
     assert check_format(b"%d" % FORMAT, is_empty=False) == FORMAT
 
 
-def test_an_older_format_becomes_that_of_today() -> None:
-    assert check_format(b"1", is_empty=False) == FORMAT
+def test_the_format_of_each_release_becomes_that_of_today() -> None:
+    for release in range(OLDEST_FORMAT, FORMAT + 1):
+        assert check_format(b"%d" % release, is_empty=False) == FORMAT
 
 
 @pytest.mark.parametrize(
     ("found", "words"),
     [
         (b"%d" % (FORMAT + 1), "use the newer version"),
+        (b"%d" % (OLDEST_FORMAT - 1), "before 1.0"),
         (b"0", "no version of Crewel"),
         (b"one", "no version of Crewel"),
         (None, "restore again with --force"),

@@ -15,6 +15,7 @@ import redis
 
 from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.settings import Settings
+from crewel.storage.keys import FORMAT
 from crewel.storage.script_step import Script, Step, scripts
 from crewel.storage.store import Store
 from tests.storage.conftest import OpenStore, StartStore, settings_for, until
@@ -444,12 +445,14 @@ async def test_the_format_is_written_once(server: StoreProcess, store: Store) ->
     await other.close()
 
 
-async def test_a_store_of_an_older_version_is_of_this_one_from_now_on(server: StoreProcess, store: Store) -> None:
-    await store.reader.set(store.keys.format, "1")
+async def test_a_store_of_an_earlier_release_has_the_layout_of_this_one_from_now_on(
+    server: StoreProcess, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crewel.storage.checks.FORMAT", FORMAT + 1)
     other = Store(at(server, prefix_of(store)))
     await other.open()
     await other.close()
-    assert await store.reader.get(store.keys.format) == b"2"
+    assert await store.reader.get(store.keys.format) == b"%d" % (FORMAT + 1)
 
 
 async def test_a_wrong_password_is_told_at_once(start_store: StartStore, open_store: OpenStore) -> None:

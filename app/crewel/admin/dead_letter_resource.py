@@ -341,9 +341,9 @@ _WORK: Final = (
 LETTER: Final = (
     "`id` (the dead id), `message` (the id of the message), `channel`, `receiver`, `errorCode`, `reason`, `attempts`,"
     " `data`, `ext`, `sender`, `rcvTimestamp`, `persistent`, `qos`. An addressed message has `to`, its destination. If"
-    " the message was redriven before, there are `redriveOf` and `returns`. `partial` is true if an older version"
-    " stored it without its destination. `errorCodeGiven` is the code as the receiver gave it, if it may not report"
-    " such a code and `errorCode` is what it counts as; at most 128 characters, a longer one ends in `…`. `history`, if more"
+    " the message was redriven before, there are `redriveOf` and `returns`. `errorCodeGiven` is the code as the"
+    " receiver gave it, if it may not report such a code and `errorCode` is what it counts as; at most 128"
+    " characters, a longer one ends in `…`. `history`, if more"
     " than one attempt or a redrive is known: the failed attempts, each with `at`, `errorCode` and `reason`, and the redrives"
     " between them, with `at` and `redrivenAs`. `edited` is true if an operator changed the message. `restoredFrom` is the id"
     " that it had before it was discarded and restored."

@@ -49,12 +49,9 @@ class Finding:
     """Where it is; empty if it is nowhere in particular."""
 
     def as_json(self) -> dict[str, Any]:
-        """The object of the answer. `node` is what earlier versions say."""
+        """The object of the answer."""
         names = ("key", "level", "title", "cause", "advice", "link", "count", "since")
-        return {name: getattr(self, name) for name in names} | {
-            "nodes": list(self.nodes),
-            "node": ", ".join(self.nodes),
-        }
+        return {name: getattr(self, name) for name in names} | {"nodes": list(self.nodes)}
 
 
 def _receiver(name: str) -> str:

@@ -14,7 +14,7 @@ from crewel.broker.runtime import Runtime
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
-from crewel.nodes.requests import OPERATOR, REQUESTS, Answer, Question, Request
+from crewel.nodes.requests import REQUESTS, Answer, Question, Request
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,6 @@ _WAIT_S: Final = 10.0
 """For an answer. The link to a node that hangs ends before."""
 _ABOUT: Final = "about"
 """The field of a question that says which one it is. Those of nodes of the first versions are of operators."""
-_SAYS_ABOUT: Final = 2
 """The version of the link from which on a question says what it is about."""
 _FAILED: Final = "failed"
 """The field of an answer that says why there is none."""
@@ -48,8 +47,6 @@ class Calls:
         link = self._link_to(token)
         if link is None:
             raise StoreUnavailable("the node cannot be reached at the moment")
-        if request is not OPERATOR and link.version < _SAYS_ABOUT:
-            raise StoreUnavailable(f"the node does not know the request {request.about}: its version is older")
         asked = encode({_ABOUT: request.about, **orjson.loads(request.question.write(question))})
         told = await self._send(link, asked)
         try:
@@ -103,7 +100,7 @@ class Calls:
         about = ""
         try:
             fields = orjson.loads(payload)
-            about = fields.pop(_ABOUT, OPERATOR.about)
+            about = str(fields.pop(_ABOUT, ""))
             request, answering = REQUESTS.get(about), self._answering.get(about)
             if request is None or answering is None:
                 return encode({_FAILED: f"does not know the request {about}: its version differs"})

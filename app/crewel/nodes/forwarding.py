@@ -19,8 +19,6 @@ from crewel.nodes.calls import Calls
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
 
-_SAYS_WHAT_IS_ANSWERED: Final = 3
-"""The version of a link from which on the owner sends `SETTLED`."""
 _REQUEST: Final = Kind.REQUEST
 _ANSWER: Final = Kind.ANSWER
 """Asked for with each request: a member of an enumeration is a slow look-up."""
@@ -134,8 +132,7 @@ class Relay:
         """The link has ended. Returns the connect that was not answered, which can be sent again. If anything else was not,
         the client's connection is cut off, for its outcome is unknown."""
         self._end()
-        is_known = self._link.version >= _SAYS_WHAT_IS_ANSWERED if self.peer.pushes else True
-        if not is_known or self._others_at > self._settled:
+        if self._others_at > self._settled:
             self.peer.cut_off()
             return None
         return self._connect if self._holds or self._connect_at > self._settled else None

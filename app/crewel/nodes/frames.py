@@ -16,9 +16,8 @@ import orjson
 from crewel.errors import LinkError
 
 VERSION: Final = 3
-"""What this node speaks at most. Two nodes speak the lower one of both. 2: questions say what they are about. 3: the owner says
-which frames of a WebSocket have been answered."""
-OLDEST: Final = 1
+"""What this node speaks at most. Two nodes speak the lower one of both."""
+OLDEST: Final = 3
 """A link with a node that speaks less is refused."""
 MOST_BYTES: Final = 256 << 20
 """Of one frame of a node that has proved itself: the limits of messages apply before a frame is made."""
@@ -47,7 +46,7 @@ class Kind(IntEnum):
     """The client has gone. It ends the stream."""
     HALF_CLOSED = 9
     """The client sends no more: what is held is answered now. With milliseconds (4 bytes) it is the sender that ends, and the
-    client is asked to wait for so long at most before it connects again. Earlier versions ignore them."""
+    client is asked to wait for so long at most before it connects again."""
     SLOW = 10
     """Milliseconds for which nothing more is to be taken from the client."""
     PAUSE = 11

@@ -32,7 +32,7 @@ class OperatorQuestion:
     """As the table of routes has it, with its variables."""
     who: str
     role: int | str | list[str]
-    """A number, as in earlier versions, unless it is of some channels."""
+    """A number, unless it is of some channels."""
     expires: float | None
     """When what the operator has shown expires, in seconds since 1970; None: never."""
     path: dict[str, str]

@@ -146,8 +146,7 @@ class Grants:
     def as_json(self) -> dict[str, Any]:
         """What is stored with a session that survives the server."""
         lists = {name: sorted(getattr(self, name)) for name in _LISTS}
-        # An earlier version knows `operator` alone, and takes true for every right.
-        stored = {"subject": self.subject, **lists, "operator": self.role is Role.DESTROY, "expires": self.expires_at}
+        stored = {"subject": self.subject, **lists, "expires": self.expires_at}
         if self.by_policy:
             stored["byPolicy"] = True
         if self.is_feed:
@@ -156,9 +155,9 @@ class Grants:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Grants:
-        """What `as_json` stored, now or in an earlier version."""
-        lists: dict[str, Any] = {name: frozenset(stored.get(name, ())) for name in _LISTS}
-        role = role_of(stored.get("role", stored["operator"]))
+        """What `as_json` stored."""
+        lists: dict[str, Any] = {name: frozenset(stored[name]) for name in _LISTS}
+        role = role_of(stored.get("role"))
         by_policy = bool(stored.get("byPolicy"))
         return cls(
             stored["subject"],

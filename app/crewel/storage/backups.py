@@ -29,7 +29,7 @@ from crewel.settings.storage import Storage
 from crewel.storage.admin_connection import AdminConnection, reached
 from crewel.storage.connection import Reader, pack
 from crewel.storage.embedded import Embedded
-from crewel.storage.keys import FORMAT, Keys
+from crewel.storage.keys import FORMAT, OLDEST_FORMAT, Keys
 
 Progress = Callable[[int], None]
 """Called with the number of keys, commands or bytes that are done."""
@@ -256,6 +256,8 @@ def _check_head(head: _Command | None, file: Path) -> None:
     version, layout = int(head[1]), int(head[2])
     if version > _VERSION or layout > FORMAT:
         raise BackupError(f"{file} was made by a newer version of Crewel")
+    if layout < OLDEST_FORMAT:
+        raise BackupError(f"{file} was made by a version of Crewel before 1.0, which this one cannot read")
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from redis.exceptions import (
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.keys import FORMAT
+from crewel.storage.keys import FORMAT, OLDEST_FORMAT
 from crewel.storage.primary import ServiceUnknown
 
 _OLDEST: Final = {"valkey": (7, 2), "redis": (7, 0)}
@@ -164,11 +164,16 @@ def check_format(found: bytes | None, *, is_empty: bool) -> int:
         raise SettingsError(
             "the store has keys of Crewel but no format, as after an interrupted restore: restore again with --force"
         )
-    if found.isdigit() and 1 <= int(found) <= FORMAT:
+    if found.isdigit() and OLDEST_FORMAT <= int(found) <= FORMAT:
         return FORMAT
     if found.isdigit() and int(found) > FORMAT:
         raise SettingsError(
             f"the store has format {int(found)}, and this version of Crewel knows {FORMAT}: use the newer version"
+        )
+    if found.isdigit() and int(found) > 0:
+        raise SettingsError(
+            f"the store has format {int(found)}, which Crewel had before 1.0; this version reads {OLDEST_FORMAT} and newer:"
+            " begin with an empty store"
         )
     raise SettingsError(
         f"the store has format {found.decode('utf-8', 'replace')!r}, which no version of Crewel has written"

@@ -37,10 +37,10 @@ DEAD_LETTER_KEYS: Final = (
         "stream",
         "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`;"
         " `channel`; `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes that"
-        " it counts in `dead:bytes`; and only if needed: `p` 1 if the message was stored, else `w` 1 (its qos has the"
-        " destination, except in older versions); `r` dead id of its previous dead letter, `n` how often it became a"
-        " dead letter again, `x` and `t` as in the log, `g` the code as the receiver gave it, if `code` is another; `h`"
-        " earlier attempts, JSON; `e` 1 if an operator edited the message; `u` the dead id that it had before it was"
+        " it counts in `dead:bytes`; and only if needed: `p` 1 if the message was stored; `r` dead id of its"
+        " previous dead letter, `n` how often it became a dead letter again, `x` and `t` as in the log, `g` the code as"
+        " the receiver gave it, if `code` is another; `h` earlier attempts, JSON; `e` 1 if an operator edited the"
+        " message; `u` the dead id that it had before it was"
         " discarded and restored",
         "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
         _LETTERS,
@@ -91,7 +91,7 @@ DEAD_LETTER_KEYS: Final = (
         _EVER,
         _LETTERS,
         _LETTERS,
-        "Approximate bytes of the dead letters with their texts. Dead letters from older servers do not count.",
+        "Approximate bytes of the dead letters with their texts.",
     ),
     *_INDEXES,
     *(

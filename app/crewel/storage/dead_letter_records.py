@@ -44,8 +44,6 @@ class StoredDeadLetter:
     """Dead id of the dead letter that it was before; empty if it was none."""
     to: str = ""
     """The destination of the message (`client/joe`, `client/joe/1`); empty if it went to all subscribers."""
-    is_partial: bool = False
-    """Whether it was stored by an older version, and does not say whether the message was addressed to a receiver."""
     given: str = ""
     """The code as the receiver gave it, if another one counts."""
     tries: bytes = b""
@@ -149,7 +147,6 @@ def dead_letter_of(
         b"p" in fields,
         text(b"r"),
         text(b"t") or _destination(qos, receiver),
-        not (b"p" in fields or b"w" in fields),
         text(b"g"),
         fields.get(b"h", b""),
         b"e" in fields,

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 FORMAT = 2
 """The version of this layout, which the store keeps under `format`. A server refuses a newer one. It takes an older one as it
-is, and from then on it is of this version: 1 has less of each waiting message."""
+is, and from then on it is of this version."""
+OLDEST_FORMAT = 2
+"""The layout of 1.0.0, the first release: each later version reads it (docs/reference/stability.md)."""
 
 _TAG = "{crewel}:"
 

@@ -279,7 +279,7 @@ def text_of(waiting: PendingMessage) -> str:
 
 
 def waiting_of(text: bytes) -> PendingMessage:
-    """Return what such a text says; one of an older version has only attempts and bytes."""
+    """Return what such a text says."""
     words = text.decode().split(":", 5)
     if len(words) == 3:  # as nearly all of them
         return PendingMessage(int(words[0]), int(words[1]), words[2])

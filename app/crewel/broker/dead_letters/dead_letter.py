@@ -56,8 +56,6 @@ class DeadLetter:
     """How often it has come back."""
     to: str = ""
     """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
-    is_partial: bool = False
-    """Whether an older version has stored it, and it does not say whether it was addressed to a receiver."""
     given: str = ""
     """The code as the receiver gave it, if `code` is what it counts as; empty otherwise."""
     tries: bytes = b""
@@ -72,8 +70,6 @@ class DeadLetter:
         """The dead letter that the store keeps so; `node` is the name of this server."""
         body, qos = _object(stored.body), _object(stored.qos)
         ext = body.get("ext")
-        if stored.to:
-            qos.setdefault("destination", [{"to": stored.to}])  # an older version has not stored it
         return cls(
             stored.dead_id,
             stored.id,
@@ -91,7 +87,6 @@ class DeadLetter:
             stored.redrive_of,
             stored.returns,
             stored.to,
-            stored.is_partial,
             stored.given,
             stored.tries,
             stored.is_edited,
@@ -128,8 +123,6 @@ class DeadLetter:
         }
         if self.to:
             fields["to"] = self.to
-        if self.is_partial:
-            fields["partial"] = True
         if self.given:
             fields["errorCodeGiven"] = self.given
         if self.tries:

@@ -144,8 +144,6 @@ class DeadLetterRedrive:
         StoreError; IllegalArgument if it cannot be sent."""
         receiver = letter.to if to_channel else letter.receiver
         room = self._room(receiver, {}) if receiver else None
-        if to_channel and letter.is_partial:
-            raise IllegalArgument("toChannel", _partial(letter).message)
         if room is not None and not room.take(len(body)):
             raise IllegalArgument("id", _undone(letter, RedriveOutcome.FULL, receiver).message)
         asked = self._ask(replace(letter, body=body), receiver, room, "", who)
@@ -217,9 +215,6 @@ class DeadLetterRedrive:
         rooms: dict[str, _Room] = {}
         for letter in letters:
             receiver = letter.to if to_channel else letter.receiver
-            if to_channel and letter.is_partial:
-                report.undone.append(_partial(letter))
-                continue
             room = self._room(receiver, rooms) if receiver else None
             if room is None or room.take(len(letter.body)):
                 asked.append((letter, self._ask(letter, receiver, room, job_id)))
@@ -308,13 +303,6 @@ class DeadLetterRedrive:
 
 def _gone(dead_id: str) -> Undone:
     return Undone(dead_id, "user.illegalArgument", "there is no such dead letter, or it has been removed")
-
-
-def _partial(letter: StoredDeadLetter) -> Undone:
-    """An older version stored the dead letter, and it may have been addressed to a receiver: its channel could be the wrong
-    place."""
-    text = "it does not say whether its message was addressed to somebody: it can be sent to its receiver only"
-    return Undone(letter.dead_id, "user.illegalArgument", text)
 
 
 def _undone(letter: StoredDeadLetter, outcome: RedriveOutcome, receiver: str) -> Undone:

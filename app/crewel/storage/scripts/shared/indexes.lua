@@ -6,7 +6,7 @@
 --
 -- A body or QoS of some length lies once in the hash `dead:texts`, however many dead letters have it: the dead letter has its
 -- name, `bh` or `qh`, and `dead:uses` counts the dead letters. `dead:bytes` adds up what dead letters and texts take, about; a
--- dead letter says its part in `z`. One of an older server has its texts itself, and does not count.
+-- dead letter says its part in `z`.
 local indexed = {'code', 'receiver', 'channel'}
 local shared_from = 200  -- bytes; to refer to a shorter text costs as much as the text
 local text_cost = 150  -- bytes, in addition to the text

@@ -21,11 +21,10 @@ local function joined(earlier, later)
   return string.sub(earlier, 1, -2) .. ',' .. string.sub(later, 2)
 end
 
--- Stores a dead letter. An empty channel says that the message was stored. One that was not has `w`: its qos says whether it
--- was addressed to a receiver, which dead letters of older versions do not. `given` is the code as the receiver gave it, if
+-- Stores a dead letter. An empty channel says that the message was stored. `given` is the code as the receiver gave it, if
 -- another one counts; `tries` the earlier attempts, a JSON list, or empty. Returns the dead letter's place in `dead`.
 local function dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received, given, tries)
-  local more = {'w', '1'}
+  local more = {}
   if channel == '' then
     local known = message(inbox, id)
     channel, body, sender, qos, received = known.c or '', known.b or '', known.s or '', known.q or '', id .. '000'
