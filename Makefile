@@ -50,6 +50,8 @@ DOCS_READY     := $(STAMPS)/docs
 PROXIES_READY  := $(STAMPS)/proxies
 S3_READY       := $(STAMPS)/object-store
 EXAMPLES_READY := $(STAMPS)/examples
+RELEASE_READY  := $(STAMPS)/release
+RELEASE_VENV   := .cache/release
 
 COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes
 LOCK := $(COMPILE) pyproject.toml
@@ -57,7 +59,7 @@ S3 := tests/pipeline/object_store
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run pages report test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults faults-shot faults-computed faults-alone check format docs tables bench lock clean
+.PHONY: help run pages report test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults faults-shot faults-computed faults-alone check format docs tables bench wheel release lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -155,6 +157,13 @@ tables: $(PYTHON_READY)
 bench: $(PYTHON_READY)  ## Measure; docs/explanation/performance.md tells what
 	$(BIN)/python bench/run.py
 
+wheel: $(RELEASE_READY) $(PAGES_READY)  ## Build a wheel, with the browser client, in dist
+	@$(RELEASE_VENV)/bin/python -m build --wheel --outdir dist >/dev/null
+	@ls dist/crewel-*.whl
+
+release: $(RELEASE_READY) $(DOCS_READY)  ## Build and try all that a release publishes, and publish nothing; OPTIONS="--without image"
+	@$(RELEASE_VENV)/bin/python tools/release/release.py $(OPTIONS)
+
 lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement tools/lock/requirements.lock
 	$(LOCK) --extra test --output-file requirements.lock
@@ -163,6 +172,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(LOCK) --extra pipeline --constraint requirements.lock --no-annotate --output-file requirements-pipeline.lock
 	$(COMPILE) $(S3)/requirements.in --constraint requirements.lock --no-annotate --output-file $(S3)/requirements.lock
 	$(COMPILE) tools/lock/requirements.in --no-annotate --output-file tools/lock/requirements.lock
+	$(COMPILE) tools/release/requirements.in --no-annotate --output-file tools/release/requirements.lock
 
 clean:  ## Remove everything that make made
 	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/java/target
@@ -205,6 +215,11 @@ $(S3_READY): $(S3)/requirements.lock $(S3)/pom.xml $(PIPELINE_READY)
 	@tools/need mvn "the test of tables in an object store" maven
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement $(S3)/requirements.lock
 	mvn --quiet --batch-mode --file $(S3)/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/object-store
+	@touch $@
+
+$(RELEASE_READY): tools/release/requirements.lock tools/venv | $(STAMPS)
+	@tools/need $(PYTHON) "everything" python3 python3-venv
+	@tools/venv $(RELEASE_VENV) $(PYTHON) tools/release/requirements.lock
 	@touch $@
 
 # What builds the site; the tests do without it.

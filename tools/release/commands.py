@@ -1,0 +1,42 @@
+"""Runs the commands of a release, and tells what failed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+_LONGEST_S = 900
+_LAST_LINES = 40
+
+
+class ReleaseError(Exception):
+    """A part cannot be built, or does not work; the text is for people."""
+
+
+def run(*words: str | Path, cwd: Path | None = None, **environment: str) -> str:
+    """Return what a command prints. Raises ReleaseError with the end of its output if it fails."""
+    command = " ".join(map(str, words))
+    try:
+        told = subprocess.run(
+            [str(word) for word in words],
+            cwd=cwd,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_LONGEST_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise ReleaseError(f"`{command}` did not end within {_LONGEST_S} s") from None
+    if told.returncode:
+        lines = (told.stdout + told.stderr).splitlines()[-_LAST_LINES:]
+        raise ReleaseError("\n".join([f"`{command}` exits with {told.returncode}:", *lines]))
+    return told.stdout
+
+
+def missing(commands: Iterable[str]) -> list[str]:
+    """Return those that this machine lacks; of `docker/buildah` either is enough."""
+    return sorted({each for each in commands if not any(map(shutil.which, each.split("/")))})
