@@ -35,7 +35,7 @@ def environment(directory: Path, lock: Path, *packages: Path) -> Path:
     """Return the Python of a new virtual environment with what the lock says and these packages."""
     run("python3", "-m", "venv", directory)
     python = directory / "bin" / "python"
-    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    pip: list[str | Path] = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     run(*pip, "--require-hashes", "--requirement", lock)
     if packages:
         run(*pip, "--no-deps", *packages)
