@@ -13,7 +13,7 @@ _NS: Final = 1_000_000_000
 
 def write_file(letter: dict[str, Any], directory: Path) -> bool:
     """Write the dead letter to its file; False if that is there already. The file holds it, and under `publish` the message
-    as `POST /api/publish` takes it, null if it does not name its destination. Raises CrewelError."""
+    as `POST /api/publish` takes it. Raises CrewelError."""
     import orjson
 
     file = directory / _directory(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"
@@ -28,11 +28,9 @@ def write_file(letter: dict[str, Any], directory: Path) -> bool:
     return True
 
 
-def _publish(letter: dict[str, Any]) -> dict[str, Any] | None:
+def _publish(letter: dict[str, Any]) -> dict[str, Any]:
     """The message, to be published again: to the one destination of this dead letter, and to no subscribers, if it was
     addressed."""
-    if letter.get("partial"):
-        return None
     qos = dict(letter["qos"])
     if to := letter.get("to"):
         named = [each for each in qos.get("destination", []) if each["to"] == to]

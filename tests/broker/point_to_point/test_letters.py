@@ -13,7 +13,6 @@ from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.cli.dead_letter_files import write_file
 from crewel.security.grants import OPERATOR
-from crewel.storage import dead_letters
 from crewel.storage.dead_letter_records import StoredDeadLetter
 from tests.broker.point_to_point.post import BOX, Clerk, come, login, one, queue
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin
@@ -199,53 +198,3 @@ class TestADump:
             "data": "secret",
             "ext": {"publish": {"destination": [queue("client/joe")], "persistent": True}},
         }
-
-
-class TestOlderLetters:
-    """What a version left behind that kept no destination with the message."""
-
-    def rewritten(self, world: StoredWorld, *lost: str, **changed: str) -> StoredDeadLetter:
-        """The only letter, less these of its fields."""
-        world.commit()
-        keys = world.store.keys
-        ((place, fields),) = world.wait(world.store.reader.xrange(keys.dead))
-        kept = {name: value for name, value in fields.items() if name.decode() not in lost}
-        world.wait(world.store.reader.xdel(keys.dead, place))
-        ms, number = place.decode().split("-")
-        world.wait(world.store.reader.xadd(keys.dead, {**kept, **changed}, id=f"{ms}-{int(number) + 1}"))
-        ((place, _),) = world.wait(world.store.reader.xrange(keys.dead))
-        return only_by_id(world, place.decode())
-
-    def test_a_stored_one_has_its_destination_beside_the_qos(
-        self, world: StoredWorld, clerk: Clerk, bystander: Receiver, tmp_path: Path
-    ) -> None:
-        joe = login(world, "joe/1")
-        clerk.post("secret", "client/joe/1", **PRIVATE, persistent=True)
-        failing(joe)
-        letter = self.rewritten(world, qos="")
-        asked = dumped(letter, tmp_path)["ext"]["publish"]
-        assert asked == {"destination": [{"to": "client/joe/1"}], "persistent": True, "subscribable": False}
-        assert redriven_to_channel(world, letter).done == 1
-        assert data(come(joe)) == ["secret"]
-        assert come(bystander) == []
-
-    def test_one_that_does_not_say_for_whom_it_was_goes_to_its_receiver_only(
-        self, world: StoredWorld, clerk: Clerk, bystander: Receiver, tmp_path: Path
-    ) -> None:
-        joe = login(world, "joe/1")
-        clerk.post("secret", "client/joe/1", **PRIVATE)
-        failing(joe)
-        letter = self.rewritten(world, "w", qos="")
-        assert dumped(letter, tmp_path) is None
-        (undone,) = redriven_to_channel(world, letter).undone
-        assert undone.code == "user.illegalArgument"
-        assert "receiver only" in undone.message
-        assert world.wait(world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits())).done == 1
-        assert data(come(joe)) == ["secret"]
-        assert come(bystander) == []
-
-
-def only_by_id(world: StoredWorld, dead_id: str) -> StoredDeadLetter:
-    """The letter at this place, past the indexes."""
-    (letter,) = world.wait(dead_letters.get(world.store, [dead_id]))
-    return letter
