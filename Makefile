@@ -153,6 +153,7 @@ docs: tables $(DOCS_READY)  ## Write the generated tables of docs/ again, and bu
 
 tables: $(PYTHON_READY)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/stable.py
 
 bench: $(PYTHON_READY)  ## Measure; docs/explanation/performance.md tells what
 	$(BIN)/python bench/run.py

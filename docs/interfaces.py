@@ -34,7 +34,7 @@ _CLIENT_PARTS: Final = {
     "errors": "Errors",
 }
 """The headings of the names of `crewel.client`, by the modules that define them."""
-_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
+MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "crewel.Message": ("data", "ext", "client_id"),
     "crewel.Broker": (
         "publish",
@@ -52,7 +52,7 @@ _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "crewel.client.Subscription": ("receive", "unsubscribe", "position", "queued", "is_ended"),
 }
 """The members of these classes that applications use; the others are for the rest of the package."""
-_SERVER_PARTS: Final = {
+SERVER_PARTS: Final = {
     "Services": ("Service", "Message", "Accepted", "Session", "DeadLetter", "RemoteCallError", "Broker"),
     "Access rules": ("SecurityPolicy", "Refusal", "Identity", "Operation", "GRANT", "IGNORE", "Deny"),
     "Extensions": ("Extension", "SessionPart"),
@@ -181,14 +181,14 @@ def python_client() -> str:
 def python_server() -> str:
     """Return a block of mkdocstrings for each public name of `crewel`, below its heading."""
     imported = re.findall(r"^    from [\w.]+ import (\w+)", _text(crewel.__file__), re.MULTILINE)
-    listed = [name for names in _SERVER_PARTS.values() for name in names]
+    listed = [name for names in SERVER_PARTS.values() for name in names]
     assert sorted(imported) == sorted(listed), "a public name of `crewel` has no heading"
-    return _headed("crewel", _SERVER_PARTS)
+    return _headed("crewel", SERVER_PARTS)
 
 
 def _block(path: str) -> str:
     """Return the block of one name, with the members that are for applications if the class has others too."""
-    members = _MEMBERS.get(path)
+    members = MEMBERS.get(path)
     return f"::: {path}" + (f"\n    options:\n      members: [{', '.join(members)}]" if members else "")
 
 

@@ -18,7 +18,14 @@ from tests.house.source import ROOT, shown, tracked_files
 def test_generated_tables_are_fresh() -> None:
     command = [sys.executable, "docs/generate.py", "--check"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
-    assert ended.returncode == 0, f"stale, `make docs` writes them again: {ended.stdout}{ended.stderr}"
+    assert ended.returncode == 0, f"stale, `make tables` writes them again: {ended.stdout}{ended.stderr}"
+
+
+@pytest.mark.server
+def test_no_name_that_each_version_keeps_has_gone() -> None:
+    command = [sys.executable, "docs/stable.py", "--check"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 0, f"docs/reference/stability.md says what stays: {ended.stdout}{ended.stderr}"
 
 
 @pytest.mark.server

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urljoin
 
 from commands import ReleaseError, run
 
@@ -136,13 +137,14 @@ def _use(crewel: Path, url: str) -> None:
 
 @contextmanager
 def _served(words: list[str | Path], directory: Path, url: str = "") -> Iterator[str]:
-    """Run a server, which prints `ready URL`, and give that address, or the one by which it is reached."""
+    """Run a server, which prints `ready http://…/cometd`, and give the root of that address; or `url`, if it has another one
+    here."""
     server = subprocess.Popen([str(each) for each in words], cwd=directory, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         for line in server.stdout:
             if line.startswith("ready "):
-                yield url or line.split()[1].rstrip("/") + "/"
+                yield url or urljoin(line.split()[1], "/")
                 return
         raise ReleaseError(f"`{' '.join(map(str, words))}` ends with {server.wait()} before it is ready")
     finally:
