@@ -366,6 +366,18 @@ class TestOpenLimit:
             one.tell(ok(message))
         assert come(one) == []
 
+    def test_a_message_that_another_member_has_counts_no_more(self, world: StoredWorld) -> None:
+        """Its client may still be busy with it: a member is limited by what it leases."""
+        slow = member(world, "joe/1", ackWait=1000, **self.ONE)
+        publish(world, 1, 2)
+        assert data(come(slow)) == [1]
+        quick = member(world, "joe/2", **self.ONE)
+        assert data(come(quick)) == [2]
+        world.advance(1.5)
+        assert (data(come(slow)), waiting(world)) == ([], 1)
+        publish(world, 3)
+        assert data(come(slow)) == [3]
+
     def test_without_statuses_the_acknowledgement_leases_the_next(self, world: StoredWorld) -> None:
         one = member(world, "joe/1", update=False, maxOpen=2)
         publish(world, 1, 2, 3, 4, 5)
