@@ -36,6 +36,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(report)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only a full run has."""
+    left_out = [] if IS_FULL else [each for each in items if each.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [each for each in items if each not in left_out]
+
+
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Tell:
     """Say in one line what a test did and found out, for the report."""

@@ -94,7 +94,8 @@ async def test_what_was_answered_survives_fail_overs(
     )
 
 
-@pytest.mark.parametrize("seed", range(1, RUNS + 1) if IS_FULL else ())
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(1, RUNS + 1))
 async def test_what_two_nodes_answered_survives_fail_overs(
     seed: int, watched: WatchedStore, start_server: StartServer, load: Load, tell: Tell
 ) -> None:
