@@ -24,6 +24,11 @@ class Files:
         self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to the file system of the tables
         self._hadoop: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
 
+    def check(self, path: str) -> None:
+        """Raise SettingsError, with what to do about it, if Spark has no file system for a path."""
+        if "://" in path:
+            self._system(self._path(path))
+
     def matching(self, pattern: str) -> list[str]:
         """Return the paths that match, `*` for a part of one name."""
         if "://" not in pattern and str(self._hadoop.get("fs.defaultFS")).startswith("file:"):

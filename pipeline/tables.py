@@ -61,12 +61,14 @@ class _Moment:
 
 
 class Tables:
-    """All tables below one directory, which `spark` can reach: a path here, or an address such as `hdfs://...`."""
+    """All tables below one directory, which `spark` can reach: a path here, or an address such as `hdfs://...`. Raises
+    SettingsError if Spark has no file system for it."""
 
     def __init__(self, spark: SparkSession, root: Path | str, moment: _Moment | None = None) -> None:
         self.root = str(root).rstrip("/")
         self._spark = spark
         self._files = Files(spark)
+        self._files.check(self.root)
         self._moment = moment
         self._logs = (
             {table.name: DeltaLog(table, f"{self.root}/{table.path}") for table in TABLES.values()}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from pyspark.sql import functions as f
 
+from crewel.pipeline.delta import Batch, DeltaLog
 from crewel.pipeline.schemas import EVENTS as EVENT_TABLES
 from crewel.pipeline.schemas import FACTS as FACT_TABLES
 from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.schemas.table import BATCH
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import dead_letters, intervals, minutes, silver, split, wide
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS
@@ -385,9 +389,13 @@ def test_what_a_server_wrote_before_there_were_groups_stays_readable(spark: Spar
 
 def test_files_of_before_a_column_was_added_stay_readable(spark: SparkSession, tmp_path: Path) -> None:
     table = TABLES["fact_subscribed"]
-    path = tmp_path / table.path
+    known = tuple(each for each in table.columns if each.name not in ("options", "groups", "begins"))
+    log = DeltaLog(replace(table, columns=known), str(tmp_path / table.path))
     row = {"place": "1-0", "session": JOE, "pattern": "/a", "from_id": 5}
-    older = frame(spark, table.name, [row]).drop("options", "groups", "begins")
-    older.selectExpr("*", "'live.1.0' AS part").write.partitionBy("date", "part").parquet(str(path))
+    older = frame(spark, table.name, [row]).select(*(each.name for each in known), f.lit("fill.1").alias(BATCH))
+    older.write.partitionBy("date").parquet(f"{log.path}/a")
+    log.add("a", Batch("fill", 1))
     tables = Tables(spark, tmp_path)
-    assert told(tables.read(table), "session", "from_id", "options") == [(JOE, 5, None)]
+    for _ in range(2):
+        assert told(tables.read(table), "session", "from_id", "options") == [(JOE, 5, None)]
+        tables.create()
