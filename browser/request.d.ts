@@ -48,7 +48,7 @@ export class RequestExtension implements Extension {
      * ErrorAnswer or a RequestError.
      */
     request(channel: string, data: unknown, options?: {timeout?: number; ext?: Record<string, unknown>}): Promise<Message>;
-    /** Answers the requests on a channel with the result of the function, or of its promise. */
+    /** Answers the requests on a channel with the result of the function, or of its promise: data, or what `createResponse` returns. */
     reply(
         channel: string,
         answer: (message: Message) => unknown,

@@ -73,9 +73,17 @@ export function replyChannel(message) {
     return told.find((name) => typeof name === "string" && COMPLETE.test(name)) ?? null;
 }
 
+const responses = new WeakSet(); // what createResponse has made: a responder may return it
+
+function remembered(response) {
+    responses.add(response);
+    return response;
+}
+
 /**
- * Returns the answer to a request, {channel, data, ext}, for `cometd.publish(channel, data, {ext})`. Without `data`, it has
- * the data and the client properties of the request; bytes stay bytes, whether or not the official BinaryExtension is registered.
+ * Returns the answer to a request, {channel, data, ext}, for `cometd.publish(channel, data, {ext})`, or for a function of `reply`
+ * to return. Without `data`, it has the data and the client properties of the request; bytes stay bytes, whether or not the
+ * official BinaryExtension is registered.
  */
 export function createResponse(message, ...data) {
     const channel = replyChannel(message);
@@ -83,11 +91,12 @@ export function createResponse(message, ...data) {
         throw new TypeError(`the message on ${message?.channel} is not a request, and takes no answer`);
     }
     if (data.length) {
-        return {channel, data: data[0], ext: {}};
+        return remembered({channel, data: data[0], ext: {}});
     }
     const {binary, update} = message.ext;
     const ext = copied({...(binary && {binary}), ...(update?.clientProperties && {publish: {clientProperties: update.clientProperties}})});
-    return {channel, data: structuredClone(message.data), ext}; // the extension has decoded the bytes, which JSON cannot represent
+    // The extension has decoded the bytes, which JSON cannot represent.
+    return remembered({channel, data: structuredClone(message.data), ext});
 }
 
 /**
@@ -297,7 +306,8 @@ export class RequestExtension {
         const done = (async () => {
             let response;
             try {
-                response = {data: copied(await answer(message)), ext: {}};
+                const result = await answer(message);
+                response = responses.has(result) ? result : {data: copied(result), ext: {}};
             } catch (reason) {
                 response = this.#failed(message, reason);
             }

@@ -369,3 +369,23 @@ test("options that are no object are refused, such as a time-out alone", async (
         await assert.rejects(page().extension.request("/power", 7, options), {name: "TypeError", message: /\{timeout: 5000\}/});
     }
 });
+
+test("a responder may return a response as it is created", async () => {
+    const bytes = new ArrayBuffer(2);
+    const message = asked({binary: {}});
+    message.data = {data: bytes, last: true, meta: {contentType: "image/png"}};
+    for (const respond of [(request) => createResponse(request), async (request) => createResponse(request)]) {
+        const {published: [sent]} = await answer(respond, message);
+        assert.deepEqual([sent.channel, sent.ext], [`/ret/${ID}/3000001`, {binary: {}}]);
+        assert.equal(sent.data.data.byteLength, 2);
+        assert.equal(sent.data.meta.contentType, "image/png");
+    }
+    const {published: [sent]} = await answer((request) => createResponse(request, 5));
+    assert.deepEqual([sent.data, sent.ext], [5, {}]);
+});
+
+test("what only looks like a response is data", async () => {
+    const data = {channel: "/a", data: 1, ext: {}};
+    const {published: [sent]} = await answer(() => data);
+    assert.deepEqual([sent.data, sent.ext], [data, {}]);
+});

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from crewel.client.sync import Client as SyncClient
 from tests.cli.command import Ended, Running, assert_refused, crewel
 from tests.server_process import Server
 
@@ -54,6 +55,14 @@ def test_reply_echo_answers_with_the_data_of_the_request(replying: Any, ask: Any
     ended = ask("/echo", data)
     assert (ended.status, ended.err) == (0, "")
     assert ended.out == json.dumps(data if data == "plain text" else json.loads(data), separators=(",", ":")) + "\n"
+    assert echo.end() == (0, "")
+
+
+def test_reply_echo_returns_bytes_with_their_type(replying: Any, server: Server) -> None:
+    echo = replying("/picture", "--echo", "--count=1")
+    with SyncClient(server.url) as client:
+        answer = client.request("/picture", b"\0\xff", content_type="image/png", timeout=30)
+    assert (answer.content, answer.content_type) == (b"\0\xff", "image/png")
     assert echo.end() == (0, "")
 
 

@@ -184,6 +184,23 @@ class TestResponder:
             await respond(callback, published, request(4), request(5))
             assert published.sent == [Response(REPLY, 8), Response(REPLY, 10)]
 
+    async def test_responder_may_return_a_response_as_it_is_created(self) -> None:
+        ready = request({"data": "0ri"}, binary={})
+
+        async def later(message: Message) -> Response:
+            return create_response(message)
+
+        for callback in (create_response, later):
+            published = Published()
+            await respond(callback, published, ready)
+            assert published.sent == [Response(REPLY, {"data": "0ri"}, {"binary": {}})]
+
+    async def test_a_response_to_another_request_goes_where_this_one_asks(self) -> None:
+        other = Message("/power", 1, {"channel": "/power", "data": 1, "ext": {"replyTo": f"{PREFIX}3000002"}})
+        published = Published()
+        await respond(lambda message: create_response(other, 5), published, request())
+        assert published.sent == [Response(REPLY, 5)]
+
     async def test_what_is_no_request_is_let_pass(self) -> None:
         heard: list[Message] = []
         published = Published()

@@ -73,7 +73,9 @@ async def _reply(
 
 
 def _echo(message: "Message") -> Any:
-    return message.data
+    from crewel.client import create_response
+
+    return create_response(message)
 
 
 def _command(command: str, timeout: float) -> "OnRequest":

@@ -47,7 +47,7 @@ PYTHON: Final = 3
 SERIALS: Final = 1_000_000
 """How many serial numbers there are; after the last comes the first again."""
 OnRequest = Callable[[Message], Any]
-"""What is called with each request; it returns the answer's data, or a coroutine that does."""
+"""What is called with each request; it returns the answer's data or a `Response`, or a coroutine that does."""
 _TRIES: Final = 3
 """How often an answer is sent while it is unknown whether it arrived: a second one does no harm."""
 _SAME: Final[Any] = object()
@@ -192,7 +192,7 @@ def _checked(channel: str, fields: Fields) -> Message:
 
 
 class Response(NamedTuple):
-    """An answer that is ready to be published: `await client.publish(*response)`."""
+    """An answer that is ready to be published, `await client.publish(*response)`, or that a responder returns."""
 
     channel: str
     data: Any
@@ -270,7 +270,8 @@ class Responder:
             return
         try:
             result = self._answer(message)
-            response = Response(channel, await result if isawaitable(result) else result)
+            result = await result if isawaitable(result) else result
+            response = result._replace(channel=channel) if isinstance(result, Response) else Response(channel, result)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the answer
             response = _failed(channel, message, error)
         await self._send(message, response)
