@@ -57,8 +57,8 @@ let me = null;
 let shown = null;
 let timer = 0;
 let noticed = 0;
-/** Whether the server answered the last time that it was asked. */
-let isReached = true;
+/** Since when the server does not answer, as performance.now(); null while it does. */
+let lostAt = null;
 const feed = new Feed({
     overview: (told) => shown?.show?.(told),
     notice: ({kind}) => {
@@ -143,10 +143,16 @@ async function refresh(view) {
     const began = performance.now();
     try {
         await view.refresh();
-        warn("");
+        if (isNews(began)) {
+            lostAt = null;
+            warn("");
+        }
     } catch (error) {
-        warn(cause(error));
-        isReached = isReached && !(error instanceof Unreachable);
+        if (error instanceof Unreachable) {
+            lose();
+        } else if (isNews(began)) {
+            warn(cause(error));
+        }
     }
     if (view === shown && me !== null && view.everyMs) {
         clearTimeout(timer);
@@ -159,9 +165,6 @@ async function refresh(view) {
 
 /** A sentence about why a view could not be refreshed. What is neither a refusal nor the network is a fault of the page. */
 function cause(error) {
-    if (error instanceof Unreachable) {
-        return `${error.message} This page tries again.`;
-    }
     return error instanceof Refused ? sentence(error.message) : `This page has a fault, please report it: ${error.message}`;
 }
 
@@ -170,14 +173,25 @@ function warn(text) {
     trouble.hidden = text === "";
 }
 
+/** Whether the answer to what was asked at that time tells how the server is now: one that was on its way when the network was lost does not. */
+function isNews(began) {
+    return lostAt === null || began > lostAt;
+}
+
+/** Says that the server cannot be reached, until it answers to what is asked from now on. */
+function lose() {
+    lostAt ??= performance.now();
+    warn(`${new Unreachable().message} This page tries again.`);
+}
+
 /** Asks the server for next to nothing, now and again: a view that rests would show its loss late. */
 async function pulse() {
     if (!document.hidden && me !== null) {
-        const was = isReached;
-        isReached = await fetch("/admin/page/icon.svg", {method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(PULSE_MS)}).then(() => true, () => false);
-        if (was && !isReached) {
-            warn(cause(new Unreachable()));
-        } else if (!was && isReached && shown !== null) {
+        const began = performance.now();
+        const answers = await fetch("/admin/page/icon.svg", {method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(PULSE_MS)}).then(() => true, () => false);
+        if (!answers && me !== null) {
+            lose();
+        } else if (answers && lostAt !== null && isNews(began) && shown !== null) {
             refresh(shown);
         }
     }
@@ -331,8 +345,7 @@ document.querySelector("#keys").addEventListener("click", showKeys);
 document.querySelector("#saved").addEventListener("click", showSaved);
 window.addEventListener("offline", () => {
     if (me !== null) {
-        isReached = false;
-        warn(cause(new Unreachable()));
+        lose();
     }
 });
 document.addEventListener("keydown", onKey);

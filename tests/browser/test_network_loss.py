@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.test_console import Console, mess
+from tests.functional.wire import until
 from tests.server_process import Server
 
 pytestmark = pytest.mark.timeout(300)
@@ -24,5 +25,32 @@ def test_loss_of_the_network_is_on_screen_within_three_seconds(browser: Browser,
     )
     console.context.set_offline(False)
     expect(page.get_by_role("alert")).to_be_hidden(timeout=2 * LOSS_MS)
+    console.complaints = [each for each in console.complaints if "net::ERR_INTERNET_DISCONNECTED" not in each]
+    console.close()
+
+
+def test_an_answer_that_was_on_its_way_does_not_hide_the_loss(browser: Browser, mess: Server) -> None:
+    console = Console(browser, mess).open("/audit")
+    page = console.page
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/admin/api/audit*", hold)
+    page.goto(f"{mess.base}/admin/#/audit?what=sign")
+    until(lambda: page.evaluate("1") and held)
+    asked = held[:]
+    answer = asked[0].fetch()
+    console.context.set_offline(True)
+    alert = page.get_by_role("alert")
+    expect(alert).to_be_visible()
+    for each in asked:
+        each.fulfill(response=answer)
+    expect(page.locator("tbody tr").first).to_contain_text("sign in")
+    expect(alert).to_have_text("The server cannot be reached. This page tries again.", timeout=LOSS_MS)
+    page.unroute("**/admin/api/audit*")
+    console.context.set_offline(False)
+    expect(alert).to_be_hidden(timeout=2 * LOSS_MS)
     console.complaints = [each for each in console.complaints if "net::ERR_INTERNET_DISCONNECTED" not in each]
     console.close()
