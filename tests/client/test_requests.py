@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crewel.bayeux.message import Fields
 from crewel.client import ErrorAnswer, Message, PublishRefused, Response, TransportError, create_response
@@ -15,6 +17,7 @@ from crewel.client.requests import Responder, Serials, _name
 from crewel.client.router import Router
 from tests.client.support import LIMIT_S
 from tests.client.test_router import subscribed
+from tests.texts import texts
 
 PREFIX = "/ret/a1/"
 REPLY = "/ret/a1/3000001"
@@ -134,6 +137,24 @@ class TestCreateResponse:
         response = create_response(request(sent["data"], binary=sent["ext"]["binary"], update=update))
         answer = publication(*response)
         assert (answer["data"], answer["ext"]) == (sent["data"], sent["ext"])
+
+    @given(
+        st.binary(max_size=300),
+        st.none() | texts(min_size=1, max_size=40),
+        st.dictionaries(texts("abz_", min_size=1, max_size=5), st.integers() | texts(max_size=9), max_size=3),
+    )
+    def test_whatever_bytes_a_request_carries_come_back(
+        self, content: bytes, content_type: str | None, properties: Fields
+    ) -> None:
+        options: Any = {} if content_type is None else {"content_type": content_type}
+        sent = publication("/power", content, properties=properties, **options)
+        ext = sent["ext"]
+        update = {"clientProperties": ext.get("publish", {}).get("clientProperties", {})}
+        asked = request(sent["data"], binary=ext["binary"], update=update)
+        channel, data, answered = create_response(asked)
+        answer = Message(channel, data, {"channel": channel, "data": data, "ext": answered})
+        assert (answer.content, answer.content_type) == (content, asked.content_type)
+        assert ((answered or {}).get("publish", {}).get("clientProperties") or {}) == properties
 
     def test_what_is_no_request_has_none(self) -> None:
         with pytest.raises(ValueError, match="/power is not a request"):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crewel.pipeline.job_runner import show_csv, show_rows
 from crewel.pipeline.jobs import query
 from tests.pipeline.conftest import Streams
+from tests.texts import texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +71,22 @@ def test_csv_has_no_cell_that_a_spreadsheet_runs(text: str, capsys: pytest.Captu
     assert '"a;' in shown  # in quotes, where a semicolon separates no cells
     show_csv([text], [[text]], is_raw=True)
     assert [*csv.reader(io.StringIO(capsys.readouterr().out, newline=""))] == [[text], [text]]
+
+
+CELLS = texts() | texts("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20'\";, \\1.eE", max_size=8)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=4))
+def test_csv_of_any_texts_has_no_formula_and_loses_none(rows: list[tuple[str, str]]) -> None:
+    with redirect_stdout(io.StringIO()) as out:
+        show_csv(["a", "b"], [[*row] for row in rows], is_raw=False)
+    (_, *shown) = csv.reader(io.StringIO(out.getvalue(), newline=""))
+    assert [[cell.removeprefix("'") for cell in row] for row in shown] == [
+        [cell.removeprefix("'") for cell in row] for row in rows
+    ]
+    for cell in (cell for row in shown for cell in row if cell[:1] in tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")):
+        assert cell[0] in "+-"
+        assert float(cell) is not None  # a number, which a spreadsheet shows as it is
 
 
 def test_csv_keeps_numbers(capsys: pytest.CaptureFixture[str]) -> None:

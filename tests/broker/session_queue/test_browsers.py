@@ -61,6 +61,28 @@ class TestCookie:
         assert not world.post(client.message("/a", data=1)).answer[0]["successful"]
         assert world.post(client.message("/a", data=1), browser="upgrade").answer[0]["successful"]
 
+    @pytest.mark.parametrize("channel", ["connect", "subscribe", "unsubscribe", "disconnect", "publish", "call"])
+    @pytest.mark.parametrize("cookie", [None, "mine", "other"])
+    @pytest.mark.parametrize("is_by_socket", [True, False], ids=["by a socket", "by a request"])
+    @pytest.mark.parametrize("maker", [Request("mine"), Socket("mine"), Socket()], ids=["request", "socket", "bare"])
+    def test_one_rule_holds_for_sockets_and_requests(
+        self, world: World, maker: Request | Socket, *, is_by_socket: bool, cookie: str | None, channel: str
+    ) -> None:
+        client = Client(world, type(maker)(maker.browser) if isinstance(maker, Socket) else None, maker.browser).joined(
+            "/a"
+        )
+        other = Client(world, Socket(cookie) if is_by_socket else None, cookie)
+        other.id = client.id
+        name = {"publish": "/b", "call": "/service/get"}.get(channel, f"/meta/{channel}")
+        reply = other.say(
+            name, subscription="/a", data={"channel": "/a"}, advice={"timeout": 0}, connectionType="websocket"
+        )
+        may = maker.browser is None or cookie == maker.browser or (is_by_socket and cookie is None)
+        assert reply.get("error", "").startswith("402:") is not may
+        assert client.is_known is not (may and channel == "disconnect")
+        if client.is_known:
+            assert ("/a" in client.session.subscriptions) is not (may and channel == "unsubscribe")
+
 
 class TestLimit:
     def tabs(self, world: World, count: int) -> list[Client]:
