@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import random
 import sys
@@ -146,6 +147,36 @@ class Attacker(Abuser):
             lambda socket, _: batch(socket, "subscribe"), lambda socket, _: batch(socket, "unsubscribe")
         ):
             yield
+
+    async def mixed(self) -> AsyncIterator[None]:
+        """Batches of anything, in any mixture."""
+        sockets = await self.sockets(self.sessions)
+        yield
+        persistent = {"publish": {"persistent": True}}
+        while True:
+            socket, number = self.random.choice(sockets), self.random.getrandbits(30)
+            names = [f"/m/{number % 50}/{each}" for each in range(self.random.choice((1, 40)))]
+            kinds: list[Fields] = [
+                {"channel": "/batch", "data": [number] * 20},
+                {"channel": "/batch", "data": 1, "ext": persistent},
+                {"channel": "/kept", "data": 1, "ext": {"publish": {"history": {"maxEntries": 50}}}},
+                {"channel": f"/new/{number}", "data": 1},
+                {"channel": "bad", "data": 1},
+                {"channel": "/to", "data": 1, "ext": {"publish": {"destination": {"to": f"client/a{number % 99}"}}}},
+                {"channel": "/meta/subscribe", "subscription": names},
+                {"channel": "/meta/unsubscribe", "subscription": names},
+                {
+                    "channel": "/meta/subscribe",
+                    "subscription": "/batch",
+                    "ext": {"subscribe": {"filter": expensive(number)}},
+                },
+                {"channel": "/service/get", "data": {"channel": "/kept", "numEntries": -1}},
+                {"channel": "/service/update", "data": [{"id": str(number), "state": "OK"}] * 20},
+                {"channel": "/meta/connect", "connectionType": "websocket", "advice": {"timeout": 0}},
+            ]
+            some = self.random.sample(kinds, self.random.randint(1, 4))
+            most = 60_000 // max(len(json.dumps(each)) + 60 for each in some)
+            await socket.send(*short(socket, (self.random.choice(some) for _ in range(min(most, BATCH)))))
 
     # Histories
 
@@ -356,6 +387,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "new_channels": Attack(Attacker.new_channels),
     "subscribing": Attack(Attacker.subscribing),
     "subscribing_one_by_one": Attack(Attacker.subscribing_one_by_one),
+    "mixed": Attack(Attacker.mixed),
     "gets": Attack(Attacker.gets),
     "absent_receivers": Attack(Attacker.absent_receivers),
     "absent_receivers_end": Attack(Attacker.absent_receivers_end),
