@@ -168,7 +168,7 @@ def _deliver(broker: Any, clients: list[Client]) -> None:
     for client in clients:
         client.connect()
     broker.publish("/room", {"text": "x" * 40})
-    broker.outbound._flush()  # noqa: SLF001 - the loop would do it at the end of its turn
+    broker.mailboxes.outbound._flush()  # noqa: SLF001 - the loop would do it at the end of its turn
     for client in clients:
         client.read()
 
@@ -180,9 +180,9 @@ def _publish(_: Any, clients: list[Client]) -> None:
 
 async def _answered(broker: Any) -> None:
     """Wait until the store has answered everything, and all that came of it is written."""
-    while (busy := broker.access.writing.under_way) is not None:
+    while (busy := broker.runtime.access.writing.under_way) is not None:
         await asyncio.wait([busy])
-    broker.outbound._flush()  # noqa: SLF001 - as above
+    broker.mailboxes.outbound._flush()  # noqa: SLF001 - as above
 
 
 async def _written(broker: Any, client: Client) -> None:

@@ -29,7 +29,7 @@ class AckExtension(Extension):
 
     def installed(self, broker: Broker) -> None:
         """Remember the port, and whether handshake replies carry messages."""
-        self._port = broker.acknowledgements
+        self._port = broker.durability.acknowledgements
         self._settings = broker.settings.bayeux
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:

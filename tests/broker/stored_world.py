@@ -39,7 +39,7 @@ class StoredWorld(World):
         super().__init__(*where, *sets, extensions=extensions or (UpdateExtension(), AckExtension()))
         self.store = Store(self.broker.settings)
         self.wait(self.store.open())
-        self.access = self.broker.access
+        self.access = self.broker.runtime.access
         self.durability = self.wait(self.broker.make_durable(self.store))
         self.is_closed = False
         self._has_left = False

@@ -37,7 +37,7 @@ def entry(channel: str, position: int) -> Entry:
 
 def gathering(world: World, level: str) -> Events:
     """Events that have begun, less the task that writes them."""
-    events = Events(world.broker.runtime, world.broker.access, world.broker.registry)
+    events = Events(world.broker.runtime)
     world.broker.settings.events.level = level  # type: ignore[assignment]
     events._obey()
     return events
@@ -118,7 +118,7 @@ class TestLevels:
         assert events._group("t") is None
 
     def test_before_there_is_a_store_nothing_is_kept(self, world: World) -> None:
-        events = Events(world.broker.runtime, world.broker.access, world.broker.registry)
+        events = Events(world.broker.runtime)
         tell_everything(events)
         assert events._group("t") is None
 
@@ -164,7 +164,7 @@ class TestGroups:
             if len(asked) == 2:
                 raise StoreUnavailable("away")
 
-        access = world.broker.access
+        access = world.broker.runtime.access
         access.token, access.has_store, access.writing = "t", True, SimpleNamespace(ask=ask)  # type: ignore[assignment]
         events = gathering(world, "reliable")
         for _ in range(3):

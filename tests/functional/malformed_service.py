@@ -15,4 +15,4 @@ async def store(session: Session, message: Message) -> None:
     channel = parse("/poison")
     assert channel is not None
     fields = {"channel": channel.name, "data": message.data, "ext": "x"}
-    await app.broker.broadcaster.store(channel, fields, StoragePlan(), PublishQos(persistent=True))
+    await app.broker.publishing.broadcaster.store(channel, fields, StoragePlan(), PublishQos(persistent=True))

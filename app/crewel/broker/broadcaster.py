@@ -10,18 +10,12 @@ from typing import Final, NamedTuple
 from crewel.bayeux.channel import REPLIES, Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
-from crewel.broker.channels import Channels
-from crewel.broker.durability.access import PendingPublish, Published, StoreAccess
-from crewel.broker.events import Events
+from crewel.broker.durability.access import PendingPublish, Published
 from crewel.broker.handler_steps import Promise
-from crewel.broker.ids import Clock, Ids
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.addressing import Addressing
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
-from crewel.broker.session_queue.expiry import Expiry
-from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.entry import Entry
@@ -52,20 +46,22 @@ class Broadcaster:
     """Puts messages into queues."""
 
     _runtime: Runtime
-    _channels: Channels
-    _outbound: Outbound
-    _dispatchers: DispatcherRunner
-    _registry: ServiceRegistry
-    _ids: Ids
-    _events: Events
-    _expiry: Expiry
+    _mailboxes: Mailboxes
+    _addressing: Addressing
     _topics: TopicTable
-    _groups: ConsumerGroups
     _options: SubscriptionOptions
-    _clock: Clock
-    _access: StoreAccess
 
     def __post_init__(self) -> None:
+        runtime, mailboxes = self._runtime, self._mailboxes
+        self._access, self._ids, self._registry, self._clock = (
+            runtime.access,
+            runtime.ids,
+            runtime.services,
+            runtime.clock,
+        )
+        self._outbound, self._dispatchers, self._events = mailboxes.outbound, mailboxes.dispatchers, mailboxes.events
+        self._expiry = mailboxes.outbound.expiry
+        self._channels, self._groups = self._addressing.channels, self._addressing.groups
         self._settings = self._runtime.settings
         self._metrics = self._runtime.metrics
         self.spread: Callable[[Channel, Entry, str, bytes], None] | None = None

@@ -19,9 +19,7 @@ from operator import add
 from time import time
 from typing import Any, Final
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher, Judgement
 from crewel.delivery.entry import Entry
@@ -43,8 +41,6 @@ class Events:
     """The events of one broker. Without a store there are none."""
 
     _runtime: Runtime
-    _access: StoreAccess
-    _registry: ServiceRegistry
     _level: Level | None = field(default=None, init=False)
     traffic: dict[str, list[int]] | None = field(default=None, init=False)
     """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing
@@ -84,8 +80,8 @@ class Events:
 
     def start(self) -> None:
         """There is a store: begin."""
-        self._registry.session_added.append(self._opened)
-        self._registry.session_removed.append(self._closed)
+        self._runtime.services.session_added.append(self._opened)
+        self._runtime.services.session_removed.append(self._closed)
         self._since = _now_ms()
         self._obey()
         self._task = self._runtime.supervisor.start("events", self._run)
@@ -283,7 +279,7 @@ class Events:
 
     async def flush(self) -> None:
         """Write a group of what has happened, if anything has; it is lost if the store does not take it."""
-        access = self._access
+        access = self._runtime.access
         if not access.has_store:
             return
         group = self._group(access.token)

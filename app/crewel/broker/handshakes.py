@@ -8,18 +8,15 @@ from typing import Final
 from crewel.bayeux import replies
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.guard import Guard
+from crewel.broker.admission import Admission
 from crewel.broker.handler_steps import Steps
-from crewel.broker.limiter import Limiter
 from crewel.broker.login_refusals import LoginRefusals
 from crewel.broker.logins import Logins
 from crewel.broker.refusals import denied, limited, no_transport, requested_name, shown_token, unavailable
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.connects import Browsers
 from crewel.broker.session_queue.exchange import Exchange
-from crewel.broker.session_queue.timers import SessionTimes
-from crewel.broker.session_table import SessionTable
+from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.broker.subscriptions.subscribe import Permissions
 from crewel.errors import Limited, StoreError
 
@@ -33,14 +30,15 @@ class HandshakeHandler:
     """Answers handshakes."""
 
     _runtime: Runtime
-    _guard: Guard
-    _limits: Limiter
+    _mailboxes: Mailboxes
+    _admission: Admission
     _logins: Logins
     _permissions: Permissions
-    _browsers: Browsers
-    _times: SessionTimes
-    _table: SessionTable
     _refusals: LoginRefusals
+
+    def __post_init__(self) -> None:
+        self._guard, self._limits = self._admission.guard, self._admission.limits
+        self._browsers, self._times = self._mailboxes.outbound.browsers, self._mailboxes.times
 
     def handshake(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MAY carry anything; the version is not checked, and the transports only if they are there: hand-written clients leave
@@ -113,7 +111,7 @@ class HandshakeHandler:
         self._refusals.granted(session.name)
         if not session.is_live:  # else another client's, which this one has taken over
             self._browsers.bind_new(session, peer)
-            self._table.add(session)
+            self._logins.add(session)
         reply = replies.handshaken(
             message, session.id, list(self._runtime.settings.bayeux.transports), self._times.handshaken(session, peer)
         )

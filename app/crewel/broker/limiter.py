@@ -23,7 +23,7 @@ from crewel.broker.refusals import shown_token
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.exchange import Peer
-from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.broker.subscriptions import filter_context
 from crewel.errors import Limited
 from crewel.errors.codes import is_below
@@ -68,7 +68,7 @@ class Limiter:
 
     _runtime: Runtime
     _channels: Channels
-    _outbound: Outbound
+    _mailboxes: Mailboxes
     _guard: Guard
     _admin: AdminToken
     _sessions: dict[str, Session]
@@ -78,6 +78,7 @@ class Limiter:
 
     def __post_init__(self) -> None:
         self._loop = self._runtime.loop
+        self._outbound = self._mailboxes.outbound
         self._metrics = self._runtime.metrics
         self._settings = self._runtime.settings.limits
         self._exempt = Networks(self._settings.exempt_addresses)

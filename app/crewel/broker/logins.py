@@ -16,21 +16,16 @@ from typing import Any, Final
 from crewel.bayeux import advice
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.admission import Admission
 from crewel.broker.durability.durability import Durability
-from crewel.broker.guard import Guard
 from crewel.broker.handler_steps import Steps
-from crewel.broker.limiter import Limiter
 from crewel.broker.name_claims import NameClaims, check_name
-from crewel.broker.names import Names, digest, is_named, new_reply_id, new_resume
-from crewel.broker.presence import Presence
+from crewel.broker.names import digest, is_named, new_reply_id, new_resume
 from crewel.broker.refusals import limited, login_refusal, refused, requested_name, superseded, unavailable
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, Verdict
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.exchange import Exchange, Peer
-from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_table import SessionTable
+from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.broker.sign_outs import SignOuts
 from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreError, StoreUnavailable, coded
 from crewel.qos.connect import NOTHING_ASKED, Bounds, ConnectQos, OverflowPolicy, read_connect_qos
@@ -39,7 +34,6 @@ from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import OPERATOR
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.sign_in import SIGNED_OUT, own_grants
-from crewel.security.tokens import AdminToken
 from crewel.storage.script_step import TooManySessions
 
 _ANY_NUMBER: Final = -1
@@ -56,21 +50,24 @@ class Logins:
     """The logins of one broker."""
 
     _runtime: Runtime
-    _outbound: Outbound
-    _dispatchers: DispatcherRunner
-    _guard: Guard
-    _limits: Limiter
-    _names: Names
-    _admin: AdminToken
-    _access: StoreAccess
+    _mailboxes: Mailboxes
+    _admission: Admission
     _durability: Durability
-    _table: SessionTable
-    _presence: Presence
     _claims: NameClaims
     _sign_outs: SignOuts
     _busy: dict[str, asyncio.Future[None]] = field(default_factory=dict, init=False)
 
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
+        self._guard, self._limits, self._admin = self._admission.guard, self._admission.limits, self._admission.admin
+        self._names = self._claims.names
+
     # Handshakes
+
+    def add(self, session: Session) -> None:
+        """Let a session live whose handshake was granted."""
+        self._claims.table.add(session)
 
     def needs_login(self, session: Session, message: Message) -> bool:
         """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
@@ -204,8 +201,7 @@ class Logins:
             if session.mailbox.durable is None:
                 raise StoreUnavailable(f"{answer.name}: the server is reading the store again, with this session")
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
-        self._names.add(session, *digests)
-        self._presence.logged_in(session)
+        self._claims.named(session, *digests)
         self._describe_login(exchange, session, resume, reconnected=False)
 
     def _until_ended(self, name: str) -> Steps[None]:
@@ -269,7 +265,7 @@ class Logins:
         self._switch(exchange, session, target)
         self._names.add(target, *digests)
         self._describe_login(exchange, target, resume, reconnected=True)
-        self._dispatchers.on_active(target)
+        self._dispatchers.note_active(target)
 
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
         """The client of `session` is the target's from here on; its former client is dismissed."""
@@ -278,7 +274,7 @@ class Logins:
         self._outbound.dismiss(target, superseded(target.name))
         # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
         target.mailbox.renew()
-        self._table.hand_over(target, session, peer)
+        self._claims.table.hand_over(target, session, peer)
         exchange.session = target
 
     def _describe_login(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
@@ -304,6 +300,10 @@ class Logins:
         """If the session's token has expired, let its client log in again first."""
         if session.verdict is None and session.grants is not None and session.grants.has_expired(time()):
             self.expire_token(session)
+
+    def watch_page(self, session: Session) -> None:
+        """A sweep has met the live feed of a page: see whether the page is still signed in."""
+        self._sign_outs.watch(session)
 
     def expire_token(self, session: Session) -> None:
         """Let no connect of the session succeed until its client has logged in again."""

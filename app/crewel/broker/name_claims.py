@@ -10,13 +10,12 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from crewel.bayeux.message import Fields
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.handler_steps import Steps
 from crewel.broker.names import Names
+from crewel.broker.presence import Presence
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session, State
 from crewel.broker.session_queue.timers import SessionTimes
 from crewel.broker.session_table import SessionTable
@@ -59,11 +58,10 @@ class NameClaims:
     """The claims of logins on names."""
 
     _runtime: Runtime
-    _names: Names
+    names: Names
     _times: SessionTimes
-    _table: SessionTable
-    _access: StoreAccess
-    _registry: ServiceRegistry
+    table: SessionTable
+    _presence: Presence
     clear_elsewhere: Callable[[str, bool], Awaitable[str]] | None = field(default=None, init=False)
     """Does what `clear` does at all other nodes, with the subject and whether the login is granted; if that would leave a
     session, it ends none and answers its name, else an empty one. None: there are no other nodes."""
@@ -73,19 +71,20 @@ class NameClaims:
     """By the digest of the handshake, oldest first."""
 
     def __post_init__(self) -> None:
+        self._access = self._runtime.access
         if self._access.is_shared:
-            self._registry.session_removed.append(self._removed)
+            self._runtime.services.session_removed.append(self._removed)
 
     def target(self, session: Session, qos: ConnectQos) -> Session | None:
         """The session that this login takes over; None if it makes one. Raises Refused."""
         name = qos.name
         if qos.resume is not None:
-            shown = self._names.shown(qos.resume)
+            shown = self.names.shown(qos.resume)
             if shown is not None:
                 return self._owned(session, shown, name)
         if name is None or not name.number:
             return None  # a secret that is good for nothing any more: the session has ended
-        there = self._names.find(name.relative)
+        there = self.names.find(name.relative)
         if there is None:
             if name.is_numbered:
                 raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
@@ -98,6 +97,11 @@ class NameClaims:
             left = self._times.gone_in(there, self._runtime.loop.time())
             raise NameHeld(name.relative, None if left is None else ceil(left * 1000))
         return there
+
+    def named(self, session: Session, *digests: str) -> None:
+        """A new session has its name: it is found by that, and by the secrets of these digests."""
+        self.names.add(session, *digests)
+        self._presence.logged_in(session)
 
     def _owned(self, session: Session, shown: Session, name: Name | None) -> Session:
         if name is not None and not _same(name, shown.name):
@@ -120,7 +124,7 @@ class NameClaims:
         answered = self._answered.get(handshake)
         if answered is None or self._runtime.loop.time() - answered.at > COPY_S:
             return None
-        session = self._names.find(answered.name)
+        session = self.names.find(answered.name)
         if session is None or session.id != answered.client_id:
             return None
         if session.state is State.HANDSHAKEN:
@@ -140,7 +144,7 @@ class NameClaims:
         """End earlier sessions of the subject if the login asks for that. Raises Refused if the subject has too many."""
         if subject == ANONYMOUS:
             return
-        others = self._names.of_subject(subject)
+        others = self.names.of_subject(subject)
         if qos.clear_sessions:
             others = self.clear(others, is_granted=session.grants is not None)
         most = self._most(qos)
@@ -167,7 +171,7 @@ class NameClaims:
         """Return the name of a new session that is not stored: from then on no other node gives it. Raises StoreError."""
         name = qos.name
         chosen = SessionName(name.relative) if name is not None and name.number else None
-        given = chosen or self._names.number(ANONYMOUS if name is None else name.subject)
+        given = chosen or self.names.number(ANONYMOUS if name is None else name.subject)
         if self._access.is_shared:
             yield self._noted(given, qos)
         return given
@@ -195,7 +199,7 @@ class NameClaims:
             try:
                 await access.writing.ask(step)
             except NameTaken:
-                self._table.disconnect(session)
+                self.table.disconnect(session)
 
     def _removed(self, session: Session, _timed_out: bool) -> None:
         access = self._access
@@ -221,7 +225,7 @@ class NameClaims:
 
     def alive_of(self, subject: str, but: Session | None = None) -> str:
         """The name of a session of the subject here that is alive, other than this one; empty if there is none."""
-        sessions = self._names.of_subject(subject)
+        sessions = self.names.of_subject(subject)
         return next((each.name for each in sessions if each is not but and self._is_alive(each)), "")
 
     def clear(self, others: Iterable[Session], *, is_granted: bool) -> list[Session]:
@@ -229,7 +233,7 @@ class NameClaims:
         left = [other for other in others if not is_granted and self._is_alive(other)]
         for other in others:
             if other not in left:
-                self._table.disconnect(other)
+                self.table.disconnect(other)
         return left
 
 

@@ -12,7 +12,6 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.channels import Channels
-from crewel.broker.ids import Ids
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_queue.outbound import Outbound
@@ -27,7 +26,6 @@ class OperatorChannels:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _ids: Ids
 
     def is_heard(self, channel: str) -> bool:
         """Whether any session is subscribed to it. If none is, there is nothing to do."""
@@ -49,5 +47,5 @@ class OperatorChannels:
         fields: Fields = {"channel": channel, "data": data}
         if not listening or not self._outbound.pipe.send(None, fields):
             return
-        origin = Origin(*self._ids.stamp(), qos=encode({"clientProperties": properties}) if properties else b"")
+        origin = Origin(*self._runtime.ids.stamp(), qos=encode({"clientProperties": properties}) if properties else b"")
         self._outbound.fan_out(Entry.with_origin(fields, origin), listening, None)

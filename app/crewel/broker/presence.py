@@ -11,7 +11,6 @@ from typing import Final
 from crewel.broker.names import Names
 from crewel.broker.operator_channels import OperatorChannels
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
 from crewel.qos.names import ANONYMOUS, parse_name
 
@@ -29,11 +28,10 @@ class Presence:
 
     _runtime: Runtime
     _operators: OperatorChannels
-    _registry: ServiceRegistry
     _names: Names
 
     def __post_init__(self) -> None:
-        self._registry.session_removed.append(self._removed)
+        self._runtime.services.session_removed.append(self._removed)
 
     def logged_in(self, session: Session) -> None:
         """A new session has its name."""

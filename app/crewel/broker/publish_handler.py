@@ -14,22 +14,21 @@ from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel, Kind
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
+from crewel.broker.admission import Admission
 from crewel.broker.broadcaster import Broadcaster, StoragePlan
-from crewel.broker.channels import Channels
 from crewel.broker.durability.access import Published
-from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.durability.log_appender import readonly
-from crewel.broker.guard import NOT_AUTHORIZED, Guard
+from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, resume, start, wait
-from crewel.broker.ids import Ids
 from crewel.broker.limiter import Limiter
 from crewel.broker.names import identity
 from crewel.broker.payers import payers_of
-from crewel.broker.point_to_point.destinations import Destinations
+from crewel.broker.point_to_point.addressing import Addressing
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import RemoteCall, ServiceRegistry
-from crewel.broker.session import Event, Host, Session
+from crewel.broker.service_registry import RemoteCall
+from crewel.broker.session import Event, Session
+from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.pending_dead_letters import Payers
@@ -76,17 +75,16 @@ class PublishHandler:
     """Handles what clients publish."""
 
     _runtime: Runtime
-    _channels: Channels
     _outbound: Outbound
-    _registry: ServiceRegistry
-    _ids: Ids
-    _guard: Guard
-    _limits: Limiter
+    _addressing: Addressing
+    _admission: Admission
     _topics: TopicTable
     _broadcaster: Broadcaster
-    _destinations: Destinations
 
     def __post_init__(self) -> None:
+        self._ids, self._registry = self._runtime.ids, self._runtime.services
+        self._channels, self._destinations = self._addressing.channels, self._addressing.destinations
+        self._guard, self._limits = self._admission.guard, self._admission.limits
         self._settings = self._runtime.settings
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
@@ -360,13 +358,16 @@ class BackendPublisher:
     """Publishes for back ends."""
 
     _runtime: Runtime
-    _outbound: Outbound
+    _mailboxes: Mailboxes
     _limits: Limiter
     _publish_handler: PublishHandler
-    _pressure: BackPressure
-    _host: Host
 
     def __post_init__(self) -> None:
+        self._outbound, self._pressure, self._host = (
+            self._mailboxes.outbound,
+            self._mailboxes.pressure,
+            self._mailboxes.host,
+        )
         self._turns = self._runtime.turns
         self.on_publish = self._publish_handler.publish
         """Called with each message."""

@@ -110,7 +110,9 @@ def new_secret() -> str:
 class Host(Protocol):
     """What a session needs of its server."""
 
-    settings: Settings
+    @property
+    def settings(self) -> Settings:
+        """The settings of the server."""
 
     @property
     def reports(self) -> MailboxListener:

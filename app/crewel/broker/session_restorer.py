@@ -9,12 +9,9 @@ from crewel.bayeux.channel import SYSTEM
 from crewel.broker.durability.durability import Durability
 from crewel.broker.guard import Guard
 from crewel.broker.logins import Logins
-from crewel.broker.names import Names
-from crewel.broker.session import Host, Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
-from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session import Session
+from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.broker.session_table import SessionTable
-from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import SessionRecord
 from crewel.errors import IllegalArgument
@@ -29,20 +26,16 @@ log = logging.getLogger(__name__)
 class SessionRestorer:
     """Makes sessions of records of the store."""
 
-    _host: Host
-    _outbound: Outbound
+    _mailboxes: Mailboxes
     _guard: Guard
-    _dispatchers: DispatcherRunner
-    _names: Names
     _table: SessionTable
-    _options: SubscriptionOptions
     _durability: Durability
     _logins: Logins
 
     def restore(self, durable: DurableSession, record: SessionRecord) -> None:
         """Let a session that the store has live again, as its last login made it."""
         facts = record.login
-        session = Session(self._host, facts["id"])
+        session = Session(self._mailboxes.host, facts["id"])
         grants = restored_grants(facts.get("grants"), asks_for_tokens=self._guard.asks_for_tokens)
         session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
         asked = facts.get("asked", {}) | ({"name": durable.name} if durable.is_named else {})
@@ -53,13 +46,11 @@ class SessionRestorer:
             qos = NOTHING_ASKED
         self._logins.apply_options(session, qos, is_stored=True)
         session.wait_for_client(qos.timeout_ms if durable.is_named else None)
-        for extension in self._outbound.pipe.extensions:
+        for extension in self._mailboxes.outbound.pipe.extensions:
             extension.restored(session)
         self._durability.hand_to(session, durable)
-        self._dispatchers.restore(session, record)
-        self._names.add(session, *facts.get("resume", ()))
-        self._table.revive(session, durable.since)
-        self._options.restore(session, record.options)
+        self._mailboxes.dispatchers.restore(session, record)
+        self._table.revive(session, durable.since, record)
         if session.grants is None and (
             self._guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
         ):

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from crewel.broker.channels import Channels
-from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.limiter import Limiter
-from crewel.broker.names import Names
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.addressing import Addressing
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Event, Session, State
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.exchange import Peer
-from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.timers import SessionTimes
-from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.broker.session_queue.mailboxes import Mailboxes
+from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import Entry
+from crewel.delivery.records import SessionRecord
 
 
 @dataclass(eq=False)
@@ -27,17 +22,16 @@ class SessionTable:
     """Adds sessions and ends them; every part that knows a session learns of its end from here."""
 
     _runtime: Runtime
-    _channels: Channels
-    _outbound: Outbound
-    _dispatchers: DispatcherRunner
-    _registry: ServiceRegistry
+    _mailboxes: Mailboxes
+    _addressing: Addressing
     _limits: Limiter
-    _names: Names
-    _groups: ConsumerGroups
-    _options: SubscriptionOptions
-    _times: SessionTimes
-    _subscriptions: SubscriptionStore
+    _subscriptions: Subscriptions
     _sessions: dict[str, Session]
+
+    def __post_init__(self) -> None:
+        self._registry, self._times = self._runtime.services, self._mailboxes.times
+        self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
+        self._names, self._groups = self._addressing.names, self._addressing.groups
 
     def disconnect(self, session: Session) -> None:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
@@ -78,15 +72,14 @@ class SessionTable:
         self._limits.session_ended(session)
         for removed in self._registry.session_removed:
             self._registry.call(removed, session, session.state is State.EXPIRED)
-        self._channels.unsubscribe_all(session)
-        self._options.forget(session)
+        self._subscriptions.end_all(session)
         if session.name:
             self._names.forget(session)
         has_dispatcher = session.mailbox.dispatcher is not NO_DISPATCHER
         if has_dispatcher or session.mailbox.durable is not None or session in self._dispatchers.updated:
             self._dispatchers.leave(session, event)
         if session.mailbox.durable is not None:
-            self._subscriptions.end(session.mailbox.durable)
+            self._subscriptions.stored.end(session.mailbox.durable)
             session.leave_store()
         if session.held is not None:
             self._outbound.release(session, self._runtime.loop.time())
@@ -100,24 +93,25 @@ class SessionTable:
             session.mailbox.replace([])  # its socket may stay open, and would keep what it does not read
         self._outbound.timers.forget(session)
 
-    def revive(self, session: Session, patterns: Iterable[str]) -> None:
-        """Let a session live again that the store has, with what it is subscribed to. Its time begins now, and
+    def revive(self, session: Session, patterns: Iterable[str], record: SessionRecord) -> None:
+        """Let a session live again that the store has, with its name and what it is subscribed to. Its time begins now, and
         is longer than usual: no client is to blame that the server was away, and a client that finds none tries less and less
         often."""
+        self._names.add(session, *record.login.get("resume", ()))
         session.revive(self._runtime.loop.time())
         self._sessions[session.id] = session
         self._limits.session_started(session)
         for pattern in patterns:
-            self._channels.subscribe(session, pattern)
+            self._addressing.channels.subscribe(session, pattern)
         self._times.arm_time_out(session, session.added_at + self._runtime.settings.delivery.restart_grace_ms / 1000)
         for added in self._registry.session_added:
             self._registry.call(added, session)
+        self._subscriptions.options.restore(session, record.options)
 
     def set_aside(self, session: Session) -> None:
         """Take a session out without ending it: the store will bring it back, or its client sends a handshake again."""
         self._limits.session_ended(session)
-        self._channels.unsubscribe_all(session)
-        self._options.forget(session)
+        self._subscriptions.end_all(session)
         self._outbound.release(session, self._runtime.loop.time())
         session.leave_socket()  # its next message finds the session that is brought back
         session.leave_store()

@@ -12,7 +12,6 @@ import asyncio
 from time import time
 from typing import Final
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.session_table import SessionTable
@@ -29,11 +28,9 @@ _MOST_CONFIRMED: Final = 10_000
 class SignOuts:
     """Those that one server knows and obeys."""
 
-    def __init__(
-        self, runtime: Runtime, access: StoreAccess, table: SessionTable, sessions: dict[str, Session]
-    ) -> None:
+    def __init__(self, runtime: Runtime, table: SessionTable, sessions: dict[str, Session]) -> None:
         self._runtime = runtime
-        self._access = access
+        self._access = runtime.access
         self._table = table
         self._sessions = sessions
         self._started = time()

@@ -114,7 +114,7 @@ class RequestPeer(ParsedPeer):
 
     async def answered(self) -> web.Response:
         """The response, once there is one. If the connection is lost meanwhile, the held connect is released."""
-        outbound = self._endpoint.broker.outbound
+        outbound = self._endpoint.broker.mailboxes.outbound
         try:
             # aiohttp tells a handler nothing when the peer is gone, unless its runner was made with handler_cancellation.
             while self._response is None and self._request.transport is not None:

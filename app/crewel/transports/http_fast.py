@@ -92,7 +92,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._lane.left(self)
         self._lane.caps.left(self)
         self._transport = None
-        self._lane.broker.outbound.vanished(self)
+        self._lane.broker.mailboxes.outbound.vanished(self)
         if self._aiohttp is not None:  # it waits for this connection's next request
             self._aiohttp.connection_lost(exc)
 
@@ -100,7 +100,7 @@ class FastConnection(asyncio.Protocol, Peer):
         """The peer sends no more: an answer that it waits for still goes out, now."""
         self._is_closing = True
         if self._is_busy:
-            self._lane.broker.outbound.half_closed(self)
+            self._lane.broker.mailboxes.outbound.half_closed(self)
         return self._is_busy
 
     def pause_writing(self) -> None:

@@ -54,17 +54,20 @@ class Store:
     def _subscription_store(self) -> SubscriptionStore:
         delivery = SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100, dead_letters_max_bytes=0)
         runtime: Any = SimpleNamespace(
-            loop=asyncio.get_running_loop(), settings=SimpleNamespace(delivery=delivery), metrics=self.metrics
+            loop=asyncio.get_running_loop(),
+            settings=SimpleNamespace(delivery=delivery),
+            metrics=self.metrics,
+            access=self._access(),
         )
         subscribing: Any = SimpleNamespace(
             enter=lambda session, pattern, choices: self.index.add(pattern),
             leave=lambda session, pattern: self.index.discard(pattern),
         )
-        letters: Any = SimpleNamespace(made=self.dead_letters.extend, stored=lambda dead_ids: None)
+        letters: Any = SimpleNamespace(letters_made=self.dead_letters.extend, letters_stored=lambda dead_ids: None)
         returning: Any = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
         expiring: Any = SimpleNamespace(now=lambda: 0)
         backlog: Any = SimpleNamespace(load_if_waiting=lambda session: None)
-        return SubscriptionStore(runtime, expiring, returning, subscribing, letters, self._access(), backlog)
+        return SubscriptionStore(runtime, expiring, returning, subscribing, backlog, letters)
 
     def _ask(self, step: Step[Any], *, then: Callable[[Any], Any]) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()

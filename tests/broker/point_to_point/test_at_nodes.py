@@ -24,7 +24,7 @@ def announced(world: StoredWorld) -> list[str]:
     """The world is one of several nodes; these queues it announces to the others."""
     found: list[str] = []
     world.access.is_shared = True
-    world.broker.shared_queues.announce = found.append
+    world.broker.addressing.shared_queues.announce = found.append
     return found
 
 
@@ -62,13 +62,13 @@ def test_a_login_asks_for_no_lease_where_nothing_waits(world: StoredWorld) -> No
 @pytest.mark.usefixtures("announced")
 def test_what_another_node_has_put_there_comes_with_a_login(world: StoredWorld) -> None:
     message_id = Clerk(world).post("hi", queue("ann"))
-    world.broker.shared_queues._known.clear()  # as it is at a node that did not accept it
+    world.broker.addressing.shared_queues._known.clear()  # as it is at a node that did not accept it
     assert ids(come(login(world, "ann/1"))) == [message_id]
 
 
 def test_what_sessions_of_another_node_have_had_is_noticed(world: StoredWorld, announced: list[str]) -> None:
     Clerk(world).post("hi", queue("ann"))
-    access, destinations = world.access, world.broker.destinations
+    access, destinations = world.access, world.broker.addressing.destinations
     world.wait(world.store.run([shared_queues.discard(access.keys, access.token, ANN, None, access.facts_max)]))
     assert (destinations.waiting("ann"), announced) == (1, [ANN])
     world.sweep_after(2.0)
@@ -81,7 +81,7 @@ def test_what_sessions_of_another_node_have_had_is_noticed(world: StoredWorld, a
 def test_what_is_announced_while_the_store_is_asked_is_asked_for_again(world: StoredWorld) -> None:
     """The step may have come before what the other node has put there."""
     come(login(world, "ann/1"))
-    line, shared = Line(world), world.broker.shared_queues
+    line, shared = Line(world), world.broker.addressing.shared_queues
     line.before_answer.append(lambda: shared.announced([ANN]))
     shared.refresh(ANN)
     world.settle()
@@ -95,7 +95,7 @@ def test_a_transient_message_for_a_session_that_has_ended_is_counted(world: Stor
     assert channel is not None
     about = PendingMessage(channel=channel.name)
     body = b'{"channel":"/service/post","data":"hi"}'
-    world.broker.destinations.from_another_node(
+    world.broker.addressing.destinations.from_another_node(
         channel, body, names, Origin("1", "1700000000000000000"), about, names[0]
     )
     assert [each["data"] for each in come(ann)] == ["hi"]

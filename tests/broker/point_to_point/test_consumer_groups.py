@@ -38,7 +38,7 @@ def publish(world: StoredWorld, *values: Any, channel: str = WORK, **qos: Any) -
 
 
 def waiting(world: StoredWorld) -> int:
-    return sum(each.waiting for each in world.broker.groups.states())
+    return sum(each.waiting for each in world.broker.addressing.groups.states())
 
 
 class TestOneOfThem:
@@ -144,7 +144,7 @@ class TestOneOfThem:
         (letter,) = world.letters()
         settled(joe, *come(joe))
         settled(joe, *come(joe))
-        report = world.wait(world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        report = world.wait(world.broker.dead_letters.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
         assert report.done == 1
         got = []
         for _ in range(2):
@@ -209,7 +209,7 @@ class TestFailures:
         (message_id,) = publish(world, 1)
         joe.take(failed(come(joe)[0], "user.update.holdback"))
         assert come(joe) == []
-        world.wait(world.broker.dispatchers.activate(joe.session))
+        world.wait(world.broker.mailboxes.dispatchers.activate(joe.session))
         assert ids(come(joe)) == [message_id]
 
     def test_who_is_held_back_keeps_nothing_that_others_could_have(self, world: StoredWorld) -> None:
@@ -233,7 +233,7 @@ class TestFailures:
 
     def test_an_operator_who_holds_a_member_gives_the_others_its_work(self, world: StoredWorld) -> None:
         message_id, first, second = self._given(world)
-        world.wait(world.broker.dispatchers.hold(first.session, "an operator"))
+        world.wait(world.broker.mailboxes.dispatchers.hold(first.session, "an operator"))
         assert ids(come(second)) == [message_id]
 
     @staticmethod
@@ -252,7 +252,7 @@ class TestLife:
         wanted = publish(world, 1, 2, 3)
         world.crash()
         again = make_stored(prefix=world.prefix)
-        (group,) = again.broker.groups.states()
+        (group,) = again.broker.addressing.groups.states()
         assert (group.pattern, group.name, group.waiting, group.members) == (WORK, "workers", 2, ["client/joe/1"])
         wanted += publish(again, 4)
         back = Receiver(again).taking_over(joe, burst={"maxEntries": 10})
@@ -269,7 +269,7 @@ class TestLife:
         joe.say("/meta/disconnect")
         assert letters(world) == [("client/joe/1", "communication.noConnection.dead", first)]
         world.commit()
-        assert world.broker.groups.states() == []
+        assert world.broker.addressing.groups.states() == []
         assert ends(world) == {(first, "dead"): 1} | {(each, "lapsed"): 1 for each in rest}
         later = member(world, "joe/2")
         assert come(later) == []
@@ -290,7 +290,7 @@ class TestLife:
         assert reply["successful"]
         wanted = publish(world, 1, 2)
         assert (come(first), ids(come(second))) == ([], wanted)
-        (group,) = world.broker.groups.states()
+        (group,) = world.broker.addressing.groups.states()
         assert group.members == ["client/joe/2"]
 
     def test_what_it_has_got_it_may_still_settle(self, world: StoredWorld) -> None:
@@ -315,7 +315,7 @@ class TestLife:
         joe = member(world, "joe/1")
         wanted = publish(world, 1, 2)
         world.wait(world.durability._reload())
-        assert [each.members for each in world.broker.groups.states()] == [["client/joe/1"]]
+        assert [each.members for each in world.broker.addressing.groups.states()] == [["client/joe/1"]]
         wanted += publish(world, 3)
         got = Counter(ids(come(joe)) + ids(come(joe)))
         assert set(got) == set(wanted)
@@ -324,7 +324,7 @@ class TestLife:
         member(world, "joe/1", burst={"maxEntries": 1})
         member(world, "ann/1", group="another", burst={"maxEntries": 1})
         publish(world, 1, 2)
-        assert [tuple(each) for each in world.broker.groups.states()] == [
+        assert [tuple(each) for each in world.broker.addressing.groups.states()] == [
             (WORK, "another", 1, ["client/ann/1"]),
             (WORK, "workers", 1, ["client/joe/1"]),
         ]

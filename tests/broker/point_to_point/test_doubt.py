@@ -62,7 +62,7 @@ class TestASend:
         wait(world)
         (message,) = come(joe)
         settled(joe, message)
-        assert world.broker.destinations.waiting("ann") == 1
+        assert world.broker.addressing.destinations.waiting("ann") == 1
         assert ids(come(login(world, "ann/1"))) == [origin(message)["id"]]
         assert world.inbox(joe.session) == []
 
@@ -198,7 +198,7 @@ class TestReadingLate:
     @pytest.mark.parametrize(
         ("read", "begin"),
         [
-            ("crewel.storage.shared_queues.queues", lambda world: world.broker.shared_queues.load_again()),
+            ("crewel.storage.shared_queues.queues", lambda world: world.broker.addressing.shared_queues.load_again()),
             ("crewel.broker.durability.durability.stored_queues", lambda world: world.durability._reload()),
         ],
         ids=["something unknown was found", "the store has lost something"],
@@ -235,7 +235,7 @@ class TestALogin:
         asked = {"name": "joe/1", "update": True, "settle": "message"}
         assert not Receiver(world).handshake(ext={"ack": True, "session": asked})["successful"]
         assert line.left == 0
-        redriven = world.wait(world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        redriven = world.wait(world.broker.dead_letters.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
         assert redriven.done == 1
         again = login(world, "joe/1")
         messages = come(again)

@@ -118,8 +118,8 @@ class Life:
         self.world.settle()
 
     def activate(self) -> None:
-        for session in list(self.world.broker.sessions.values()):
-            self.world.wait(self.world.broker.dispatchers.activate(session))
+        for session in list(self.world.broker.sessions.by_id.values()):
+            self.world.wait(self.world.broker.mailboxes.dispatchers.activate(session))
         self.world.settle()
 
     # What is published
@@ -171,7 +171,7 @@ class Life:
         self.people = {name: self._back(person) for name, person in self.people.items() if self._is_there(name)}
 
     def _is_there(self, name: str) -> bool:
-        return self.world.broker.names.find(f"client/{name}") is not None
+        return self.world.broker.addressing.names.find(f"client/{name}") is not None
 
     def _back(self, person: Receiver) -> Receiver:
         return Receiver(self.world).taking_over(person, timeout=30_000)
@@ -200,8 +200,8 @@ class Life:
     def _open(self) -> list[int]:
         broker = self.world.broker
         return [
-            *map(broker.dispatchers.waiting, broker.sessions.values()),
-            *map(broker.shared_queues.waiting, broker.shared_queues.names()),
+            *map(broker.mailboxes.dispatchers.waiting, broker.sessions.by_id.values()),
+            *map(broker.addressing.shared_queues.waiting, broker.addressing.shared_queues.names()),
         ]
 
     def ends(self) -> dict[str, Counter[tuple[str, str]]]:

@@ -24,7 +24,7 @@ Ask = Callable[[Clerk], str]
 
 def redriven_to_channel(world: StoredWorld, letter: StoredDeadLetter) -> Report:
     """Send the letter to its channel."""
-    work = world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits(), to_channel=True)
+    work = world.broker.dead_letters.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits(), to_channel=True)
     report = world.wait(work)
     world.settle()
     return report
@@ -53,7 +53,7 @@ def dumped(letter: StoredDeadLetter, directory: Path) -> Any:
 
 def replay(world: StoredWorld, publish: Any) -> None:
     """Publish what a dump holds, as a back end does."""
-    (reply,) = world.wait(world.broker.backend_publisher.post(OPERATOR, [publish]))
+    (reply,) = world.wait(world.broker.publishing.for_back_ends.post(OPERATOR, [publish]))
     assert reply["successful"], reply
     world.settle()
 

@@ -94,7 +94,7 @@ class TestRedriven:
 
     def redrive(self, world: StoredWorld) -> None:
         chosen = Chosen(ids=[each.dead_id for each in world.letters()])
-        report = world.wait(world.broker.redrive.redrive(chosen, Limits()))
+        report = world.wait(world.broker.dead_letters.redrive.redrive(chosen, Limits()))
         world.settle()
         assert report.done == len(chosen.ids or ())
 

@@ -109,7 +109,7 @@ def test_a_leased_message_waits_for_what_another_node_has_appended(here: StoredW
     put(there, "2", Delivery("client/joe", queue=subject_queue("joe")))
     publish(there, "3")
     put(there, "4", Delivery("client/joe", queue=subject_queue("joe")))
-    here.broker.shared_queues.announced([subject_queue("joe")])
+    here.broker.addressing.shared_queues.announced([subject_queue("joe")])
     assert heard(joe, held) == ["1", "2", "3", "4"]
 
 
@@ -121,12 +121,12 @@ def test_a_message_of_a_group_waits_for_what_another_node_has_appended(here: Sto
     for each in (member, hearer):
         taken(each)
     held = member.reconnect()
-    (queue_name,) = here.broker.groups.on(channel_of("/work"))
-    there.broker.groups.add_elsewhere(queue_name)
+    (queue_name,) = here.broker.addressing.groups.on(channel_of("/work"))
+    there.broker.addressing.groups.add_elsewhere(queue_name)
     publish(there, "1")
     publish(there, "2", channel="/work")
     publish(there, "3")
-    here.broker.shared_queues.announced([queue_name])
+    here.broker.addressing.shared_queues.announced([queue_name])
     assert taken(hearer) == ["1", "2", "3"]
     assert heard(member, held) == ["1", "2", "3"]
 
@@ -141,7 +141,7 @@ def test_what_an_operator_sends_again_comes_behind_what_another_node_has_appende
     held = joe.reconnect()
     (letter,) = here.letters()
     publish(there, "1", "2")
-    report = here.wait(here.broker.redrive.redrive(Chosen(ids=[letter.dead_id]), Limits()))
+    report = here.wait(here.broker.dead_letters.redrive.redrive(Chosen(ids=[letter.dead_id]), Limits()))
     assert report.done == 1
     publish(there, "3")
     publish(here, "4")
@@ -224,7 +224,7 @@ def test_a_message_to_a_session_waits_while_an_older_one_of_its_channel_is_hande
     for each in crowd:
         come(each)
     publisher = Receiver(here).started()
-    fan_outs = here.broker.outbound.fan_outs
+    fan_outs = here.broker.mailboxes.outbound.fan_outs
     fan_outs.at_once = fan_outs.step = 1
     fan_outs.slice_s = 0.0
     life = {"publish": {"persistent": True, "lifeTime": 60000, "forceDestroy": True}}  # handed over one by one

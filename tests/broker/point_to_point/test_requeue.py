@@ -47,14 +47,14 @@ class TestASubject:
         if is_sent and end is not fails:
             assert ids(joe.take()) == [message_id]
         end(joe)
-        assert world.broker.destinations.waiting("joe") == 1
+        assert world.broker.addressing.destinations.waiting("joe") == 1
         again = login(world, "joe/1")
         (message,) = come(again)
         assert (message["data"], origin(message)["id"]) == ("hi", message_id)
         assert origin(message)["subscription"] == "__subId:PtP"
         assert ("redeliver" in origin(message)) is (is_sent or end is fails)
         settled(again, message)
-        assert world.broker.destinations.waiting("joe") == 0
+        assert world.broker.addressing.destinations.waiting("joe") == 0
         assert letters(world) == []
         assert ends(world) == {(message_id, "settled"): 1}
 
@@ -85,10 +85,10 @@ class TestASubject:
         message_id = clerk.post("hi", queue("joe"))
         assert ids(first.take()) == [message_id]
         disconnects(first)
-        assert world.broker.destinations.waiting("joe") == 0
+        assert world.broker.addressing.destinations.waiting("joe") == 0
         assert ids(second.take()) == [message_id]
         disconnects(second)
-        assert world.broker.destinations.waiting("joe") == 1
+        assert world.broker.addressing.destinations.waiting("joe") == 1
         assert letters(world) == []
         third = login(world, "joe/3")
         settled(third, *come(third))
@@ -104,7 +104,7 @@ class TestASubject:
         disconnects(first)
         disconnects(second)
         assert come(login(world, "joe/3")) == []
-        assert world.broker.destinations.waiting("joe") == 0
+        assert world.broker.addressing.destinations.waiting("joe") == 0
         assert letters(world) == []
 
     @ENDS
@@ -124,7 +124,7 @@ class TestASubject:
             world.commit()
             end(first)
         assert letters(world) == []
-        assert world.broker.destinations.waiting("joe") == 0
+        assert world.broker.addressing.destinations.waiting("joe") == 0
         assert Counter(world.ended()) == {
             ("client/joe/1", "returned", int(message_id)): 1,
             ("client/joe/2", "settled", int(message_id)): 1,
@@ -141,7 +141,7 @@ class TestASubject:
         world.crash()
         again = StoredWorld(prefix=world.prefix)
         assert letters(again) == []
-        assert again.broker.destinations.waiting("joe") == 0
+        assert again.broker.addressing.destinations.waiting("joe") == 0
         assert ends(again) == {(message_id, "settled"): 1}
         again.close()
 
@@ -153,7 +153,7 @@ class TestASubject:
         first.take(*(failed(each, "user.update.error") for each in first.take()))
         world.commit()
         disconnects(second)
-        assert world.broker.destinations.waiting("joe") == 1
+        assert world.broker.addressing.destinations.waiting("joe") == 1
         world.sweep_after(1.0)
         assert come(first) == []
         third = login(world, "joe/3")
@@ -167,7 +167,7 @@ class TestASubject:
         message_id = clerk.post("hi", queue("joe"))
         joe.take(*(failed(each, "user.update.error") for each in joe.take()))
         assert letters(world) == [("client/joe/1", "user.update.error", message_id)]
-        assert world.broker.destinations.waiting("joe") == 0
+        assert world.broker.addressing.destinations.waiting("joe") == 0
 
     @ENDS
     def test_a_session_that_the_message_was_for_leaves_a_letter(
@@ -178,7 +178,7 @@ class TestASubject:
         end(joe)
         code = "communication.timeout" if end is fails else DEAD
         assert letters(world) == [("client/joe/1", code, message_id)]
-        assert world.broker.destinations.waiting("joe") == 0
+        assert world.broker.addressing.destinations.waiting("joe") == 0
 
     def test_a_session_that_logs_in_while_the_other_ends_has_it(self, world: StoredWorld, clerk: Clerk) -> None:
         first = login(world, "joe/1")
@@ -210,7 +210,7 @@ class TestASubject:
         world.crash()
         again = StoredWorld(prefix=world.prefix)
         again.commit()
-        assert again.broker.destinations.waiting("joe") == 1
+        assert again.broker.addressing.destinations.waiting("joe") == 1
         back = login(again, "joe/1")
         (message,) = come(back)
         assert origin(message)["id"] == message_id
@@ -225,9 +225,9 @@ class TestASubject:
         again = StoredWorld(prefix=world.prefix)
         one_back, other_back = (Receiver(again).taking_over(each) for each in (first, second))
         disconnects(one_back)
-        assert again.broker.destinations.waiting("joe") == 0
+        assert again.broker.addressing.destinations.waiting("joe") == 0
         disconnects(other_back)
-        assert again.broker.destinations.waiting("joe") == 1
+        assert again.broker.addressing.destinations.waiting("joe") == 1
         assert ids(come(login(again, "joe/3"))) == [message_id]
         again.close()
 
@@ -294,7 +294,7 @@ class TestOneOfASubject:
 
     def test_a_message_waits_until_a_session_comes(self, world: StoredWorld, clerk: Clerk) -> None:
         message_id = clerk.post("hi", one("joe", waits=True))
-        assert world.broker.destinations.waiting("joe") == 1
+        assert world.broker.addressing.destinations.waiting("joe") == 1
         first, second = login(world, "joe/1"), login(world, "joe/2")
         assert ids(come(first) + come(second)) == [message_id]
 
@@ -302,7 +302,7 @@ class TestOneOfASubject:
         joe = login(world, "joe/1")
         message_id = clerk.post("hi", one("joe"))
         disconnects(joe)
-        assert world.broker.destinations.waiting("joe") == 1
+        assert world.broker.addressing.destinations.waiting("joe") == 1
         assert ids(come(login(world, "joe/2"))) == [message_id]
 
     def test_who_is_away_has_nothing_while_others_are_there(self, world: StoredWorld, clerk: Clerk) -> None:
@@ -317,13 +317,13 @@ class TestOneOfASubject:
         joe = login(world, "joe/1")
         world.sweep_after(50.0)
         message_id = clerk.post("hi", one("joe"))
-        assert world.broker.destinations.waiting("joe") == 1
+        assert world.broker.addressing.destinations.waiting("joe") == 1
         assert ids(come(joe)) == [message_id]
 
     def test_a_session_takes_as_many_at_once_as_its_login_says(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1", burst={"maxEntries": 2})
         wanted = [clerk.post(number, one("joe")) for number in range(5)]
-        assert world.broker.destinations.waiting("joe") == 3
+        assert world.broker.addressing.destinations.waiting("joe") == 3
         got: list[str] = []
         messages = come(joe)
         for _ in range(5):

@@ -115,7 +115,7 @@ class TestPersistent:
             world.wait(world.store.reader.delete(key))  # its time is over, by that clock
         assert clerk.post("hi", to, persistent=True, key="k") == first
         assert come(joe) == []
-        assert world.broker.destinations.waiting("ann") == (to != "joe/1")
+        assert world.broker.addressing.destinations.waiting("ann") == (to != "joe/1")
 
     def test_a_repeat_after_a_restart_delivers_nothing(
         self, make_stored: MakeStored, world: StoredWorld, clerk: Clerk
@@ -125,7 +125,7 @@ class TestPersistent:
         world.crash()
         again = make_stored(prefix=world.prefix)
         assert Clerk(again).post("hi", queue("ann"), persistent=True, key="k") == first
-        assert again.broker.destinations.waiting("ann") == 1
+        assert again.broker.addressing.destinations.waiting("ann") == 1
 
     def test_while_the_store_refuses_nobody_has_it(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")
@@ -146,12 +146,12 @@ class TestPersistent:
 class TestQueuesOfSubjects:
     def test_a_message_waits_and_comes_with_the_login(self, world: StoredWorld, clerk: Clerk) -> None:
         message_id = clerk.post("hi", queue("joe"))
-        assert world.broker.destinations.waiting("joe") == 1
+        assert world.broker.addressing.destinations.waiting("joe") == 1
         joe = login(world, "joe/7")
         (message,) = come(joe)
         assert (message["data"], origin(message)["id"]) == ("hi", message_id)
         assert origin(message)["subscription"] == "__subId:PtP"
-        assert world.broker.destinations.waiting("joe") == 0
+        assert world.broker.addressing.destinations.waiting("joe") == 0
         settled(joe, message)
         assert ends(world) == {(message_id, "settled"): 1}
 
@@ -164,7 +164,7 @@ class TestQueuesOfSubjects:
         wanted = [clerk.post(number, queue("joe"), persistent=bool(number % 2)) for number in range(3)]
         world.crash()
         again = make_stored(prefix=world.prefix)
-        assert again.broker.destinations.waiting("joe") == 3
+        assert again.broker.addressing.destinations.waiting("joe") == 3
         joe = login(again, "joe/1")
         assert ids(come(joe)) == wanted
 
@@ -186,12 +186,12 @@ class TestQueuesOfSubjects:
         plain = Client(world)
         plain.handshake(ext={"session": {"name": "joe/1"}})
         world.settle()
-        assert world.broker.destinations.waiting("joe") == 1
+        assert world.broker.addressing.destinations.waiting("joe") == 1
         plain.connect(advice={"timeout": 0})
         world.commit()
         assert data_of(plain.connect(advice={"timeout": 0}).received) == ["hi"]
         world.commit()
-        assert world.broker.destinations.waiting("joe") == 0
+        assert world.broker.addressing.destinations.waiting("joe") == 0
         assert ends(world) == {(message_id, "settled"): 1}
 
     def test_the_bound_is_told_to_the_publisher(self, make_stored: MakeStored) -> None:
@@ -205,7 +205,7 @@ class TestQueuesOfSubjects:
 
     def test_what_expires_before_anybody_comes_is_counted(self, world: StoredWorld, clerk: Clerk) -> None:
         posted = [clerk.post("hi", to, lifeTime=1, forceDestroy=True) for to in (queue("joe"), one("joe", waits=True))]
-        while world.broker.destinations.waiting("joe"):
+        while world.broker.addressing.destinations.waiting("joe"):
             world.broker.sweep()  # the store has a clock of its own
             world.settle()
         assert ends(world) == {(each, "expired"): 1 for each in posted}
@@ -224,12 +224,18 @@ class TestQueuesOfSubjects:
         clerk = Clerk(world)
         message_id, other = clerk.post("hi", queue("joe")), clerk.post("hi", one("ann", waits=True))
         world.sweep_after(59.0)
-        assert (world.broker.destinations.waiting("joe"), world.broker.destinations.waiting("ann")) == (1, 1)
+        assert (
+            world.broker.addressing.destinations.waiting("joe"),
+            world.broker.addressing.destinations.waiting("ann"),
+        ) == (1, 1)
         world.sweep_after(2.0)
         code = "communication.noConnection.dead"
         assert letters(world) == [("client/joe", code, message_id), ("client/ann", code, other)]
         assert ends(world) == {(message_id, "dead"): 1, (other, "dead"): 1}
-        assert (world.broker.destinations.waiting("joe"), world.broker.destinations.waiting("ann")) == (0, 0)
+        assert (
+            world.broker.addressing.destinations.waiting("joe"),
+            world.broker.addressing.destinations.waiting("ann"),
+        ) == (0, 0)
         assert world.broker.metrics.ended["dead"] == 2
         world.sweep_after(1.0)
         assert come(login(world, "joe/1")) == []
@@ -247,9 +253,9 @@ class TestQueuesOfSubjects:
         Clerk(world).post("hi", queue("joe"))
         world.sweep_after(61.0)
         (letter,) = world.letters()
-        report = world.wait(world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        report = world.wait(world.broker.dead_letters.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
         assert report.done == 1
-        assert world.broker.destinations.waiting("joe") == 1
+        assert world.broker.addressing.destinations.waiting("joe") == 1
         assert data(come(login(world, "joe/1"))) == ["hi"]
 
     def test_a_session_without_room_leaves_the_rest_in_the_queue(self, world: StoredWorld, clerk: Clerk) -> None:
@@ -258,7 +264,7 @@ class TestQueuesOfSubjects:
         joe = login(world, "joe/1", queue={"maxEntries": 2})
         first = come(joe)
         assert data(first) == [0, 1]
-        assert world.broker.destinations.waiting("joe") == 3
+        assert world.broker.addressing.destinations.waiting("joe") == 3
         settled(joe, *first)
         assert data(come(joe)) == [2, 3]
         assert letters(world) == []
@@ -266,7 +272,7 @@ class TestQueuesOfSubjects:
     def test_operators_look_and_clear(self, world: StoredWorld, clerk: Clerk) -> None:
         wanted = [clerk.post(number, queue("joe")) for number in range(3)]
         login(world, "ann/1")
-        destinations = world.broker.destinations
+        destinations = world.broker.addressing.destinations
         peeked = world.wait(destinations.peek("joe", 2))
         assert [str(entry.position) for entry in peeked] == wanted[:2]
         assert destinations.awaited() == {"joe"}
@@ -294,7 +300,7 @@ class TestSeveral:
         world.commit()
         ann.say("/meta/disconnect")
         world.commit()
-        assert world.broker.destinations.waiting("ann") == 1
+        assert world.broker.addressing.destinations.waiting("ann") == 1
         assert ids(come(login(world, "ann/2"))) == [message_id]
 
     def test_one_transient_message_can_wait_and_arrive(self, world: StoredWorld, clerk: Clerk) -> None:

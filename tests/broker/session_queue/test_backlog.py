@@ -63,7 +63,7 @@ def test_a_message_counts_once_however_many_sessions_wait_for_it(make_world: Mak
     for _ in range(50):
         Client(world).joined("/a")
     flood(world, 10)
-    assert 10_000 < world.broker.outbound.backlog.size < 20_000
+    assert 10_000 < world.broker.mailboxes.outbound.backlog.size < 20_000
 
 
 def test_nothing_is_counted_once_it_has_left(make_world: MakeWorld) -> None:
@@ -73,7 +73,7 @@ def test_nothing_is_counted_once_it_has_left(make_world: MakeWorld) -> None:
     assert pushed.socket is not None
     pushed.socket.reads = False
     flood(world, 10)
-    assert world.broker.outbound.backlog.size > 10_000
+    assert world.broker.mailboxes.outbound.backlog.size > 10_000
     taker.connect()
     sock.connect()
     goer.say("/meta/disconnect")
@@ -83,7 +83,7 @@ def test_nothing_is_counted_once_it_has_left(make_world: MakeWorld) -> None:
     if pushed.is_known:
         pushed.say("/meta/disconnect")
     world.settle()
-    assert world.broker.outbound.backlog.size == 0
+    assert world.broker.mailboxes.outbound.backlog.size == 0
 
 
 def test_long_queues_make_room_when_all_together_have_too_much_and_short_ones_go_on(make_world: MakeWorld) -> None:
@@ -94,7 +94,7 @@ def test_long_queues_make_room_when_all_together_have_too_much_and_short_ones_go
     for number in range(3):
         flood(world, 100, f"/hog/{number}")
     world.broker.sweep()
-    assert world.broker.outbound.backlog.size <= 110_000, "but for what each message takes beside its body"
+    assert world.broker.mailboxes.outbound.backlog.size <= 110_000, "but for what each message takes beside its body"
     flood(world, 5)
     assert waiting(modest) == list(range(5))
     assert len(hogs[0].session.mailbox.queue) > 20

@@ -118,7 +118,7 @@ class TestSettling:
         ids = store(stored, "/a", 1, 2, 3)
         messages = joe.take()
         joe.take(failed(messages[1], "user.no"))
-        assert stored.broker.dispatchers.waiting(joe.session) == 0
+        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
         assert sorted(stored.ended()) == sorted(
             ("client/joe/1", reason, int(each))
             for reason, each in zip(("settled", "dead", "settled"), ids, strict=True)
@@ -143,7 +143,7 @@ class TestSettling:
         store(stored, "/a", 1, 2)
         first, second = joe.take()
         joe.take({"id": origin(first)["id"], "state": "UNCLAIMED"})
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         assert (dispatchers.waiting(joe.session), dispatchers.unclaimed(joe.session)) == (1, 1)
         assert [each[1:] for each in stored.ended()] == [("settled", int(origin(second)["id"]))]
         assert "client/joe/1: no listener takes its messages of /a; they stay open until one does" in caplog.text
@@ -157,10 +157,10 @@ class TestSettling:
         first, second = joe.take()
         for _ in range(3):
             assert joe.take() == []
-        assert stored.broker.dispatchers.waiting(joe.session) == 2
+        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 2
         joe.tell(ok(second))
         assert joe.take(ok(first)) == []
-        assert stored.broker.dispatchers.waiting(joe.session) == 0
+        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
         assert [each[1] for each in stored.ended()] == ["settled", "settled"]
 
     def test_what_is_sent_and_not_settled_counts_against_the_bounds(self, stored: StoredWorld) -> None:
@@ -194,7 +194,7 @@ class TestSettling:
         store(stored, "/a", 1, 2, 3)
         joe.heard(joe.connect(ext={"ack": 1}, advice={"timeout": 0}))
         held = joe.connect(ext={"ack": 1})  # the reply was lost
-        stored.wait(stored.broker.dispatchers.hold(joe.session, "admin"))
+        stored.wait(stored.broker.mailboxes.dispatchers.hold(joe.session, "admin"))
         assert held.answer
         store(stored, "/a", 4)
         assert stored.letters() == []
@@ -225,7 +225,7 @@ class TestAbsence:
         joe, _ = self.absent(stored)
         assert joe.take() == []
         assert len(stored.ended()) == 2
-        assert stored.broker.dispatchers.waiting(joe.session) == 0
+        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
         assert joe.session.mailbox.dispatcher.in_flight == {}
 
     @pytest.mark.parametrize("settle", ["batch", "message"])
@@ -233,7 +233,7 @@ class TestAbsence:
         joe, (first, second) = self.absent(stored, settle=settle)
         assert joe.take(failed(first, HELD), ok(second)) == []
         assert [(reason, log_id) for _, reason, log_id in stored.ended()] == [("settled", int(second["id"]))]
-        stored.wait(stored.broker.dispatchers.activate(joe.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.activate(joe.session))
         again = joe.take()
         assert data(again) == [1]
         assert origin(again[0])["redeliver"] == 1
@@ -260,7 +260,7 @@ class TestHoldback:
         store(stored, "/a", 4)
         held = joe.reconnect(ok(third))
         assert held.is_held
-        dispatchers, session = stored.broker.dispatchers, joe.session
+        dispatchers, session = stored.broker.mailboxes.dispatchers, joe.session
         holdback = dispatchers.holdback(session)
         assert holdback is not None
         assert (holdback.who, holdback.code, holdback.reason) == ("client/joe/1", HELD, "lunch")
@@ -278,7 +278,7 @@ class TestHoldback:
         store(stored, "/a", 1, 2, 3)
         messages = joe.take()
         joe.take(failed(messages[1], HELD))
-        assert stored.broker.dispatchers.waiting(joe.session) == 1
+        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 1
 
     def test_a_held_connect_is_answered_after_its_time_all_the_same(self, stored: StoredWorld, joe: Receiver) -> None:
         store(stored, "/a", 1)
@@ -298,24 +298,26 @@ class TestHoldback:
         store(stored, "/a", 1, 2)
         first, _ = joe.take()
         joe.take(failed(first, HELD, "lunch"))
-        held = stored.broker.dispatchers.holdback(joe.session)
+        held = stored.broker.mailboxes.dispatchers.holdback(joe.session)
         stored.commit()
         getattr(stored, end)()
         joe.world = after = make_stored(prefix=stored.prefix)
         store(after, "/a", 3)
-        assert after.broker.dispatchers.holdback(joe.session) == held
+        assert after.broker.mailboxes.dispatchers.holdback(joe.session) == held
         assert joe.take() == []
-        after.wait(after.broker.dispatchers.activate(joe.session))
+        after.wait(after.broker.mailboxes.dispatchers.activate(joe.session))
         assert data(joe.take()) == [1, 2, 3]
         after.commit()
         after.close()
         joe.world = last = make_stored(prefix=stored.prefix)
-        assert last.broker.dispatchers.holdback(joe.session) is None
+        assert last.broker.mailboxes.dispatchers.holdback(joe.session) is None
 
     def test_holdback_is_stored_as_operators_are_shown_it(self, stored: StoredWorld, joe: Receiver) -> None:
-        stored.wait(stored.broker.dispatchers.hold(joe.session, "admin", code="user.x", message_id="7", reason="r"))
+        stored.wait(
+            stored.broker.mailboxes.dispatchers.hold(joe.session, "admin", code="user.x", message_id="7", reason="r")
+        )
         assert '"who":"admin"' in stored.record(joe.session)["d"]
-        stored.wait(stored.broker.dispatchers.activate(joe.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.activate(joe.session))
         assert "d" not in stored.record(joe.session)
 
     def test_a_take_over_does_not_end_it(self, stored: StoredWorld, joe: Receiver) -> None:
@@ -324,11 +326,11 @@ class TestHoldback:
         new = Receiver(stored).taking_over(joe)
         assert new.login["queued"] == 1
         assert new.take() == []
-        stored.wait(stored.broker.dispatchers.activate(new.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.activate(new.session))
         assert data(new.take()) == [1]
 
     def test_one_that_is_held_back_already_stays_as_it_is(self, stored: StoredWorld, joe: Receiver) -> None:
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         for who in ("first", "second"):
             stored.wait(dispatchers.hold(joe.session, who))
         holdback = dispatchers.holdback(joe.session)
@@ -336,7 +338,7 @@ class TestHoldback:
         assert holdback.who == "first"
 
     def test_to_activate_what_is_active_changes_nothing(self, stored: StoredWorld, joe: Receiver) -> None:
-        stored.wait(stored.broker.dispatchers.activate(joe.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.activate(joe.session))
         store(stored, "/a", 1)
         assert data(joe.take()) == [1]
 
@@ -345,7 +347,7 @@ class TestHoldback:
         assert client.handshake(ext={"ack": True})["successful"]
         client.take()
         client.subscribe("/a")
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         stored.wait(dispatchers.hold(client.session, "admin"))
         store(stored, "/a", 1)
         stored.broker.publish("/a", 2)
@@ -358,7 +360,7 @@ class TestHoldback:
     def test_one_that_does_not_acknowledge_cannot(self, stored: StoredWorld) -> None:
         client = Client(stored)
         client.handshake()
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         with pytest.raises(IllegalArgument) as refused:
             stored.wait(dispatchers.hold(client.session, "admin"))
         assert "does not acknowledge" in refused.value.message
@@ -373,7 +375,7 @@ class TestHoldback:
         assert joe.take(failed(message, HELD)) == []
         world.broker.publish("/a", 2)
         assert joe.take() == []
-        world.loop.run_until_complete(world.broker.dispatchers.activate(joe.session))
+        world.loop.run_until_complete(world.broker.mailboxes.dispatchers.activate(joe.session))
         assert data(joe.take()) == [1, 2]
 
 
@@ -388,7 +390,7 @@ class TestOperators:
     def test_skip_takes_the_message_that_is_held_back_and_then_the_oldest(
         self, stored: StoredWorld, joe: Receiver
     ) -> None:
-        ids, dispatchers = self.held(stored, joe), stored.broker.dispatchers
+        ids, dispatchers = self.held(stored, joe), stored.broker.mailboxes.dispatchers
         assert stored.wait(dispatchers.skip(joe.session)) == 1
         (letter,) = stored.letters()
         assert (letter.id, letter.code, letter.reason) == (ids[1], HELD, "lunch")
@@ -399,7 +401,7 @@ class TestOperators:
         assert dispatchers.holdback(joe.session) is not None
 
     def test_drain_makes_letters_of_all_that_waits(self, stored: StoredWorld, joe: Receiver) -> None:
-        ids, dispatchers = self.held(stored, joe), stored.broker.dispatchers
+        ids, dispatchers = self.held(stored, joe), stored.broker.mailboxes.dispatchers
         stored.broker.publish("/a", "not stored")
         assert stored.wait(dispatchers.drain(joe.session)) == 4
         letters = stored.letters()
@@ -413,17 +415,17 @@ class TestOperators:
     def test_clear_leaves_no_letters(self, stored: StoredWorld, joe: Receiver) -> None:
         self.held(stored, joe)
         stored.broker.publish("/a", "not stored")
-        assert stored.wait(stored.broker.dispatchers.clear(joe.session)) == 4
+        assert stored.wait(stored.broker.mailboxes.dispatchers.clear(joe.session)) == 4
         assert stored.letters() == []
         assert [each[1] for each in stored.ended()] == ["dropped"] * 3
-        stored.wait(stored.broker.dispatchers.activate(joe.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.activate(joe.session))
         assert joe.take() == []
 
     @pytest.mark.parametrize(("count", "left"), [(0, [1, 2, 3, "new"]), (2, [3, "new"]), (3, ["new"]), (9, [])])
     def test_remove_drops_the_oldest_so_many(
         self, stored: StoredWorld, joe: Receiver, count: int, left: list[Any]
     ) -> None:
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         stored.wait(dispatchers.hold(joe.session, "admin"))
         store(stored, "/a", 1, 2, 3)
         stored.broker.publish("/a", "new")
@@ -435,7 +437,7 @@ class TestOperators:
     def test_peek_shows_the_oldest_with_their_bodies_and_takes_nothing(
         self, stored: StoredWorld, joe: Receiver
     ) -> None:
-        ids, dispatchers = self.held(stored, joe), stored.broker.dispatchers
+        ids, dispatchers = self.held(stored, joe), stored.broker.mailboxes.dispatchers
         stored.broker.publish("/a", "not stored")
         seen = stored.wait(dispatchers.peek(joe.session, 10))
         assert [each.fields["data"] for each in seen] == [1, 2, 3, "not stored"]
@@ -445,7 +447,7 @@ class TestOperators:
         assert dispatchers.waiting(joe.session) == 4
 
     def test_what_waits_is_counted_in_bytes_too(self, stored: StoredWorld, joe: Receiver) -> None:
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         assert dispatchers.waiting_bytes(joe.session) == 0
         store(stored, "/a", "x" * 1000)
         stored.broker.publish("/a", "y" * 1000)
@@ -462,14 +464,14 @@ class TestRetries:
         assert joe.take(ok(first), failed(second, GONE), ok(third)) == []
         store(stored, "/a", 4)
         held = joe.reconnect()
-        assert stored.broker.dispatchers.state(joe.session) is POLLING
+        assert stored.broker.mailboxes.dispatchers.state(joe.session) is POLLING
         stored.advance(4.9)
         assert held.is_held
         stored.advance(0.2)
         messages = joe.heard(held)
         assert data(messages) == [2, 4]
         assert origin(messages[0])["redeliver"] == 1
-        assert stored.broker.dispatchers.state(joe.session) is ALIVE
+        assert stored.broker.mailboxes.dispatchers.state(joe.session) is ALIVE
 
     def test_what_is_not_stored_keeps_its_order_too(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **MESSAGE, **RETRIES)
@@ -602,7 +604,7 @@ class TestAckWait:
         letters = stored.letters()
         assert [(each.code, each.attempts) for each in letters] == [("communication.responseTimeout", 1)] * 2
         assert ids[0] in [each.id for each in letters]
-        assert stored.broker.dispatchers.waiting(joe.session) == 0
+        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
 
     def test_ack_wait_stands_still_while_the_client_is_away(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", ackWait=20000, **MESSAGE)
@@ -611,7 +613,7 @@ class TestAckWait:
         stored.advance(12.0)
         stored.broker.sweep()
         stored.advance(60.0)
-        assert (stored.letters(), stored.broker.dispatchers.waiting(joe.session)) == ([], 1)
+        assert (stored.letters(), stored.broker.mailboxes.dispatchers.waiting(joe.session)) == ([], 1)
         joe.take()
         held = joe.reconnect()
         stored.advance(20.1)
@@ -640,7 +642,7 @@ class TestSink:
         assert [each.id for each in letters].count("") == 0
         assert len(letters) == 5
         assert {(each.code, each.reason) for each in letters} == {("user.broken", "no idea")}
-        assert world.broker.dispatchers.state(joe.session) is DEAD
+        assert world.broker.mailboxes.dispatchers.state(joe.session) is DEAD
         assert joe.take() == []
 
     def test_rejecting_all_survives_a_restart(self, make_stored: MakeStored) -> None:
@@ -694,7 +696,7 @@ class TestEnds:
 
     def test_one_that_is_held_back_ends_as_any(self, stored: StoredWorld) -> None:
         joe = self.waiting(stored, name="joe/1")
-        stored.wait(stored.broker.dispatchers.hold(joe.session, "admin"))
+        stored.wait(stored.broker.mailboxes.dispatchers.hold(joe.session, "admin"))
         joe.say("/meta/disconnect")
         assert len(stored.letters()) == 3
 
@@ -780,17 +782,17 @@ class TestTakeOver:
         assert sorted(data(messages)) == [1, 2, 3]
         assert {origin(each).get("redeliver", 0) for each in messages} == {1}
         assert "ext" not in new.tell(*map(ok, messages))
-        assert stored.broker.dispatchers.waiting(new.session) == 0
+        assert stored.broker.mailboxes.dispatchers.waiting(new.session) == 0
 
     def test_a_retry_can_be_had_now(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", dispatcher={"retries": 1, "delay": 60_000}, **MESSAGE)
         store(stored, "/a", 1)
-        assert not stored.broker.dispatchers.retry(joe.session)
+        assert not stored.broker.mailboxes.dispatchers.retry(joe.session)
         joe.take(failed(joe.take()[0], GONE))
-        assert stored.broker.dispatchers.state(joe.session) is POLLING
-        assert stored.broker.dispatchers.retry(joe.session)
+        assert stored.broker.mailboxes.dispatchers.state(joe.session) is POLLING
+        assert stored.broker.mailboxes.dispatchers.retry(joe.session)
         stored.settle()
-        assert stored.broker.dispatchers.state(joe.session) is ALIVE
+        assert stored.broker.mailboxes.dispatchers.state(joe.session) is ALIVE
         assert data(joe.take()) == [1]
 
     def test_after_a_failure_it_need_not_wait(self, stored: StoredWorld) -> None:

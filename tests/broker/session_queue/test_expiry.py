@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker import parts
+from crewel.broker import runtime
 from crewel.broker.ids import Clock
 from crewel.delivery.records import EndReason, LogId, SessionName
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin
@@ -27,7 +27,7 @@ class Life:
         self.follow(world)
 
     def follow(self, world: World) -> None:
-        world.broker.expiry.clock = lambda: time() + self.passed
+        world.broker.mailboxes.outbound.expiry.clock = lambda: time() + self.passed
 
     def is_over(self, *, sweeps: bool = True) -> None:
         """Let all who have an end die."""
@@ -75,7 +75,7 @@ class TestQueued:
         world.settle()
         life.is_over(sweeps=sweeps)
         client.socket.reads = True
-        world.broker.outbound.push(client.session)
+        world.broker.mailboxes.outbound.push(client.session)
         assert [each["data"] for each in client.socket.take()] == ["any"]
 
     def test_one_that_acknowledges_gets_what_lives_and_the_rest_has_ended(
@@ -106,7 +106,7 @@ class TestQueued:
     def test_what_waits_for_a_client_that_is_held_back_goes(
         self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
     ) -> None:
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         stored.wait(dispatchers.hold(joe.session, "operator"))
         life = Life(stored)
         mortal = store(stored, "mortal", **MORTAL)
@@ -170,7 +170,7 @@ class TestSwept:
         let_go(stored)
         life.is_over()
         assert expired(stored) == [mortal]
-        assert stored.broker.dispatchers.waiting(joe.session) == 0
+        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
 
     def test_what_it_has_acknowledged_and_not_answered_stays_open(self, stored: StoredWorld, joe: Receiver) -> None:
         life = Life(stored)
@@ -236,7 +236,7 @@ class TestSwept:
         world.broker.publish("/a", "mortal", qos=MORTAL)
         world.broker.disconnect(client.session)
         life.is_over()
-        assert world.broker.expiry._watched == set()
+        assert world.broker.mailboxes.outbound.expiry._watched == set()
 
 
 class TestEnds:
@@ -264,7 +264,7 @@ class TestEnds:
         mortal = store(stored, "a", **MORTAL)
         store(stored, "any")
         life.is_over(sweeps=False)
-        assert stored.wait(stored.broker.dispatchers.drain(joe.session)) == 1
+        assert stored.wait(stored.broker.mailboxes.dispatchers.drain(joe.session)) == 1
         assert expired(stored) == [mortal]
         assert len(stored.letters()) == 1
 
@@ -311,7 +311,7 @@ class TestClocksThatAreSet:
 
     def set_clock(self, world: StoredWorld) -> dict[str, float]:
         clocks = {"wall": time(), "elapsed": 0.0}
-        world.broker.expiry.clock = Clock(lambda: clocks["wall"], lambda: clocks["elapsed"])
+        world.broker.mailboxes.outbound.expiry.clock = Clock(lambda: clocks["wall"], lambda: clocks["elapsed"])
         return clocks
 
     def pass_by(self, world: StoredWorld, clocks: dict[str, float], seconds: float) -> None:
@@ -352,7 +352,7 @@ def test_a_key_is_known_when_the_store_has_forgotten_all_of_them(stored: StoredW
     assert stored.wait(broker.publish_stored("/a", 1, key="order-7")) == first
     assert stored.wait(broker.publish_stored("/a", 2, key="order-8")) != first
     assert data(joe.take()) == [1, 2]
-    broker.ids.stored.forget()  # as after a loss of the store, where the first may be lost too
+    broker.runtime.ids.stored.forget()  # as after a loss of the store, where the first may be lost too
     assert stored.wait(broker.publish_stored("/a", 3, key="order-7")) != first
 
 
@@ -369,9 +369,9 @@ class TestClocksThatAreSetBack:
         world.commit()
         world.crash()
         elapsed = [0.0]
-        monkeypatch.setattr(parts, "Clock", lambda: Clock(lambda: time() - 3600 + elapsed[0], lambda: elapsed[0]))
+        monkeypatch.setattr(runtime, "Clock", lambda: Clock(lambda: time() - 3600 + elapsed[0], lambda: elapsed[0]))
         after = make_stored(prefix=world.prefix)
-        durable = after.broker.access.node.sessions[SessionName("client/joe/1")]
+        durable = after.broker.runtime.access.node.sessions[SessionName("client/joe/1")]
         after.broker.sweep()
         assert len(durable) == 1
         elapsed[0] += 5
@@ -382,7 +382,9 @@ class TestClocksThatAreSetBack:
 
     def test_a_store_whose_clock_is_behind_ends_no_addressed_message_early(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **MESSAGE)
-        stored.broker.expiry.clock = lambda: time() + 3600  # the server counts on where the machine's clock was
+        stored.broker.mailboxes.outbound.expiry.clock = lambda: (
+            time() + 3600
+        )  # the server counts on where the machine's clock was
         sender = Receiver(stored).started()
         sender.publish("/box", 1, ext={"publish": {"persistent": True, "destination": [{"to": "joe/1"}], **MORTAL}})
         assert data(joe.take()) == [1]

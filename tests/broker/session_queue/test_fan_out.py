@@ -23,7 +23,7 @@ def loop() -> Iterator[ControlledLoop]:
 
 def cut_small(world: World) -> None:
     """Let each turn of a fan-out reach one receiver."""
-    fan_outs = world.broker.outbound.fan_outs
+    fan_outs = world.broker.mailboxes.outbound.fan_outs
     fan_outs.at_once, fan_outs.step, fan_outs.slice_s = 2, 1, -1.0
 
 
@@ -104,8 +104,8 @@ def test_sessions_with_full_queues_end_in_one_chain_of_turns(world: World, monke
     """Each that overflowed while others were ending began a chain of its own: ten of them were one turn of 40 ms."""
     cut_small(world)
     sessions = [Client(world).joined("/a").session for _ in range(20)]
-    outbound, events = world.broker.outbound, list[str]()
-    end = outbound._end
+    outbound, events = world.broker.mailboxes.outbound, list[str]()
+    end = world.broker.sessions.table.disconnect
 
     def noted(session: Session) -> None:
         events.append("end")
@@ -119,7 +119,7 @@ def test_sessions_with_full_queues_end_in_one_chain_of_turns(world: World, monke
         if len(events) < 40:
             world.loop.call_soon(overflow_others)
 
-    monkeypatch.setattr(outbound, "_end", noted)
+    monkeypatch.setattr(world.broker.sessions.table, "disconnect", noted)
     overflow_others()
     world.settle()
     assert events.count("end") == 20
@@ -146,7 +146,7 @@ def test_a_persistent_publish_is_answered_before_all_receivers_have_it(stored: S
     cut_small(stored)
     clients = [Receiver(stored).started("/a", name=f"joe{number}/1") for number in range(1, 21)]
     stored.wait(stored.broker.publish_stored("/a", 1))
-    assert stored.broker.outbound.fan_outs.pending
+    assert stored.broker.mailboxes.outbound.fan_outs.pending
     assert clients[-1].session.mailbox.queue == []
     stored.settle()
     assert [data(client.take()) for client in clients] == [[1]] * 20
@@ -159,7 +159,7 @@ def test_another_channel_need_not_wait(stored: StoredWorld) -> None:
     ann = Client(stored).joined("/b")
     stored.broker.publish("/a", 1)
     stored.broker.publish("/b", 2)
-    assert stored.broker.outbound.fan_outs.pending
+    assert stored.broker.mailboxes.outbound.fan_outs.pending
     assert data_of(ann.connect(advice={"timeout": 0}).received) == [2]
 
 
@@ -167,7 +167,7 @@ def test_those_who_are_gone_meanwhile_get_nothing(stored: StoredWorld) -> None:
     cut_small(stored)
     joe, ann, eve, bob = (Receiver(stored).started("/a", name=f"{name}/1") for name in ("joe", "ann", "eve", "bob"))
     stored.wait(stored.broker.publish_stored("/a", 1))
-    assert stored.broker.outbound.fan_outs.pending
+    assert stored.broker.mailboxes.outbound.fan_outs.pending
     eve.say("/meta/disconnect")
     stored.settle()
     assert [data(client.take()) for client in (joe, ann, bob)] == [[1]] * 3
@@ -180,7 +180,7 @@ def test_a_message_that_an_operator_took_out_meanwhile_is_not_queued(stored: Sto
     stored.wait(stored.broker.publish_stored("/a", 1))
     last = clients[-1]
     assert last.session.mailbox.queue == []
-    assert stored.wait(stored.broker.dispatchers.drain(last.session)) == 1
+    assert stored.wait(stored.broker.mailboxes.dispatchers.drain(last.session)) == 1
     stored.settle()
     assert data(last.take()) == []
     assert [letter.receiver for letter in stored.letters()] == ["client/joe/5"]
@@ -191,7 +191,7 @@ def test_what_is_not_handed_out_yet_survives_a_crash(stored: StoredWorld, make_s
     clients = [Receiver(stored).started("/a", name=f"joe/{number}") for number in range(1, 6)]
     stored.commit()
     stored.wait(stored.broker.publish_stored("/a", 1))
-    assert stored.broker.outbound.fan_outs.pending
+    assert stored.broker.mailboxes.outbound.fan_outs.pending
     stored.crash()
     world = make_stored(prefix=stored.prefix)
     for client in clients:

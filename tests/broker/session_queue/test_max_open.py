@@ -142,7 +142,7 @@ class TestOneAtATime:
         held = joe.reconnect()
         joe.tell(failed(message, "user.update.holdback"))
         assert held.is_held
-        stored.wait(stored.broker.dispatchers.activate(joe.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.activate(joe.session))
         stored.settle()
         assert next_of(joe, held)["data"] == 1
 
@@ -151,7 +151,7 @@ class TestOneAtATime:
         store(stored, "/a", 1, 2)
         joe.take()
         held = joe.reconnect()
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         stored.wait(
             dispatchers.remove(joe.session, 1)
             if operation == "remove"

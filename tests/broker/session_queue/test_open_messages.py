@@ -26,16 +26,16 @@ def joe(stored: StoredWorld) -> Receiver:
 
 
 def hold(world: StoredWorld, client: Receiver) -> None:
-    world.wait(world.broker.dispatchers.hold(client.session, "admin"))
+    world.wait(world.broker.mailboxes.dispatchers.hold(client.session, "admin"))
 
 
 def activate(world: StoredWorld, client: Receiver) -> None:
-    world.wait(world.broker.dispatchers.activate(client.session))
+    world.wait(world.broker.mailboxes.dispatchers.activate(client.session))
     world.settle()
 
 
 def waiting(world: StoredWorld, client: Receiver) -> int:
-    return world.broker.dispatchers.waiting(client.session)
+    return world.broker.mailboxes.dispatchers.waiting(client.session)
 
 
 def test_a_message_that_a_busy_client_has_no_room_for_is_no_failure(stored: StoredWorld, joe: Receiver) -> None:
@@ -116,7 +116,7 @@ class TestOrder:
     def test_held_back_while_bodies_are_read_they_wait_again(self, stored: StoredWorld, joe: Receiver) -> None:
         hold(stored, joe)
         store(stored, "/a", 1, 2, 3)
-        dispatchers, session = stored.broker.dispatchers, joe.session
+        dispatchers, session = stored.broker.mailboxes.dispatchers, joe.session
         request = joe.reconnect()
         releasing = stored.loop.create_task(dispatchers.activate(session))
         stored.loop.run_until_complete(_turns(2))  # the bodies are asked for
@@ -154,7 +154,7 @@ class TestSettledBesideTheQueue:
     def test_what_is_dropped_while_it_is_open_can_not_end_again(self, stored: StoredWorld, joe: Receiver) -> None:
         (place,) = store(stored, "/a", 1)
         (message,) = joe.take()
-        stored.wait(stored.broker.dispatchers.clear(joe.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.clear(joe.session))
         assert joe.tell(failed(message, "user.no"))["ext"]["update"]["rejected"]
         assert stored.ended() == [("client/joe/1", "dropped", int(place))]
         assert stored.letters() == []
@@ -244,9 +244,9 @@ class TestLetters:
 
     def test_what_the_server_says_of_itself_only_ends(self, stored: StoredWorld, joe: Receiver) -> None:
         entry = Entry({"channel": "/__sys__Event", "data": 1})
-        stored.broker.outbound.enqueue(joe.session, entry)
+        stored.broker.mailboxes.outbound.enqueue(joe.session, entry)
         before = stored.broker.metrics.dropped["noLetter"]
-        assert stored.wait(stored.broker.dispatchers.drain(joe.session)) == 1
+        assert stored.wait(stored.broker.mailboxes.dispatchers.drain(joe.session)) == 1
         assert stored.letters() == []
         assert stored.broker.metrics.dropped["noLetter"] == before + 1
 
@@ -265,7 +265,7 @@ class TestLetters:
         assert stored.broker.metrics.dropped["noLetter"] == 1
 
     def test_a_stored_message_at_a_full_queue_ends_too(self, stored: StoredWorld) -> None:
-        stored.broker.admin.know("secret")
+        stored.broker.admission.admin.know("secret")
         joe = Receiver(stored).started("/__sys__x", token="secret", queue={"maxEntries": 1}, **MESSAGE)
         store(stored, "/__sys__x", 1, 2)
         assert waiting(stored, joe) == 1
@@ -280,7 +280,7 @@ class TestLetters:
         first, second = joe.take()
         joe.take(ok(first), failed(second, HELD))
         stored.broker.publish("/a", 3)
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         assert stored.wait(dispatchers.skip(joe.session)) == 1
         assert [each.id for each in stored.letters()] == [origin(second)["id"]]
         assert stored.wait(dispatchers.skip(joe.session)) == 1
@@ -328,7 +328,7 @@ class TestRedriven:
         assert len(world.letters()) == 1
 
     def redrive(self, world: StoredWorld) -> None:
-        redriving = world.broker.redrive
+        redriving = world.broker.dead_letters.redrive
         report = world.wait(redriving.redrive(Chosen(ids=[each.dead_id for each in world.letters()]), Limits()))
         world.settle()
         assert report.done == 1
@@ -417,5 +417,5 @@ def test_the_end_of_all_that_waits_costs_each_message_the_same(make_stored: Make
             "dead_letter_all": partial(mailbox.dead_letter_all, 0, "user.x", ""),
         }
         costs[count] = instructions(ends[operation])
-        assert world.broker.dispatchers.waiting(joe.session) == 0
+        assert world.broker.mailboxes.dispatchers.waiting(joe.session) == 0
     assert costs[200] < 6 * costs[50], costs

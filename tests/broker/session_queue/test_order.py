@@ -24,7 +24,7 @@ def publish(world: StoredWorld, channel: str, value: Any, priority: int = 5) -> 
 
 def activated(world: StoredWorld, joe: Receiver) -> list[Any]:
     """What comes once an operator has activated the session."""
-    world.wait(world.broker.dispatchers.activate(joe.session))
+    world.wait(world.broker.mailboxes.dispatchers.activate(joe.session))
     return data(come(joe))
 
 

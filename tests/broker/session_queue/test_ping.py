@@ -44,7 +44,7 @@ class Ping:
 
 
 def _pinged(world: World, session: Session) -> Coroutine[Any, Any, float]:
-    return world.broker.dispatchers.pings.ping(session)
+    return world.broker.mailboxes.dispatchers.pings.ping(session)
 
 
 def test_the_held_connect_is_released_empty_and_the_next_one_is_the_answer(world: World) -> None:
@@ -159,7 +159,7 @@ def test_on_a_socket_the_held_connect_is_answered_too(world: World) -> None:
 
 def test_whoever_is_held_back_or_has_a_backlog_answers_like_anybody(world: World) -> None:
     joe = Receiver(world).started("/a", name="joe/1", settle="message")
-    world.loop.run_until_complete(world.broker.dispatchers.hold(joe.session, "admin"))
+    world.loop.run_until_complete(world.broker.mailboxes.dispatchers.hold(joe.session, "admin"))
     world.broker.publish("/a", 1)
     held = joe.reconnect()
     ping = Ping(world, joe.session)

@@ -80,7 +80,7 @@ def store_malformed(world: StoredWorld, name: str, value: Any, history_max: int 
     async def stored() -> str:
         fields: Fields = {"channel": name, "data": value, "ext": "x"}
         plan, qos = StoragePlan(history_max), PublishQos(persistent=True)
-        return (await world.broker.broadcaster.store(channel, fields, plan, qos)).id
+        return (await world.broker.publishing.broadcaster.store(channel, fields, plan, qos)).id
 
     return world.wait(stored())
 
@@ -121,7 +121,7 @@ class TestStored:
             ("client/joe/1", ids[1], CODE),
         ]
         assert all("the server could not send it" in each.reason for each in letters)
-        assert world.broker.dispatchers.waiting(receivers[0].session) == 0
+        assert world.broker.mailboxes.dispatchers.waiting(receivers[0].session) == 0
         assert "could not be sent" in caplog.text
 
     def test_over_a_socket_too(self, restarted: Callable[..., Restarted]) -> None:
@@ -161,7 +161,7 @@ class TestStored:
         world = make_stored()
         world.wait(world.broker.publish_stored("/h", 1, qos={"history": {"maxEntries": 9}}))
         store_malformed(world, "/h", 2, history_max=9)
-        messages = world.wait(world.broker.histories.shown(parse("/h"), None, newest_first=False))
+        messages = world.wait(world.broker.subscriptions.histories.shown(parse("/h"), None, newest_first=False))
         assert [(each["data"], each["ext"] == "x") for each in messages] == [(1, False), (2, True)]
 
 

@@ -99,9 +99,9 @@ def test_a_message_that_cannot_be_sent_leaves_nothing_behind(
     stored: StoredWorld, joined: Callable[..., Client]
 ) -> None:
     client = joined("/a")
-    assert client.session in stored.broker.dispatchers.updated
+    assert client.session in stored.broker.mailboxes.dispatchers.updated
     client.send(client.message("/meta/disconnect"))
-    assert not stored.broker.dispatchers.updated
+    assert not stored.broker.mailboxes.dispatchers.updated
 
 
 def test_a_session_that_does_not_ask_gets_none(stored: StoredWorld) -> None:

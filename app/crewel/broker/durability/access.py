@@ -85,8 +85,7 @@ class StoreAccess:
         """Whether the sessions are read again: what is asked for them now would get lost."""
         self.leaving: set[str] = set()
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
-        self.on_lost: Callable[[StoreError], None]
-        """Called when the store does not know this node as it was."""
+        self._on_lost: Callable[[StoreError], None] | None = None
         self.beside: BesideLog[Callable[[], object]] = BesideLog()
         """What lies beside the log and waits for its place there, as functions that take it."""
 
@@ -94,9 +93,9 @@ class StoreAccess:
         """The secret, with the tag of this node where several share the store: so it leads to the node that gave it."""
         return tagged(secret, tag_of(self.token)) if self.is_shared else secret
 
-    def open(self, store: Store) -> None:
-        """There is a store from now on."""
-        self.store, self.keys, self.has_store = store, store.keys, True
+    def open(self, store: Store, on_lost: Callable[[StoreError], None]) -> None:
+        """There is a store from now on. `on_lost` is called when it does not know this node as it was."""
+        self.store, self.keys, self.has_store, self._on_lost = store, store.keys, True, on_lost
         self.writing.open(store)
 
     @property
@@ -142,7 +141,12 @@ class StoreAccess:
     def suspect(self, error: StoreError) -> None:
         """The store has answered something that means that this server, or the store, is not what it was."""
         if isinstance(error, Fenced | Behind):
-            self.on_lost(error)
+            self.lost(error)
+
+    def lost(self, error: StoreError) -> None:
+        """The store does not know this node as it was."""
+        if self._on_lost is not None:
+            self._on_lost(error)
 
 
 log = logging.getLogger(__name__)

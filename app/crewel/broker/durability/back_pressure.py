@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.broker.session_queue.fan_outs import FanOuts
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, Payers
@@ -34,12 +33,13 @@ _WHILE_MANY: Final = 5
 class BackPressure:
     """Looked at with each commit, and when much begins to wait: a publish looks at one attribute while there is none."""
 
-    def __init__(self, runtime: Runtime, access: StoreAccess, fan_outs: FanOuts) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._loop = runtime.loop
         self._metrics = runtime.metrics
         self._limits = runtime.settings.limits
-        self._access = access
-        self._fan_outs = fan_outs
+        self._access = runtime.access
+        self.fan_outs = FanOuts(runtime.loop, self.update)
+        """The work that is under way for receivers."""
         self.is_on = False
         """Whether some publishes have to wait."""
         self.max_dead_letters = 10 * MAX_DEAD_LETTER_COST
@@ -56,7 +56,7 @@ class BackPressure:
         letters = self._access.node.fan_out.dead_letters
         heaviest = max(letters.by_payer, key=lambda each: letters.by_payer[each].size, default="")
         self._debtor = heaviest if letters.most((heaviest,)) > self.max_dead_letters else ""
-        self.is_on = bool(self._debtor) or letters.shared.size > self.max_dead_letters or self._fan_outs.are_many
+        self.is_on = bool(self._debtor) or letters.shared.size > self.max_dead_letters or self.fan_outs.are_many
         for waiting in [each for each in self._delayed if not self.delays(*each)]:
             for delayed in self._delayed.pop(waiting):
                 if not delayed.done():
@@ -69,7 +69,7 @@ class BackPressure:
         if self._owed(channel, payers) > self.max_dead_letters:
             return True
         is_free = self._debtor and self._debtor not in payers
-        return not is_free and self._fan_outs.keeps_busy(channel)
+        return not is_free and self.fan_outs.keeps_busy(channel)
 
     def _owed(self, channel: str, payers: Payers) -> int:
         """The largest cost that is pending, of those with dead letters of the channel: for no account, or one of these."""
@@ -107,7 +107,7 @@ class BackPressure:
         if owed > self.max_dead_letters and not self.is_on:
             self.update()
         limit = self._limits.max_pending_dead_letters
-        if self._fan_outs.are_many:
+        if self.fan_outs.are_many:
             limit = min(limit, _WHILE_MANY * self.max_dead_letters)
         if not (payers and limit) or owed <= limit // _IN_ALL:
             return ""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, Protocol
 
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.fan_outs import FanOuts
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, comes_before, notice_entry
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage
@@ -32,20 +32,33 @@ _LONGEST_PAUSE: Final = 5.0
 """Seconds before a read that failed is tried again; each pause is twice as long as the one before."""
 
 
+class Queues(Protocol):
+    """The queues of sessions."""
+
+    fan_outs: FanOuts
+
+    def enqueue(self, session: Session, entry: Entry) -> None:
+        """Put the entry into the session's queue, and mark the session ready."""
+
+    def has_room(self, session: Session, entry: Entry) -> bool:
+        """Whether the entry may wait for the session."""
+
+
 @dataclass(eq=False)
 class BacklogLoader:
     """The loads that are under way."""
 
-    _access: StoreAccess
-    _outbound: Outbound
-    _loop: asyncio.AbstractEventLoop
-    _spawn: Callable[[Coroutine[Any, Any, None]], object]
+    _runtime: Runtime
+    _outbound: Queues
     running: dict[DurableSession, asyncio.Future[None]] = field(default_factory=dict, init=False)
     _pauses: dict[DurableSession, float] = field(default_factory=dict, init=False)
     """Seconds until the next attempt, for sessions whose last read failed."""
     _timers: dict[DurableSession, asyncio.TimerHandle] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._loop = self._runtime.loop
+        self._spawn = self._runtime.spawn
         self._turns = asyncio.Semaphore(_READERS)
 
     def close(self) -> None:

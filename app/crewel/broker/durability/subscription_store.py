@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.broker.dead_letters.notifier import DeadLetterNotifier
-from crewel.broker.durability.access import BYTES_A_LETTER, DEAD_SESSION, StoreAccess
+from crewel.broker.durability.access import BYTES_A_LETTER, DEAD_SESSION
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.handler_steps import resolve
+from crewel.broker.point_to_point.listeners import LettersListener
 from crewel.broker.point_to_point.requeue import Requeue
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -47,11 +47,13 @@ class SubscriptionStore:
     _expiry: Expiry
     _requeue: Requeue
     _options: SubscriptionOptions
-    _dead_letters: DeadLetterNotifier
-    _access: StoreAccess
     _backlog: BacklogLoader
+    _listener: LettersListener
     _in_doubt: Counter[DurableSession] = field(default_factory=Counter, init=False)
     """It is unknown yet what the store did about subscriptions of these."""
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
 
     def subscribe(
         self,
@@ -303,5 +305,5 @@ class SubscriptionStore:
         ended[EndReason.DEAD] += beyond + sum(letter.id in returning for letter in made)
         ended[EndReason.LAPSED] += len(left.lapsed)
         ended[EndReason.RETURNED] += len(left.returned)
-        self._dead_letters.made([*made, *[PendingDeadLetter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
-        self._dead_letters.stored(left.letters)
+        self._listener.letters_made([*made, *[PendingDeadLetter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
+        self._listener.letters_stored(left.letters)

@@ -6,9 +6,9 @@ queue by the step that publishes it; the shared queues lease it to a member. The
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from crewel.bayeux.channel import Channel
 from crewel.broker.service_registry import ServiceRegistry
@@ -37,11 +37,34 @@ def joined_groups(nodes: Iterable[Iterable[GroupState]]) -> list[GroupState]:
     return [found[key] for key in sorted(found)]
 
 
+class GroupsListener(Protocol):
+    """Gets what happens to groups, which are named by their queues."""
+
+    def waiting(self, name: str) -> int:
+        """How many messages wait in a queue."""
+
+    def first_here(self, queue: str) -> None:
+        """The group gets its first member at this node."""
+
+    def none_here(self, queue: str) -> None:
+        """The group has lost the last one."""
+
+    def group_changed(self, pattern: str) -> None:
+        """A group on this pattern was made or has ended."""
+
+    def joins(self, session: Session, queue: str, *, is_new: bool) -> None:
+        """A session has joined the group; `is_new`: it was no member before."""
+
+    def left(self, queue: str) -> None:
+        """A member has left the group."""
+
+
 class ConsumerGroups:
     """The groups of one broker. They are known by the queue in which their messages wait."""
 
-    def __init__(self, registry: ServiceRegistry, kept: Iterable[str] = ()) -> None:
+    def __init__(self, services: ServiceRegistry, listener: GroupsListener, kept: Iterable[str] = ()) -> None:
         """`kept` are the queues of the groups that do not end with their last member: a rule for topics names them."""
+        self._listener = listener
         self.kept = dict.fromkeys(kept)
         self._members: dict[str, dict[Session, None]] = {}
         self._by_pattern: dict[str, tuple[str, ...]] = {}
@@ -50,21 +73,7 @@ class ConsumerGroups:
         """The queues of groups that have members at other nodes, as far as is known."""
         for queue in self.kept:
             self._list(queue)
-        self.on_first: Callable[[str], None] | None = None
-        """Called with the queue of a group that gets its first member here."""
-        self.on_last: Callable[[str], None] | None = None
-        """Called with that of one that has lost its last one."""
-        self.waiting: Callable[[str], int]
-        """How many messages wait in a queue."""
-        self.on_pattern: Callable[[str], None]
-        """Called with a pattern when a group on it was made or has ended."""
-        self.on_member: Callable[[str], None]
-        """Called with the queue of a group that gets a new member."""
-        self.on_join: Callable[[Session, str], None]
-        """Called when a session has joined the group that has this queue."""
-        self.on_leave: Callable[[str], None]
-        """Called when a member has left the group that has this queue."""
-        registry.session_removed.append(self._removed)
+        services.session_removed.append(self._removed)
 
     def on(self, channel: Channel) -> tuple[str, ...]:
         """The queues of the groups that receive this channel."""
@@ -83,13 +92,11 @@ class ConsumerGroups:
             members = self._members[queue] = {}
             if queue not in self.elsewhere and queue not in self.kept:
                 self._appear(queue)
-            if self.on_first is not None:
-                self.on_first(queue)
-        if session not in members:
-            self.on_member(queue)
+            self._listener.first_here(queue)
+        is_new = session not in members
         members[session] = None
         self._of.setdefault(session, {})[queue] = None
-        self.on_join(session, queue)
+        self._listener.joins(session, queue, is_new=is_new)
 
     def leave(self, session: Session, pattern: str, group: str | None = None) -> None:
         """The session is a member no more of this group, or of all on the pattern. What it has got it may still
@@ -97,12 +104,12 @@ class ConsumerGroups:
         for queue in self.queues_of(session):
             if group_of(queue) == (pattern, group) or (group is None and _pattern_of(queue) == pattern):
                 self._leave(session, queue)
-                self.on_leave(queue)
+                self._listener.left(queue)
 
     def _removed(self, session: Session, _timed_out: bool) -> None:
         for queue in self.queues_of(session):
             self._leave(session, queue)
-            self.on_leave(queue)
+            self._listener.left(queue)
 
     def set_aside(self, session: Session) -> None:
         """The session is taken out without having ended: the store will bring it back."""
@@ -117,8 +124,7 @@ class ConsumerGroups:
         if members:
             return
         del self._members[queue]
-        if self.on_last is not None:
-            self.on_last(queue)
+        self._listener.none_here(queue)
         if queue not in self.elsewhere and queue not in self.kept:
             self._vanish(queue)
 
@@ -137,7 +143,7 @@ class ConsumerGroups:
 
     def _appear(self, queue: str) -> None:
         self._list(queue)
-        self.on_pattern(_pattern_of(queue))
+        self._listener.group_changed(_pattern_of(queue))
 
     def _list(self, queue: str) -> None:
         pattern = _pattern_of(queue)
@@ -150,7 +156,7 @@ class ConsumerGroups:
             self._by_pattern[pattern] = rest
         else:
             del self._by_pattern[pattern]
-        self.on_pattern(pattern)
+        self._listener.group_changed(pattern)
 
     # Who is what
 
@@ -173,7 +179,7 @@ class ConsumerGroups:
     def states(self) -> list[GroupState]:
         """All groups with members here, and those that are kept, by pattern and name."""
         return sorted(
-            GroupState(*of, self.waiting(queue), [session.name for session in self.members(queue)])
+            GroupState(*of, self._listener.waiting(queue), [session.name for session in self.members(queue)])
             for queue in {**self._members, **self.kept}
             if (of := group_of(queue)) is not None
         )

@@ -18,18 +18,13 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.channels import Channels
-from crewel.broker.durability.access import StoreAccess
-from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.handler_steps import Promise, Steps
-from crewel.broker.ids import Ids
 from crewel.broker.names import Names
 from crewel.broker.point_to_point.routes import Route, resolve_destination, without_store
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
-from crewel.broker.session_queue.expiry import Expiry
-from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName
@@ -108,15 +103,15 @@ class Destinations:
 
     _runtime: Runtime
     _channels: Channels
-    _outbound: Outbound
-    _dispatchers: DispatcherRunner
-    _backlog: BacklogLoader
-    _ids: Ids
-    _expiry: Expiry
+    _mailboxes: Mailboxes
     _names: Names
     _shared_queues: SharedQueues
-    _access: StoreAccess
     elsewhere: Elsewhere | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._access, self._ids = self._runtime.access, self._runtime.ids
+        self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
+        self._expiry = self._outbound.expiry
 
     def send(
         self, publisher: Session | None, channel: Channel, fields: Fields, qos: PublishQos, key: str
@@ -364,7 +359,7 @@ class Destinations:
                 self._shared_queues.requeue.expect(durable, delivery.source)
         else:
             waiting = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
-            self._backlog.on_inbox_message(session, entry.position, waiting, entry)
+            self._outbound.loader.on_inbox_message(session, entry.position, waiting, entry)
 
     @staticmethod
     def _outcome(outgoing: _Outgoing, sent: Sent) -> Sending:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -34,10 +33,12 @@ class Requeue:
 
     _runtime: Runtime
     _groups: ConsumerGroups
-    _access: StoreAccess
     _shared_queues: SharedQueues
     _expected: dict[DurableSession, set[str]] = field(default_factory=dict, init=False)
     """Queues to look at when these sessions have ended."""
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
 
     # While the session lives
 

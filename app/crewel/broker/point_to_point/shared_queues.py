@@ -16,18 +16,16 @@ from operator import attrgetter
 from time import time
 from typing import Final
 
-from crewel.broker.dead_letters.notifier import DeadLetterNotifier
-from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
-from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.durability.access import DEAD_SESSION
 from crewel.broker.names import Names
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.lease_room import AHEAD, lease_room
+from crewel.broker.point_to_point.listeners import AddressingListener
 from crewel.broker.point_to_point.requeue import Failures, Requeue
 from crewel.broker.point_to_point.shared_queue import SharedQueue
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session, State
-from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
@@ -52,13 +50,10 @@ class SharedQueues:
     """The shared queues of one broker."""
 
     _runtime: Runtime
-    _outbound: Outbound
-    _backlog: BacklogLoader
-    _registry: ServiceRegistry
+    _mailboxes: Mailboxes
     _names: Names
     _groups: ConsumerGroups
-    _dead_letters: DeadLetterNotifier
-    _access: StoreAccess
+    _listener: AddressingListener
     _known: dict[str, SharedQueue] = field(default_factory=dict, init=False)
     blocked: set[str] = field(default_factory=set, init=False)
     """Queues with messages for which no session that is there has room."""
@@ -68,14 +63,16 @@ class SharedQueues:
     """Whether there are other nodes, which may have sessions for the queues; None as above."""
 
     def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._outbound = self._mailboxes.outbound
         self._settings = self._runtime.settings
         self._loop = self._runtime.loop
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
         self.failures = Failures()
-        self.requeue = Requeue(self._runtime, self._groups, self._access, self)
+        self.requeue = Requeue(self._runtime, self._groups, self)
         self._turns = count(1)
-        self._registry.session_added.append(self.on_connect)
+        self._runtime.services.session_added.append(self.on_connect)
         self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
 
     # What is in them
@@ -370,7 +367,7 @@ class SharedQueues:
         session.take_turn(next(self._turns))
         place = leased.id
         pending = PendingMessage(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
-        self._backlog.on_inbox_message(session, place, pending)
+        self._outbound.loader.on_inbox_message(session, place, pending)
         if not leased.failed:
             return
         failure = self.failures.of(place)
@@ -448,9 +445,10 @@ class SharedQueues:
             if isinstance(discarded, StoreError):
                 return
             self._discarded(name, EndReason.DEAD, discarded.count)
-            letters = self._dead_letters
-            letters.made([PendingDeadLetter(SessionName(name), LogId(0), code, reason)] * discarded.count)
-            letters.stored(discarded.letters)
+            self._listener.letters_made(
+                [PendingDeadLetter(SessionName(name), LogId(0), code, reason)] * discarded.count
+            )
+            self._listener.letters_stored(discarded.letters)
             if ids is None and discarded.count == shared_queues.MOST_DISCARDED:
                 self.dead_letter(name, None, code, reason)
 

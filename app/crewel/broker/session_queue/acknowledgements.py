@@ -7,25 +7,32 @@ which the extensions are called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from crewel.bayeux.message import Message
-from crewel.broker.durability.access import StoreAccess
-from crewel.broker.durability.durability import Durability
-from crewel.broker.events import Events
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.session_queue.exchange import awaits_answer, says_busy
-from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import BATCH_BLOCK
+from crewel.delivery.records import BATCH_BLOCK, LogId
 
 _SPARE = 500  # batch numbers that are reserved ahead of need
+
+
+class StoredSessions(Protocol):
+    """The sessions that the store has."""
+
+    def settle(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
+        """The receiver has acknowledged these."""
+
+    def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
+        """The receiver has acknowledged all that it had been sent, just now."""
 
 
 @dataclass(eq=False)
@@ -33,12 +40,15 @@ class Acknowledgements:
     """What sessions that acknowledge were sent, and what happens to that."""
 
     _runtime: Runtime
-    _access: StoreAccess
-    _dispatchers: DispatcherRunner
-    _durability: Durability
-    _events: Events
-    _options: SubscriptionOptions
+    _mailboxes: Mailboxes
+    _filtered: Collection[Session]
+    """The sessions that do not want every message as it comes."""
+    _durability: StoredSessions
     _read_statuses: Callable[[Session, Message], None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._dispatchers, self._events = self._mailboxes.dispatchers, self._mailboxes.events
 
     # For `ack`
 
@@ -85,7 +95,7 @@ class Acknowledgements:
 
     def retain(self, session: Session, batches: Batches, entries: list[Entry]) -> None:
         """Keep what leaves until it is acknowledged, but for what is not awaited again."""
-        filtered = self._options.filtered
+        filtered = self._filtered
         if filtered and session in filtered and any(entry.is_oneway for entry in entries):
             entries = [entry for entry in entries if not entry.is_oneway]
         if not batches.must_resend and entries:

@@ -6,9 +6,7 @@ looked at. All others go through `begin_connect` and `_hold`, between which the 
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from math import inf
 from random import randint
 from typing import Any, Final
@@ -19,6 +17,7 @@ from crewel.bayeux import replies
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.pipe import Pipe
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State, Verdict, new_secret
 from crewel.broker.session_queue.exchange import (
     CONNECT_CHANNEL,
@@ -30,9 +29,9 @@ from crewel.broker.session_queue.exchange import (
     says_busy,
 )
 from crewel.broker.session_queue.known_connect import KnownConnect
+from crewel.broker.session_queue.listeners import OutboundListener
 from crewel.broker.session_queue.timers import SessionTimes, Timers
 from crewel.delivery.batches import NO_BATCHES
-from crewel.metrics import Metrics
 from crewel.settings import Settings
 
 REPEATED_S: Final = 1.0
@@ -51,31 +50,29 @@ class Connects(ABC):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        settings: Settings,
-        metrics: Metrics,
-        browsers: Browsers,
-        times: SessionTimes,
+        runtime: Runtime,
         sessions: dict[str, Session],
+        pipe: Pipe,
+        times: SessionTimes,
+        listener: OutboundListener,
     ) -> None:
-        self._loop = loop
-        self._settings = settings.bayeux
-        self._metrics = metrics
-        self._browsers = browsers
+        self._loop = runtime.loop
+        self._settings = runtime.settings.bayeux
+        self._metrics = runtime.metrics
+        self.browsers = Browsers(runtime.settings)
         self._times = times
         self._sessions = sessions
-        self.pipe = Pipe(())
-        self.timers = Timers(loop, self._on_timer)
+        self._listener = listener
+        self.pipe = pipe
+        self.timers = Timers(runtime.loop, self._on_timer)
         self.held = 0
         self._holds = True
         self._longest_pause_ms = 0
         """While the server ends and another one will have its sessions soon: how long clients are asked to wait at most."""
-        self.conclude: Callable[[Session], None]
-        """Called when a request has been read to its end whose statuses reported failures of the client."""
-        self.load_backlog: Callable[[Session], None]
-        """Called when a connect is held while messages wait in the store: a status that it carried has put them back."""
-        self.answer_seen: Callable[..., None]
-        """Called with a plain connect that cannot be held any more once the extensions have seen it, and whether it passes."""
+
+    @abstractmethod
+    def load_backlog(self, session: Session) -> None:
+        """A connect is held while messages wait in the store: a status that it carried has put them back."""
 
     @abstractmethod
     def _departing(self, session: Session) -> list[bytes]:
@@ -129,7 +126,7 @@ class Connects(ABC):
                 if peer.pushes
                 else session.socket is None
                 and session.browser == peer.browser is not None
-                and (not self._browsers.has_limit or self._browsers.admits(session))
+                and (not self.browsers.has_limit or self.browsers.admits(session))
             )
             and session.advised_on == peer.transport
             and (self._holds and not session.mailbox.is_absent)
@@ -172,7 +169,7 @@ class Connects(ABC):
         """Whether the connect can still be held once the extensions have seen it. False: it has been answered."""
         passes = self.pipe.rcv_meta(session, message)
         if session.mailbox.dispatcher.reported:
-            self.conclude(session)
+            self._listener.conclude(session)
         if (
             passes
             and session.is_live
@@ -182,7 +179,7 @@ class Connects(ABC):
         ):
             return True
         self._times.saw(session, session.last_seen, peer)
-        self.answer_seen(session, peer, message, passes=passes)
+        self._listener.answer_seen(session, peer, message, passes=passes)
         return False
 
     def note_connect(self, exchange: Exchange, session: Session, message_id: str | None) -> None:
@@ -227,7 +224,7 @@ class Connects(ABC):
             or (session.mailbox.limit is not None and not session.mailbox.has_leaving)
         )
         if may_wait and (delay or waits):
-            if not peer.pushes and not self._browsers.admits(session):
+            if not peer.pushes and not self.browsers.admits(session):
                 self._times.advise_multiple_clients(session, reply, with_timeout=exchange.advise)
                 return False
             timeout = self._times.hold_ms(session) / 1000 if exchange.was_connected else 0.0
@@ -263,8 +260,8 @@ class Connects(ABC):
         peer = held.peer
         if not peer.pushes:
             peer.session = session
-            if self._browsers.has_limit:
-                self._browsers.hold(session)
+            if self.browsers.has_limit:
+                self.browsers.hold(session)
         if held.deadline < session.alarm or held.not_before:
             self.timers.at(session, held.not_before or held.deadline)
 
@@ -306,8 +303,8 @@ class Connects(ABC):
             peer.session = None
             if session.peer is peer:
                 session.peer = None
-            if self._browsers.has_limit:
-                self._browsers.release(session)
+            if self.browsers.has_limit:
+                self.browsers.release(session)
 
     def release(self, session: Session, now: float) -> None:
         """Answer the held connect with what is queued."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -16,12 +15,11 @@ from typing import Any, Final
 
 import orjson
 
-from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
-from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.durability.access import DEAD_SESSION
 from crewel.broker.events import Events
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
-from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.listeners import DispatcherListener
 from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.session_queue.pings import Pings
 from crewel.broker.session_queue.timers import SessionTimes, cause
@@ -48,30 +46,19 @@ class DispatcherRunner:
     """The dispatchers of one broker."""
 
     _runtime: Runtime
-    _access: StoreAccess
     _sessions: dict[str, Session]
     _outbound: Outbound
-    _expiry: Expiry
     _times: SessionTimes
     _events: Events
-    _backlog: BacklogLoader
-    on_active: Callable[[Session], None] = field(init=False)
-    """Called when a session takes messages of shared queues again: it was on hold, failing or away."""
-    on_capacity: Callable[[Session], None] = field(init=False)
-    """Called when the queue of a session may have capacity again for messages of shared queues."""
-    on_blocked: Callable[[Session], None] = field(init=False)
-    """Called when a session takes no messages of shared queues for the time being."""
-    try_other: Callable[[Session, Entry, str, str, int, str, str], bool] = field(init=False)
-    """Asked whether another session gets a message that this one has failed: its code, reason, attempts, the code as given if
-    another one counts, and its earlier attempts."""
-    end_session: Callable[[Session, Event], None] = field(init=False)
-    """Called to end a session whose client has failed for good."""
+    _listener: DispatcherListener
     is_offered: bool = field(default=False, init=False)
     """Whether sessions may ask for the origin of messages: an extension of this server offers it."""
     updated: set[Session] = field(default_factory=set, init=False)
     """The sessions that receive `ext.update`, including those that acknowledge nothing."""
 
     def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._expiry = self._outbound.expiry
         self._node = self._runtime.settings.node.name
         self.pings = Pings(self._runtime, self._outbound)
         self._runtime.metrics.gauge(
@@ -235,7 +222,7 @@ class DispatcherRunner:
 
     def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
         self._events.judged(session, dispatcher, judgement)
-        session.mailbox.carry_out(judgement, partial(self.try_other, session))
+        session.mailbox.carry_out(judgement, partial(self._listener.try_other, session))
         self._runtime.metrics.redeliveries += len(judgement.put_back)
         if judgement.holdback is not None:
             self._note_hold(session, judgement.holdback)
@@ -244,18 +231,18 @@ class DispatcherRunner:
     def _follow(self, session: Session, dispatcher: Dispatcher) -> None:
         """Let the session stand as its dispatcher does, and others have what it gets no more."""
         if dispatcher.is_paused or dispatcher.rejection is not None:
-            self.on_blocked(session)
+            self._listener.is_blocked(session)
         if dispatcher.rejection is not None and not session.mailbox.rejects_all:
             self._reject_all(session)
             self._store(session)
         self._apply_state(session)
-        self.on_capacity(session)
+        self._listener.has_capacity(session)
 
     def _end_failed(self, session: Session, code: str, reason: str) -> None:
         """The client has failed for good: the messages that wait for it become dead letters, and it has to handshake again."""
         if session.mailbox.durable is not None:
             session.mailbox.durable.death = (code, reason)
-        self.end_session(session, Event.FAILED)
+        self._listener.end(session, Event.FAILED)
 
     def _reject_all(self, session: Session) -> None:
         """Waiting and new messages become dead letters."""
@@ -270,7 +257,11 @@ class DispatcherRunner:
         """The client of a session with a limit may have room for messages again."""
         if session.mailbox.queue:
             self._outbound.make_ready(session)
-        self.on_capacity(session)
+        self._listener.has_capacity(session)
+
+    def note_active(self, session: Session) -> None:
+        """Another client has the session now."""
+        self._listener.is_active(session)
 
     # Pauses
 
@@ -284,7 +275,7 @@ class DispatcherRunner:
         elif session.mailbox.queue and not session.mailbox.is_paused:
             self._outbound.make_ready(session)
         if session.mailbox.durable is not None:
-            self._backlog.load_if_waiting(session)
+            self._outbound.loader.load_if_waiting(session)
         self._outbound.timers.at(session, dispatcher.next_at())
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
@@ -299,7 +290,7 @@ class DispatcherRunner:
             return inf
         if dispatcher.resume(now):
             self._apply_state(session)
-            self.on_active(session)
+            self._listener.is_active(session)
         if dispatcher.rules.ack_wait != inf:
             judgement = dispatcher.overdue(now, int(time() * 1000))
             if judgement.dead_letters or judgement.put_back:
@@ -315,7 +306,7 @@ class DispatcherRunner:
             session.mailbox.dispatcher.flushes = has_backlog
             session.mailbox.dispatcher.restart_wait(self._runtime.loop.time())
             self._outbound.timers.at(session, session.mailbox.dispatcher.next_at())
-        self.on_active(session)
+        self._listener.is_active(session)
 
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
@@ -380,7 +371,7 @@ class DispatcherRunner:
         if dispatcher.holdback is None:
             dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
             self._note_hold(session, dispatcher.holdback)
-            self.on_blocked(session)
+            self._listener.is_blocked(session)
             self._apply_state(session)
             await self._stored(session)
 
@@ -402,7 +393,7 @@ class DispatcherRunner:
             dispatcher.holdback = None
             self._events.released(session)
             self._apply_state(session)
-            self.on_active(session)
+            self._listener.is_active(session)
             await self._stored(session)
 
     def retry(self, session: Session) -> bool:
@@ -410,7 +401,7 @@ class DispatcherRunner:
         if not session.mailbox.dispatcher.retry():
             return False
         self._apply_state(session)
-        self.on_active(session)
+        self._listener.is_active(session)
         return True
 
     async def _stored(self, session: Session) -> None:
@@ -457,5 +448,5 @@ class DispatcherRunner:
         durable = session.mailbox.durable
         stored: list[Entry] = []
         if places and durable is not None:
-            stored = await self._backlog.read(durable, places)
+            stored = await self._outbound.loader.read(durable, places)
         return stored + session.mailbox.transients()[: count - len(stored)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
@@ -19,12 +18,15 @@ from crewel.delivery.records import LogId
 
 @dataclass(eq=False)
 class Expiry:
-    """Takes them out. `clock` tells seconds since 1970."""
+    """Takes them out."""
 
     _runtime: Runtime
-    _access: StoreAccess
-    clock: Callable[[], float]
     _watched: set[Session] = field(default_factory=set, init=False)  # sessions with such messages in memory
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self.clock: Callable[[], float] = self._runtime.clock
+        """Tells seconds since 1970."""
 
     def now(self) -> int:
         """Microseconds since 1970."""

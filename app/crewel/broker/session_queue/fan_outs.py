@@ -19,10 +19,11 @@ _MOST_WAITING: Final = 1000
 class FanOuts:
     """Long work for the receivers of a channel, a few milliseconds a turn of the event loop. A piece of work is an iterator
     that does a small step each time. Work of one channel is done in its order, so that no receiver gets a later message of a
-    channel before an earlier one; channels take turns."""
+    channel before an earlier one; channels take turns. `on_many` is called when `are_many` changes."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_many: Callable[[], object] | None = None) -> None:
         self._loop = loop
+        self._on_many = on_many
         self.at_once = 256
         """Receivers that are served without looking at the clock: about two milliseconds."""
         self.looked_up = 512
@@ -39,8 +40,6 @@ class FanOuts:
         """How many pieces of all channels may wait before publishers do."""
         self.are_many = False
         """Whether there are more; it ends when half as many wait."""
-        self.on_many: Callable[[], object] = _nothing
-        """Called when that changes."""
 
     def add(self, channel: str, work: Iterator[None]) -> None:
         """Do this when all that was started for the channel is done. The first step comes with a later turn."""
@@ -59,7 +58,8 @@ class FanOuts:
 
     def _change(self, *, are_many: bool) -> None:
         self.are_many = are_many
-        self.on_many()
+        if self._on_many is not None:
+            self._on_many()
 
     async def finished(self, channel: str) -> None:
         """Wait until all that was started for this channel by now is done: what follows must come after it. Messages that wait
@@ -105,10 +105,6 @@ class FanOuts:
             log.exception("a message could not be handed to all of its receivers")
             return False
         return True
-
-
-def _nothing() -> None:
-    pass
 
 
 def _marker(done: asyncio.Future[None]) -> Iterator[None]:

@@ -6,54 +6,55 @@ loop, so that many messages share one response.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
+from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.pipe import Pipe
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
 from crewel.broker.session_queue.backlog import Backlog
-from crewel.broker.session_queue.connects import Browsers, Connects
+from crewel.broker.session_queue.connects import Connects
 from crewel.broker.session_queue.exchange import Exchange, encode_reply
 from crewel.broker.session_queue.expiry import Expiry
 from crewel.broker.session_queue.fan_outs import FanOuts
+from crewel.broker.session_queue.listeners import OutboundListener
 from crewel.broker.session_queue.timers import SessionTimes
+from crewel.broker.session_queue.updates import Updates
 from crewel.delivery.batches import NO_BATCHES
-from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry, insert
-from crewel.metrics import Metrics
-from crewel.settings import Settings
 
 log = logging.getLogger(__name__)
 
 
 class Outbound(Connects):
-    """Queues entries and answers exchanges. `end(session)` is called for a session whose queue was full
-    although it acknowledges: its messages are not dropped in silence."""
+    """Queues entries and answers exchanges."""
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        settings: Settings,
-        metrics: Metrics,
-        browsers: Browsers,
-        times: SessionTimes,
+        runtime: Runtime,
         sessions: dict[str, Session],
-        end: Callable[[Session], None],
+        pipe: Pipe,
+        times: SessionTimes,
+        fan_outs: FanOuts,
+        listener: OutboundListener,
     ) -> None:
-        super().__init__(loop, settings, metrics, browsers, times, sessions)
-        self.backlog = Backlog(settings.limits)
+        super().__init__(runtime, sessions, pipe, times, listener)
+        self.backlog = Backlog(runtime.settings.limits)
         """The messages in all queues."""
-        self.fan_outs = FanOuts(loop)
+        self.fan_outs = fan_outs
+        self.expiry = Expiry(runtime)
+        self.loader = BacklogLoader(runtime, self)
+        """Brings back the messages that are in the store only."""
+        self._encode_updates = Updates(runtime, self.timers, self.expiry).encode
         self._ready: list[Session] = []
-        self._end = end
         self._overflowed: set[Session] = set()
         self._is_ending = False  # whether more of these end in the next turn
-        self.encode_updates: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
-        """Asked for the messages of a session that receives their origin."""
-        self.on_timer: Callable[[Session, float], float]
-        """Called when it may be time for something that a session's dispatcher waits for; returns when it may be time again."""
-        self.expiry: Expiry
+
+    def load_backlog(self, session: Session) -> None:
+        """A connect is held while messages wait in the store: a status that it carried has put them back."""
+        self.loader.load_if_waiting(session)
 
     # Into the queues
 
@@ -224,7 +225,7 @@ class Outbound(Connects):
         """End the sessions whose queues were full, as many as fit into a turn."""
         until = self._loop.time() + self.fan_outs.slice_s
         while self._overflowed:
-            self._end(self._overflowed.pop())
+            self._listener.disconnect(self._overflowed.pop())
             if self._loop.time() > until:
                 break
         self._is_ending = bool(self._overflowed)
@@ -273,7 +274,7 @@ class Outbound(Connects):
             self._metrics.deliveries += count
             dispatcher = mailbox.dispatcher
             if dispatcher.rules.tells:
-                return self.encode_updates(session, dispatcher, entries)
+                return self._encode_updates(session, dispatcher, entries)
             return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
             for entry in taken:
@@ -287,7 +288,7 @@ class Outbound(Connects):
             mailbox.urgent = mailbox.urgent or bool(mailbox.queue)
             if mailbox.urgent and not (session.requests or mailbox.is_paused):
                 self._wake(session, now)
-        due = min(mailbox.lazy_at, self.on_timer(session, now))
+        due = min(mailbox.lazy_at, self._listener.on_timer(session, now))
         held = session.held
         if held is None:
             return due
@@ -310,7 +311,7 @@ class Outbound(Connects):
             if not session.is_live and session.state is State.NEW:
                 session = None
             elif session.mailbox.dispatcher.reported:
-                self.conclude(session)
+                self._listener.conclude(session)
         if exchange.connect is not None and session is not None and session.is_live:
             if len(exchange.elements) == 1 and exchange.is_overtaken(session, exchange.connect.get("id")):
                 exchange.peer.supersede()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.events import Events
-from crewel.broker.ids import Ids
 from crewel.broker.runtime import Runtime
-from crewel.broker.session_queue.backlog import Backlog
-from crewel.broker.session_queue.expiry import Expiry
+from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Transient
@@ -23,12 +20,14 @@ class MailboxReports:
     """The listener of all mailboxes of a broker (`MailboxListener`)."""
 
     _runtime: Runtime
-    _access: StoreAccess
-    _ids: Ids
-    _expiry: Expiry
+    _outbound: Outbound
     _events: Events
     _pressure: BackPressure
-    _backlog: Backlog
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._expiry = self._outbound.expiry
+        self._backlog = self._outbound.backlog
 
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""
@@ -68,5 +67,5 @@ class MailboxReports:
 
     def as_transient(self, entry: Entry) -> Transient:
         """A message that the store does not have, as the record of its dead letter holds it."""
-        origin = entry.origin or Origin(*self._ids.stamp())
+        origin = entry.origin or Origin(*self._runtime.ids.stamp())
         return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)

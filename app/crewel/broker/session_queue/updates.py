@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from math import inf
 
 from crewel.bayeux.channel import parse
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, SessionPart
 from crewel.broker.session_queue.expiry import Expiry
-from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.session_queue.timers import Timers
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
 from crewel.qos.names import group_of
@@ -45,10 +45,13 @@ class OnewayUpdates(SessionPart):
 class Updates:
     """Encodes what leaves for such sessions."""
 
-    _loop: asyncio.AbstractEventLoop
-    _outbound: Outbound
+    _runtime: Runtime
+    _timers: Timers
     _expiry: Expiry
-    _node: str
+
+    def __post_init__(self) -> None:
+        self._loop = self._runtime.loop
+        self._node = self._runtime.settings.node.name
 
     def encode(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
@@ -87,7 +90,7 @@ class Updates:
         dispatcher.flushes = dispatcher.flushes and size > len(entries)
         session.mailbox.note_retained()
         if dispatcher.rules.ack_wait != inf:
-            self._outbound.timers.at(session, dispatcher.next_at())
+            self._timers.at(session, dispatcher.next_at())
         return parts
 
 

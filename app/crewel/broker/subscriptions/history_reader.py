@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import complete, start
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -63,13 +62,13 @@ _CHECKS: Final[Mapping[str, Check]] = {
 class HistoryReader:
     """Reads histories without a subscription."""
 
-    _access: StoreAccess
+    _runtime: Runtime
     _options: SubscriptionOptions
 
     async def read(self, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
         """The newest so many messages of the history, or all, as far as there is room for them; oldest first. Nothing is
         missing that was published before this was asked. Raises StoreError."""
-        access = self._access
+        access = self._runtime.access
         if not access.has_store or not self._options.has_history(channel):
             return []
         newest = count if room is None else min(room.entries if count is None else count, room.entries)
