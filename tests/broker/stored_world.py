@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import orjson
 
 from crewel.bayeux.message import Fields
+from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.session import Session
-from crewel.broker.session_queue.exchange import Peer
 from crewel.delivery.records import LogId
 from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension

@@ -325,7 +325,7 @@ class TestCopies:
         assert second.id != first.id
 
     def test_the_oldest_logins_are_forgotten(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("crewel.broker.name_claims.REMEMBERED", 2)
+        monkeypatch.setattr("crewel.broker.sessions.name_claims.REMEMBERED", 2)
         clients = [Client(world) for _ in range(3)]
         for number, client in enumerate(clients, 1):
             login(client, name=f"joe/{number}", nonce=NONCE)

@@ -6,7 +6,7 @@ import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.delivery.records import EndReason, LogId
-from tests.broker.point_to_point.post import Clerk, come, login, queue
+from tests.broker.addressing.post import Clerk, come, login, queue
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, store
 from tests.broker.together import Together
 from tests.broker.world import reply_to

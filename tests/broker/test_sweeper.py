@@ -73,7 +73,7 @@ def test_no_session_ends_while_its_client_cannot_come_for_the_servers_fault(make
 
 def test_a_sweep_of_many_sessions_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    monkeypatch.setattr("crewel.broker.silent_sessions.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.broker.sessions.silent_sessions.TURN_S", 0.0)
     for _ in range(200):
         Client(world).handshake()
     world.advance(30)

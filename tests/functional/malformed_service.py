@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crewel import Message, Service, Session
 from crewel.bayeux.channel import parse
-from crewel.broker.broadcaster import StoragePlan
+from crewel.broker.publishing.broadcaster import StoragePlan
 from crewel.qos.publish import PublishQos
 
 app = Service("malformed")

@@ -82,7 +82,7 @@ def package(name: str) -> str:
     """Return the package that a module is in: of the broker, the one of its subject."""
     parts = name.split(".")
     if name in OF_THE_SESSION_QUEUE:
-        return "broker.session_queue"
+        return "broker.mailboxes"
     return ".".join(parts[1 : 3 if parts[1] == "broker" and len(parts) > 3 else 2])
 
 

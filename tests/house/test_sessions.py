@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.session import Session
-from crewel.broker.session_queue.mailbox import Mailbox
 from crewel.delivery.entry import Entry
 from tests.house.source import ROOT, modules, shown, tree
 

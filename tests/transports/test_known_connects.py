@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from crewel.broker.broker import Broker
+from crewel.broker.mailboxes.exchange import Held
+from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.session import SessionPart
-from crewel.broker.session_queue.exchange import Held
-from crewel.broker.session_queue.known_connect import KnownConnect
 from crewel.settings import Settings, load
 from crewel.transports.fast_lane import FastLane
 from tests.transports.wires import SocketClient

@@ -25,8 +25,8 @@ from crewel.admin.session_counts import SessionCounter
 from crewel.admin.timeline import Timelines
 from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
+from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns

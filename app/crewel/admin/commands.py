@@ -20,7 +20,7 @@ from crewel.admin.role_scopes import covers_channel, covers_session, covers_sess
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
-from crewel.broker.guard import role_of_session
+from crewel.broker.admission.guard import role_of_session
 from crewel.broker.session import Session
 from crewel.errors import CrewelError, PayloadError, Refused, RemoteCallError
 from crewel.security.grants import Role, Scope

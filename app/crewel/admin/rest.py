@@ -43,7 +43,7 @@ from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.admin.timeline_resource import TIMELINE_ROUTES
 from crewel.admin.topic_resource import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
-from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, Refused, status_of
 from crewel.errors.codes import is_below
 from crewel.event_loop import encoded_in_turns

@@ -19,8 +19,8 @@ from crewel.admin.receiver_facts import add_usual
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
 from crewel.admin.trace import trace
+from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreError

@@ -9,8 +9,8 @@ from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.receiver_facts import oldest_of, standing_of
 from crewel.admin.receiver_resource import last_failure
+from crewel.broker.mailboxes.timers import outlook
 from crewel.broker.session import Session
-from crewel.broker.session_queue.timers import outlook
 
 
 def session_view(admin: Administration, session: Session) -> dict[str, Any]:

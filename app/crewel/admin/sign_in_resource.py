@@ -17,7 +17,7 @@ from crewel.admin.fields import text_field
 from crewel.admin.operation import About
 from crewel.admin.route import Ask, Route, json_response
 from crewel.bayeux.codec import encode
-from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.errors import IllegalArgument, Refused
 from crewel.qos.connect import MAX_SECRET
 from crewel.qos.fields import text

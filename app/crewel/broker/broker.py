@@ -10,24 +10,24 @@ from typing import Any, Protocol
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, no_object
-from crewel.broker.admission import Admission
-from crewel.broker.broadcaster import StoragePlan
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.addressing.destinations import Sending
+from crewel.broker.admission.admission import Admission
 from crewel.broker.dead_letters.dead_letters import DeadLetters
 from crewel.broker.durability.access import Published
 from crewel.broker.durability.durability import Durability
 from crewel.broker.handler_steps import finished
 from crewel.broker.inbound import Inbound, MetaHandlers
+from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.mailboxes.reports import MailboxReports
 from crewel.broker.pipe import Hooks, Pipe
-from crewel.broker.point_to_point.addressing import Addressing
-from crewel.broker.point_to_point.destinations import Sending
-from crewel.broker.publish_handler import scoped
-from crewel.broker.publishing import Publishing
+from crewel.broker.publishing.broadcaster import StoragePlan
+from crewel.broker.publishing.publish_handler import scoped
+from crewel.broker.publishing.publishing import Publishing
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.connects import LONGEST_PAUSE_MS
-from crewel.broker.session_queue.mailboxes import Mailboxes
-from crewel.broker.session_queue.reports import MailboxReports
-from crewel.broker.sessions import Sessions
+from crewel.broker.sessions.sessions import Sessions
 from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.broker.sweeper import Sweeper
 from crewel.broker.topics.topic_table import TopicTable

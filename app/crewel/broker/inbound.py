@@ -20,19 +20,19 @@ from crewel.bayeux import advice, replies
 from crewel.bayeux.codec import HANDSHAKE_NAMES
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.payers import payers_of
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.publish_window import PublishWindow
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
-from crewel.broker.handshakes import HANDSHAKE
-from crewel.broker.payers import payers_of
-from crewel.broker.point_to_point.addressing import Addressing
-from crewel.broker.publish_handler import PublishHandler, channel_of, not_stored
+from crewel.broker.mailboxes.exchange import Exchange, Peer
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.publishing.publish_handler import PublishHandler, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State, Verdict, new_secret
-from crewel.broker.session_queue.exchange import Exchange, Peer
-from crewel.broker.session_queue.mailboxes import Mailboxes
-from crewel.broker.sessions import Sessions
+from crewel.broker.sessions.handshakes import HANDSHAKE
+from crewel.broker.sessions.sessions import Sessions
 from crewel.broker.subscriptions.subscribe import SubscribeHandler
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, StoreError, denied
 

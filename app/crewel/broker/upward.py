@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.message import Message
+from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.session import Event, Session
-from crewel.broker.session_queue.exchange import Peer
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import PendingDeadLetter, SessionRecord

@@ -9,8 +9,8 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
+from crewel.broker.addressing.names import BEYOND_STORED
 from crewel.broker.broker import Broker
-from crewel.broker.names import BEYOND_STORED
 from crewel.broker.node_tags import first_number, tag_in, tag_of
 from crewel.broker.session import new_secret
 from crewel.errors import SettingsError, StoreError

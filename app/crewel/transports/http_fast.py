@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.codec import decode, join
-from crewel.broker.session_queue.exchange import Peer, Take
+from crewel.broker.mailboxes.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, status_line

@@ -16,8 +16,8 @@ from websockets.frames import Frame, Opcode
 
 from crewel.bayeux.codec import decode
 from crewel.broker.inbound import when_answered
-from crewel.broker.session_queue.exchange import Peer, Take
-from crewel.broker.session_queue.known_connect import KnownConnect
+from crewel.broker.mailboxes.exchange import Peer, Take
+from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
 from crewel.limits import Bucket
 from crewel.transports.control_frames import TOO_MANY

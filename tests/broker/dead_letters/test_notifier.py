@@ -73,9 +73,7 @@ class TestFollowers:
 
     def test_dead_letters_are_read_a_hundred_at_a_time(self, world: World, store: Store) -> None:
         shown = Shown()
-        Follower("hook", world.broker.runtime, shown).offer(
-            [f"{number}-0" for number in range(250)]
-        )
+        Follower("hook", world.broker.runtime, shown).offer([f"{number}-0" for number in range(250)])
         world.settle()
         assert [len(ids) for ids in store.asked] == [100, 100, 50]
         assert len(shown.ids) == 250

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.channel import parse
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.dispatcher import Rejection
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry

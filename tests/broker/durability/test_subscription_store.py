@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from crewel.broker.durability.access import DEAD_SESSION
-from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.handler_steps import resolve
+from crewel.broker.subscriptions.subscription_store import SubscriptionStore
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.dead_letters.bin import DeadLetterBin
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.dead_letters.redrive import DeadLetterRedrive
-from crewel.broker.point_to_point.addressing import Addressing
+from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
-from crewel.broker.session_queue.mailboxes import Mailboxes
 
 
 class DeadLetters:

@@ -19,12 +19,12 @@ from itertools import islice
 from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.channels import Channels
+from crewel.broker.addressing.channels import Channels
 from crewel.broker.dead_letters.dead_letter import CHANNEL, DeadLetter
 from crewel.broker.dead_letters.webhook import Webhook
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.records import PendingDeadLetter
 from crewel.errors import StoreError, class_of
 from crewel.storage import dead_letters

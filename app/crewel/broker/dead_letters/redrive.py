@@ -11,10 +11,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.durability.backlog_loader import BacklogLoader
-from crewel.broker.names import Names
-from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import PendingMessage, SessionName

@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.payers import payers_of
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.listeners import DurabilityListener
@@ -24,12 +26,10 @@ from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.loss_detector import LossDetector
 from crewel.broker.durability.slow_store import SlowStore
 from crewel.broker.handler_steps import resolve
-from crewel.broker.payers import payers_of
-from crewel.broker.point_to_point.addressing import Addressing
+from crewel.broker.mailboxes.acknowledgements import Acknowledgements
+from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
-from crewel.broker.session_queue.acknowledgements import Acknowledgements
-from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.broker.addressing.destinations import Destinations
 from crewel.broker.durability.log_appender import LogAppender
-from crewel.broker.point_to_point.destinations import Destinations
 from crewel.broker.runtime import Runtime
 from crewel.broker.topics.changes import TopicChanges
 from crewel.delivery.durable_session import DurableSession

@@ -15,13 +15,13 @@ from time import perf_counter
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.durability.access import PendingPublish, Published
 from crewel.broker.durability.log_tail import ReadAhead
 from crewel.broker.durability.subscriber_cache import SubscriberCache, Subscribers, is_open
-from crewel.broker.point_to_point.addressing import Addressing
+from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from crewel.bayeux.codec import encode, reread
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, notice_entry

@@ -13,11 +13,11 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.handler_steps import complete, start
+from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
+from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.mailboxes.stored_mailbox import SIZE
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
-from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.stored_mailbox import SIZE
 from crewel.broker.subscriptions.history_start import Room
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe import Permissions

@@ -21,9 +21,9 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields
 from crewel.broker.handler_steps import resolve
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.options import Choices, MatchResult, SubscriptionOptions
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.bayeux.channel import Channel, matches
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
-from crewel.broker.point_to_point.addressing import Addressing
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.filter_context import Budgets, Exceeded, FilterContext
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.entry import Entry

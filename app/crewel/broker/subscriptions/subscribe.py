@@ -10,15 +10,14 @@ from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel, Kind, parse
 from crewel.bayeux.message import Message, named
 from crewel.bayeux.replies import Reply
-from crewel.broker.admission import Admission
-from crewel.broker.durability.subscription_store import SubscriptionStore
-from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.admission import Admission
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.handler_steps import Steps
+from crewel.broker.mailboxes.exchange import Exchange
 from crewel.broker.pipe import META_CHANNELS
-from crewel.broker.point_to_point.addressing import Addressing
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.exchange import Exchange
 from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_start import (
     REPLAY_NEW,
@@ -30,6 +29,7 @@ from crewel.broker.subscriptions.history_start import (
     replay_refusal,
 )
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions
+from crewel.broker.subscriptions.subscription_store import SubscriptionStore
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.records import LogId
 from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, StoreError, StoreUnavailable, coded, denied

@@ -12,8 +12,8 @@ from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
+from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.handler_steps import resolve
-from crewel.broker.point_to_point.addressing import Addressing
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.erasure import TopicEraser

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.guard import NOT_AUTHORIZED, Guard
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import finished
-from crewel.broker.point_to_point.addressing import Addressing
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.topics.listeners import TopicsListener
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.delivery.durable_session import DurableSession

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.channels import Channels
+from crewel.broker.addressing.channels import Channels
+from crewel.broker.addressing.consumer_groups import ConsumerGroups, GroupState, joined_groups
+from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.handler_steps import resolve
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups, GroupState, joined_groups
-from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic, TopicView

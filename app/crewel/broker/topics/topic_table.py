@@ -15,12 +15,12 @@ from typing import Any
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
-from crewel.broker.admission import Admission
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.admission import Admission
 from crewel.broker.handler_steps import resolve
-from crewel.broker.point_to_point.addressing import Addressing
+from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.mailboxes import Mailboxes
 from crewel.broker.topics.changes import TopicChanges
 from crewel.broker.topics.endings import Endings
 from crewel.broker.topics.erasure import ERASE_SERVICE, EraseService, TopicEraser
