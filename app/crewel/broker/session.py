@@ -1,5 +1,5 @@
 """Sessions: their states, who they belong to, and the connect that they hold. The messages that wait for them are in
-`session_queue.mailbox`.
+`mailboxes.mailbox`.
 
 Owns what is true of one session. What a message or a meta channel does to it is decided in `broker` and `meta`.
 """

@@ -106,7 +106,7 @@ class UpwardCalls:
         self._broker.sessions.table.remove(session, event)
 
     def disconnect(self, session: Session) -> None:
-        """The server ends the session, and its client is told not to come back."""
+        """The server ends the session, and advises its client not to come back."""
         self._broker.sessions.table.disconnect(session)
 
     # To what answers clients, and to the server as a whole

@@ -1,4 +1,4 @@
-"""Whom a message can be for: names of sessions, channels and their subscribers, groups, queues of what waits for several."""
+"""Receivers of messages: names of sessions, channels and their subscribers, groups, and queues that several sessions share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Wanted(Protocol):
 
 
 class Addressing:
-    """The addresses of one broker, and what waits at them."""
+    """The addresses of one broker, and their queues."""
 
     def __init__(self, runtime: Runtime, mailboxes: Mailboxes, listener: AddressingListener) -> None:
         self._listener = listener

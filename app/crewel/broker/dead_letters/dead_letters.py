@@ -1,4 +1,4 @@
-"""Dead letters that the store has: who hears of new ones, and what operators do with them."""
+"""Dead letters that the store has: notifications of new ones, and what operators do with them."""
 
 from __future__ import annotations
 

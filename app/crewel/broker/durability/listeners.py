@@ -11,7 +11,7 @@ from crewel.delivery.records import SessionRecord
 
 
 class DurabilityListener(LettersListener, Protocol):
-    """Gets what becomes of sessions that the store has."""
+    """Gets what happens to sessions that the store has."""
 
     def restore(self, durable: DurableSession, record: SessionRecord) -> None:
         """The store has this session: let it live again."""

@@ -27,7 +27,7 @@ class OutboundListener(Protocol):
 
 
 class DispatcherListener(Protocol):
-    """Gets what becomes of a session, from its dispatcher."""
+    """Gets what happens to a session, from its dispatcher."""
 
     def is_active(self, session: Session) -> None:
         """The session takes messages of shared queues again: it was on hold, failing or away."""
