@@ -48,6 +48,7 @@ class Store:
             token="token",
             facts_max=100,
             leaving=self.leaving,
+            changed=lambda names: None,
             writing=SimpleNamespace(submit=self._submit, ask=self._ask),
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from redis.asyncio import Redis
@@ -85,9 +85,22 @@ class StoreAccess:
         """Whether the sessions are read again: what is asked for them now would get lost."""
         self.leaving: set[str] = set()
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
+        self._changes: dict[str, asyncio.Future[None]] = {}
+        """Logins wait for these: by the names of sessions that end, or come from another node."""
+        self._loop = loop
         self._on_lost: Callable[[StoreError], None] | None = None
         self.beside: BesideLog[Callable[[], object]] = BesideLog()
         """What lies beside the log and waits for its place there, as functions that take it."""
+
+    def until_changed(self, name: str) -> asyncio.Future[None]:
+        """Done when the session of this name has left the store, or has come from another node."""
+        return self._changes.setdefault(name, self._loop.create_future())
+
+    def changed(self, names: Iterable[str]) -> None:
+        """These sessions have left the store, or have come from another node."""
+        for name in names:
+            if self._changes and (waited := self._changes.pop(name, None)) is not None:
+                resolve(waited, None)
 
     def marked(self, secret: str) -> str:
         """The secret, with the tag of this node where several share the store: so it leads to the node that gave it."""

@@ -226,12 +226,14 @@ class Durability:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
         Returns what each was subscribed to."""
         patterns = {}
-        for durable in list(self._access.node.sessions.values()):
+        durables = list(self._access.node.sessions.values())
+        for durable in durables:
             self._access.node.drop(durable)
             session, durable.connected = durable.connected, None
             if session is not None:
                 patterns[durable.name] = set(durable.since)
                 self._listener.set_aside(session)
+        self._access.changed(durable.name for durable in durables)
         return patterns
 
     def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
@@ -248,6 +250,7 @@ class Durability:
 
     def _forget(self, durable: DurableSession) -> None:
         self._access.node.drop(durable)
+        self._access.changed([durable.name])
         session, durable.connected = durable.connected, None
         if session is not None:
             session.leave_store()

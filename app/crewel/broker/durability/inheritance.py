@@ -101,17 +101,23 @@ class Inheritance:
     finished: list[str] = field(default_factory=list, init=False)
     """Dead nodes of which no session is left, whose records still keep the log."""
 
-    arriving: frozenset[str] = field(default=frozenset(), init=False)
+    arriving: frozenset[SessionName] = field(default=frozenset(), init=False)
     """Names of the sessions that are this node's in the store already, and not in the engine yet."""
 
     def __post_init__(self) -> None:
         self._access = self._runtime.access
 
-    async def next_slice(self, count: int, dead: Iterable[str]) -> list[SessionRecord]:
-        """Take the next sessions of dead nodes in the store; empty: there are no more. Raises StoreError, and then this node
-        may own sessions that it does not know."""
+    async def next_slice(self, count: int, dead: Iterable[str], *, serves: bool = False) -> list[SessionRecord]:
+        """Take the next sessions of dead nodes in the store; empty: there are no more. `serves`: from the answer on they are
+        `arriving`, for logins. Raises StoreError, and then this node may own sessions that it does not know."""
         access = self._access
-        moved: Slice = await access.writing.ask(nodes.inherit(access.keys, access.token, count, dead))
+
+        def answered(moved: Slice | StoreError) -> Slice | StoreError:
+            if serves and not isinstance(moved, StoreError):
+                self.arriving = frozenset(record.name for record in moved.records)
+            return moved
+
+        moved: Slice = await access.writing.ask(nodes.inherit(access.keys, access.token, count, dead), then=answered)
         self.finished += [each for each in moved.finished if each not in self.finished]
         return moved.records
 
@@ -122,7 +128,7 @@ class Inheritance:
         while not self._access.is_reloading:  # else they would come to a node that is none any more
             records = list[SessionRecord]()
             try:
-                records = await self.next_slice(_AT_ONCE, dead)
+                records = await self.next_slice(_AT_ONCE, dead, serves=True)
                 if not records:
                     break
                 if not await self._bring_all_in(gap, records):
@@ -134,7 +140,7 @@ class Inheritance:
                     self._access.lost(error)
                 raise
             finally:
-                self.arriving = frozenset()
+                self._have_arrived(self.arriving)
             count += len(records)
             self._heir.commit_soon()  # a commit of many sessions that have come would keep the store from the next publish
         if self.finished:
@@ -147,7 +153,6 @@ class Inheritance:
         node = self._access.node
         for start in range(0, len(records), IN_ONE_TURN):
             portion = records[start : start + IN_ONE_TURN]
-            self.arriving = frozenset(record.name for record in records[start:])
             await asyncio.sleep(0)
             if (newest := newest_outside_log(portion)) > node.cursor:
                 # In an inbox, from a third node: it may not be delivered before what the log has in front of it.
@@ -158,8 +163,15 @@ class Inheritance:
             if self._access.node is not node:
                 return False
             self._bring_in(gap, portion)
+            self._have_arrived(record.name for record in portion)
             self.on_arrival()
         return True
+
+    def _have_arrived(self, names: Iterable[SessionName]) -> None:
+        """These sessions are this node's, or another attempt will bring them."""
+        names = frozenset(names)
+        self.arriving -= names
+        self._access.changed(names)
 
     async def release(self) -> None:
         """Let the log go that the dead nodes' records have kept: their sessions are in a commit of this node by now."""

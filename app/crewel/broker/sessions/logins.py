@@ -41,7 +41,6 @@ _ANY_NUMBER: Final = -1
 _KNOWN_OTHERWISE: Final = ("name", "token", "resume", "nonce", "clearSessions")
 """Fields of `ext.session` that are not kept as they were asked."""
 _ENDING_S: Final = 3.0
-_LOOK_S: Final = 0.05
 _UNVERIFIED: Final = "the server cannot verify this token: its policy is open, and it knows its admin token only"
 
 
@@ -208,16 +207,15 @@ class Logins:
         """Wait until an earlier session of this name has left the store. It takes a commit."""
         deadline = self._runtime.loop.time() + _ENDING_S
         while name and (name in self._access.node.sessions or name in self._access.leaving):
-            if self._runtime.loop.time() > deadline:
+            if self._runtime.loop.time() >= deadline:
                 raise StoreUnavailable(f"{name}: the session before this one is still ending")
-            yield asyncio.sleep(_LOOK_S)
+            yield asyncio.wait([self._access.until_changed(name)], timeout=deadline - self._runtime.loop.time())
 
     def _until_arrived(self, name: str) -> Steps[None]:
         """The store has the session as one of this server, which does not know it: it may be on its way from a dead node.
         Raises StoreUnavailable when it has come: the client may then take it over."""
-        yield asyncio.sleep(_LOOK_S)
         while name in self._durability.inheritance.arriving:
-            yield asyncio.sleep(_LOOK_S)
+            yield asyncio.wait([self._access.until_changed(name)])
         if name in self._access.node.sessions:
             raise StoreUnavailable(f"{name}: the session has just moved from another server")
 

@@ -214,6 +214,7 @@ class SubscriptionStore:
             if isinstance(answer, StoreError):
                 node.unanswered(pending)
                 node.drop(durable)
+                self._access.changed([durable.name])
                 return
             node.answered(pending, {pattern: (since, answer) for pattern, since in pending.since.items()})
             node.ending(durable, answer)
@@ -256,6 +257,7 @@ class SubscriptionStore:
         def has_left(left: SessionEnd | StoreError) -> None:
             self._access.leaving.discard(durable.name)
             node.drop(durable)
+            self._access.changed([durable.name])
             if not isinstance(left, StoreError):
                 self._count_ended(durable, letters, returning, left)
                 self._requeue.ended(durable, returning, left.returned)

@@ -24,7 +24,7 @@ from crewel.errors import StoreError, StoreUncertain
 from crewel.event_loop import in_turns
 from crewel.storage import histories
 from crewel.storage.histories import History, Shortened
-from crewel.topics import Event, Facts, State, after, state_of
+from crewel.topics import State, state_of
 
 if TYPE_CHECKING:
     from crewel.broker.topics.topic_table import TopicTable
@@ -143,7 +143,6 @@ class Endings:
         which the answer was lost is not counted here."""
         access = self._access
         if not access.has_store or not (topic.is_stored or topic.epoch or topic.settings.history_max):
-            after(State.UNREFERENCED, Event.DELAY_EXPIRED, Facts())
             self.forget(topic)
         elif access.trouble is None:
             if self._topics.views.elsewhere is None:
@@ -168,7 +167,6 @@ class Endings:
         topic.history_count = answer.total
         is_referenced = answer.total or topic.is_fresh or self._channels.count(topic.name)
         if self._topics.known.get(topic.name) is topic and not is_referenced:
-            after(State.UNREFERENCED, Event.DELAY_EXPIRED, Facts())
             access = self._access
             kind, notes = histories.ChangeKind.ENDED, access.is_shared
             step = histories.erase(access.keys, access.token, topic.name, access.facts_max, kind, notes=notes)
