@@ -136,7 +136,7 @@ async def measure(receivers: int, letters: int, rounds: int) -> None:
         await bench.publish(min(MOST_MESSAGES, max(MOST_WAITING // receivers, 1)))
         await bench.told()
         page = await dead_letters.page(store, DeadLetterFilter(), count=1)
-        message = str(next(iter(broker.access.node.sessions["client/joe0/1"].pending)))
+        message = str(next(iter(broker.runtime.access.node.sessions["client/joe0/1"].pending)))
         names = {
             "subject": "joe0",
             "number": "1",

@@ -164,11 +164,16 @@ class SocketClient(Client):
         self._note(orjson.loads(frame[frame.index(b"[{") :])[-1])
 
 
+def _outbound(broker: Any) -> Any:
+    """The way out of this broker: in the state before, the broker had all parts itself."""
+    return broker.outbound if hasattr(broker, "outbound") else broker.mailboxes.outbound
+
+
 def _deliver(broker: Any, clients: list[Client]) -> None:
     for client in clients:
         client.connect()
     broker.publish("/room", {"text": "x" * 40})
-    broker.outbound._flush()  # noqa: SLF001 - the loop would do it at the end of its turn
+    _outbound(broker)._flush()  # noqa: SLF001 - the loop would do it at the end of its turn
     for client in clients:
         client.read()
 
@@ -180,9 +185,10 @@ def _publish(_: Any, clients: list[Client]) -> None:
 
 async def _answered(broker: Any) -> None:
     """Wait until the store has answered everything, and all that came of it is written."""
-    while (busy := broker.access.writing.under_way) is not None:
+    access = broker.access if hasattr(broker, "access") else broker.runtime.access
+    while (busy := access.writing.under_way) is not None:
         await asyncio.wait([busy])
-    broker.outbound._flush()  # noqa: SLF001 - as above
+    _outbound(broker)._flush()  # noqa: SLF001 - as above
 
 
 async def _written(broker: Any, client: Client) -> None:

@@ -30,7 +30,7 @@ import orjson
 import uvloop
 
 from crewel.broker.broker import Broker
-from crewel.broker.session_queue.exchange import Peer
+from crewel.broker.mailboxes.exchange import Peer
 from crewel.errors import CrewelError
 from crewel.extensions.ack import AckExtension
 from crewel.settings import Settings, load
@@ -165,16 +165,16 @@ class Bench:
     def leave(self) -> None:
         """Let all receivers be away."""
         for client_id, _ in self.receivers:
-            session = self.broker.sessions[client_id]
+            session = self.broker.sessions.by_id[client_id]
             session.mailbox.evict()
             session.expires_at = float("inf")
 
     async def end_all(self) -> None:
         """Let the time of all receivers end, and wait until the store has them no more."""
         for client_id, _ in self.receivers:
-            self.broker.sessions[client_id].expires_at = 0.0
+            self.broker.sessions.by_id[client_id].expires_at = 0.0
         self.broker.sweep()
-        while self.broker.access.node.sessions:
+        while self.broker.runtime.access.node.sessions:
             await asyncio.sleep(PAUSE_S)
 
     async def publish(self, count: int, size: int = 40) -> None:
@@ -188,8 +188,8 @@ class Bench:
 
     async def told(self) -> None:
         """Wait until all is handed out, and the store has it and each dead letter."""
-        node = self.broker.access.node
-        while self.broker.outbound.fan_outs.pending or node.fan_out.dead_letters.size:
+        node = self.broker.runtime.access.node
+        while self.broker.mailboxes.outbound.fan_outs.pending or node.fan_out.dead_letters.size:
             await asyncio.sleep(0.1)
         await self.broker.durability.committed()
 

@@ -5,11 +5,12 @@ stands between them is replaced. `--check` writes nothing, names the pages that
 are stale and exits with 1.
 """
 
+import ast
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import interfaces
@@ -315,6 +316,35 @@ def decisions() -> str:
     return "\n".join(f"- [{title}](decisions/{page.name})" for page, title in zip(pages, titles, strict=True))
 
 
+def subsystems() -> str:
+    """Return the table of the subsystems of a broker as its constructor makes them, each of those above it."""
+    broker = ROOT / "app" / "crewel" / "broker" / "broker.py"
+    tree = ast.parse(broker.read_text("utf-8"))
+    modules = {name.name: node.module for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    made = {
+        target.attr: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
+    }
+    rows = []
+    for name, call in made.items():
+        module = modules[ast.unparse(call.func)]
+        file = Path("app", *f"{module}.py".split(".")[:-1]).with_suffix(".py")
+        used = {each.attr if isinstance(each, ast.Attribute) else each.id for each in names_in(call)}
+        below = [f"`{each}`" for each in made if each in used and each != name]
+        owns = (ast.get_docstring(ast.parse((ROOT / file).read_text("utf-8"))) or "").partition("\n\n")[0]
+        rows.append((f"`{name}`", f"[{ast.unparse(call.func)}](../{file})", ", ".join(below), " ".join(owns.split())))
+    return table(("attribute", "class", "made of", "what it is"), rows)
+
+
+def names_in(call: ast.Call) -> Iterator[ast.Attribute | ast.Name]:
+    """Yield the names in the arguments of a call."""
+    for argument in call.args:
+        yield from (each for each in ast.walk(argument) if isinstance(each, ast.Attribute | ast.Name))
+
+
 def conformance_checks() -> str:
     """Return the table of the checks of `crewel conformance`."""
     rows = ((f"`{each.id}`", each.level.value, each.section, each.text, each.how) for each in CHECKS.values())
@@ -358,6 +388,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "pipeline-tables": pipeline_tables,
     "decisions": decisions,
     "conformance-checks": conformance_checks,
+    "subsystems": subsystems,
 }
 
 

@@ -3,16 +3,16 @@
 The server half of the pair whose browser half is the official client's `AckExtension`. As in the extension that this
 comes from, the server's part adds a part to each session that asks for it: `rcv_meta` takes the acknowledgement, `send`
 retains what leaves, and `send_meta` tells the batch id. What that means for the session is the work of the port,
-`broker.session_queue.acknowledgements`. Such a session gets messages with connect replies only, on every transport.
+`broker.mailboxes.acknowledgements`. Such a session gets messages with connect replies only, on every transport.
 """
 
 from __future__ import annotations
 
 from crewel.bayeux.message import AWAITS, Fields, Message
 from crewel.broker.broker import Broker
+from crewel.broker.mailboxes.acknowledgements import Acknowledgements
+from crewel.broker.mailboxes.exchange import awaits_answer, says_busy
 from crewel.broker.session import Session, SessionPart
-from crewel.broker.session_queue.acknowledgements import Acknowledgements
-from crewel.broker.session_queue.exchange import awaits_answer, says_busy
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension
@@ -29,7 +29,7 @@ class AckExtension(Extension):
 
     def installed(self, broker: Broker) -> None:
         """Remember the port, and whether handshake replies carry messages."""
-        self._port = broker.acknowledgements
+        self._port = broker.durability.acknowledgements
         self._settings = broker.settings.bayeux
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:

@@ -2,7 +2,7 @@
 
 The server half of the pair whose other halves are the replay extensions of Salesforce's clients. It answers `ext.replay` of a
 handshake; what a subscribe asks for in it (`{"/topic/x": -1 | -2 | number}`), and the numbers themselves, are the work of
-`broker.subscription_options`, on channels whose rule says `replay = true`.
+`broker.subscriptions.options`, on channels whose rule says `replay = true`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ReplayExtension(Extension):
 
     def installed(self, broker: Broker) -> None:
         """Begin to number events."""
-        broker.subscription_options.numbers = Numbers(time)
+        broker.subscriptions.options.numbers = Numbers(time)
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Tell the client that it may ask for numbers; those of Salesforce do so only then."""

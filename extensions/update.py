@@ -2,7 +2,7 @@
 
 The server half of the pair whose browser half is update.js. A session asks for it with `ext.session.update` in its handshake,
 beside `ext.ack`. Its statuses come in `ext.update` of a connect, or as the data of a publish to `/service/update`; what does
-not count is returned in `ext.update.rejected` of the reply. The engine behind it is `broker.session_queue.acknowledgements`.
+not count is returned in `ext.update.rejected` of the reply. The engine behind it is `broker.mailboxes.acknowledgements`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class UpdateExtension(Extension):
 
     def installed(self, broker: Broker) -> None:
         """Offer updates to sessions."""
-        self._port = broker.acknowledgements
+        self._port = broker.durability.acknowledgements
         self._port.offer_statuses(self._read)
         self._rejected: WeakKeyDictionary[Session, list[Fields]] = WeakKeyDictionary()
-        broker.registry.answers[SERVICE] = self._answer
-        broker.guard.admit(SERVICE)
+        broker.runtime.services.answers[SERVICE] = self._answer
+        broker.admission.guard.admit(SERVICE)
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Take the statuses that a connect carries. Of a session that acknowledges, the port asks for them, before the

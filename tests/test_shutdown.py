@@ -73,7 +73,7 @@ async def test_server_whose_store_hangs_ends_before_its_deadline(
     app = build(settings)
     async with listening_with(app):
         broker = app[BROKER]
-        store = int((await broker.access.store.reader.info("server"))["process_id"])
+        store = int((await broker.runtime.access.store.reader.info("server"))["process_id"])
         os.kill(store, signal.SIGSTOP)
         stored = asyncio.ensure_future(broker.publish_stored("/a", "soup"))
         await asyncio.sleep(0)

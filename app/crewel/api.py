@@ -31,7 +31,7 @@ class Api:
         broker = self._broker
         address = self._origins.client(request.headers, request.remote, request.scheme).address
         try:
-            grants = await broker.limits.grants_of(request.headers.get("Authorization", ""), address)
+            grants = await broker.admission.limits.grants_of(request.headers.get("Authorization", ""), address)
         except BadToken as error:
             return _unauthorized(error)
         except Limited as error:
@@ -45,7 +45,7 @@ class Api:
             broker.metrics.refused_payloads[error.fault.name.lower()] += 1
             return refused(error)
         try:
-            replies = await broker.backend_publisher.post(grants, elements, address)
+            replies = await broker.publishing.for_back_ends.post(grants, elements, address)
         except Limited as error:
             return too_many(error)
         return web.Response(

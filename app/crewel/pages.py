@@ -53,10 +53,10 @@ def mount_health(app: web.Application, broker: Broker) -> None:
     async def ready(_: web.Request) -> web.Response:
         # Before `draining`: an operator must see why the server goes down.
         if broker.has_lost_store:
-            return web.json_response({"status": "fenced", "store": broker.concerns["store"]()}, status=503)
-        if broker.is_draining:
+            return web.json_response({"status": "fenced", "store": broker.runtime.life.concerns["store"]()}, status=503)
+        if broker.runtime.life.is_draining:
             return web.json_response({"status": "draining"}, status=503)
-        found = {what: trouble for what, ask in broker.concerns.items() if (trouble := ask()) is not None}
+        found = {what: trouble for what, ask in broker.runtime.life.concerns.items() if (trouble := ask()) is not None}
         if found:
             return web.json_response({"status": "degraded", **found}, status=503)
         return web.json_response({"status": "ready"})
@@ -67,7 +67,7 @@ def mount_health(app: web.Application, broker: Broker) -> None:
 
 async def figures(broker: Broker) -> bytes:
     """What this process counts, for Prometheus."""
-    await broker.dead_letters.count()
+    await broker.dead_letters.notifier.count()
     await broker.metrics.measure()
     return broker.metrics.exposition()
 

@@ -25,8 +25,8 @@ from crewel.admin.feed import Feed
 from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
+from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.services import Service
-from crewel.broker.session_queue.connects import LONGEST_PAUSE_MS
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
 from crewel.nodes.membership import Membership
@@ -163,7 +163,7 @@ async def _life_of_administration(app: web.Application) -> AsyncIterator[None]:
     feed.start()
     supervisor.start("metrics-history", admin.metrics_history.run_forever)
     supervisor.start("jobs", admin.jobs.run_forever)
-    supervisor.start("bin of dead letters", app[BROKER].bin.run_forever)
+    supervisor.start("bin of dead letters", app[BROKER].dead_letters.bin.run_forever)
     await admin.server_timeline.start()
     yield
     admin.server_timeline.stop()
@@ -182,7 +182,7 @@ MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {
 
 async def _keys(app: web.Application) -> AsyncIterator[None]:
     """Get what tokens are verified with, before the first client. Raises SettingsError."""
-    policy = app[BROKER].guard.policy
+    policy = app[BROKER].admission.guard.policy
     if isinstance(policy, JwtPolicy):
         await policy.tokens.open()
     yield
@@ -198,7 +198,7 @@ async def _admin_token(app: web.Application) -> AsyncIterator[None]:
         except OSError as error:
             log.warning("there is no admin token, so there are no operators: %s", error)
     if token is not None:
-        broker.admin.know(token)
+        broker.admission.admin.know(token)
     yield
 
 
@@ -229,7 +229,7 @@ async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
 
 async def _background_of_services(app: web.Application) -> AsyncIterator[None]:
     broker = app[BROKER]
-    tasks = [broker.supervisor.start(name, body) for name, body in broker.registry.background]
+    tasks = [broker.supervisor.start(name, body) for name, body in broker.runtime.services.background]
     yield
     for task in tasks:
         task.cancel()
@@ -349,7 +349,7 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         broker = app[BROKER]
         listener = Listener(sockets, connect, broker.metrics, **_tls_options(tls, http))
         stack.callback(listener.close)
-        broker.concerns["descriptors"] = lambda: listener.trouble
+        broker.runtime.life.concerns["descriptors"] = lambda: listener.trouble
         stack.push_async_callback(runner.cleanup)
         await runner.setup()
         if lane is not None:
@@ -359,7 +359,7 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         stack.callback(listener.close)  # before all others, when the server ends
         if worker is not None:
             parts = app[NODES].registry, app[NODES].router, partial(figures, broker)
-            served = Serving(broker.runtime, broker.access, listener, connect, *parts)
+            served = Serving(broker.runtime, broker.runtime.access, listener, connect, *parts)
             await stack.enter_async_context(worker.serving(served))
         await listener.start(broker.supervisor)
         host = f"[{http.host}]" if ":" in http.host else http.host

@@ -72,12 +72,12 @@ class Tracing(Extension):
     def installed(self, broker: Broker) -> None:
         """Enter through the hooks of this broker."""
         self._topics = broker.topics
-        self._publish = broker.publish_handler.publish
-        broker.inbound.on_publish = broker.backend_publisher.on_publish = self._published
-        broker.registry.session_added.append(lambda session: session.add_part(self._part))
-        broker.registry.dead_letter.append(self._died)
-        broker.events.on_settled.append(self._settled)
-        broker.redrive.on_redriven.append(self._redriven)
+        self._publish = broker.publishing.handler.publish
+        broker.inbound.on_publish = broker.publishing.for_back_ends.on_publish = self._published
+        broker.runtime.services.session_added.append(lambda session: session.add_part(self._part))
+        broker.runtime.services.dead_letter.append(self._died)
+        broker.mailboxes.events.on_settled.append(self._settled)
+        broker.dead_letters.redrive.on_redriven.append(self._redriven)
 
     # Publish
 

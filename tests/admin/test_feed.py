@@ -128,12 +128,12 @@ def test_nothing_is_worked_out_while_nobody_listens(monkeypatch: pytest.MonkeyPa
         feed.start()
         asked: list[str] = []
         monkeypatch.setattr(world.broker, "spawn", lambda work: asked.append("a task") or work.close())
-        monkeypatch.setattr(world.broker.outbound, "fan_out", lambda *_: asked.append("a message"))
+        monkeypatch.setattr(world.broker.mailboxes.outbound, "fan_out", lambda *_: asked.append("a message"))
         admin.metrics_history.sample()
         for follow in admin.metrics_history.on_sample:
             follow()
         feed.notice("held", session="client/joe/1")
-        for stored in world.broker.dead_letters.on_stored:
+        for stored in world.broker.dead_letters.notifier.on_stored:
             stored(["1-0"])
         assert asked == []
     finally:

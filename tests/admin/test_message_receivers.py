@@ -64,7 +64,7 @@ def test_a_message_that_waits_tells_why(stored: StoredWorld) -> None:
     (message,) = store(stored, "/a", 1)
     (receiver,) = shown(stored, message)["receivers"]
     assert receiver["why"] == "ALIVE"
-    stored.wait(stored.broker.dispatchers.hold(joe.session, "admin", code="user.lunch", reason="no cook"))
+    stored.wait(stored.broker.mailboxes.dispatchers.hold(joe.session, "admin", code="user.lunch", reason="no cook"))
     (receiver,) = shown(stored, message)["receivers"]
     assert receiver["why"] == "on hold by admin: user.lunch: no cook"
 

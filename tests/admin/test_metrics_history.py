@@ -56,7 +56,7 @@ def test_sample_has_rates_gauges_and_the_backlog(stored: StoredWorld) -> None:
     history.sample()
     found = history.since(0)
     assert tuple(found) == COLUMNS
-    assert (found["waiting"], found["sessions"]) == ([3], [len(stored.broker.sessions)])
+    assert (found["waiting"], found["sessions"]) == ([3], [len(stored.broker.sessions.by_id)])
     assert found["published"][0] > 0
     assert found["deadLetters"][0] > 0
     assert history.since(found["at"][0]) == {name: [] for name in COLUMNS}

@@ -9,7 +9,7 @@ import pytest
 from crewel.admin.level import Level
 from crewel.admin.receiver_condition import CAUSES, Condition, Facts, causes_of, conditions_of, trouble_of
 from crewel.admin.turned_away import Overflow
-from crewel.broker.login_refusals import RefusedLogins
+from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.dispatcher import Rejection
 from crewel.delivery.states import Holdback
 

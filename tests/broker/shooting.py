@@ -100,9 +100,9 @@ class Round:
 
     def _made(self, **options: Any) -> StoredWorld:
         world = self._make(*self._sets, **options)
-        world.broker.expiry.clock = self._now
+        world.broker.mailboxes.outbound.expiry.clock = self._now
         if self._cuts:  # as if each message had many receivers
-            fan_outs = world.broker.outbound.fan_outs
+            fan_outs = world.broker.mailboxes.outbound.fan_outs
             fan_outs.at_once, fan_outs.step, fan_outs.slice_s = 1, 1, -1.0
             fan_outs.looked_up = 1
             node = world.access.node
@@ -212,7 +212,7 @@ class Round:
         self.world.sweep_after(15)
 
     def _operate(self) -> None:
-        dispatchers, session = self.world.broker.dispatchers, self.clients[self._present()].session
+        dispatchers, session = self.world.broker.mailboxes.dispatchers, self.clients[self._present()].session
         match self.random.choice(["hold", *["activate"] * 6, "skip", "skip", "drain", "remove", "peek", "clear"]):
             case "hold":
                 self.world.wait(dispatchers.hold(session, "admin"))
@@ -233,7 +233,7 @@ class Round:
     def _redrive(self) -> None:
         letters = self.world.letters()
         chosen = tuple(each.dead_id for each in self.random.sample(letters, min(len(letters), 3)))
-        self.world.wait(self.world.broker.redrive.redrive(Chosen(ids=chosen), Limits()))
+        self.world.wait(self.world.broker.dead_letters.redrive.redrive(Chosen(ids=chosen), Limits()))
         self.world.settle()
 
     def _take_over(self) -> None:
@@ -263,7 +263,7 @@ class Round:
 
     def check(self) -> None:
         """Everything that has not ended is somewhere, once; unless it is being handed out just now."""
-        if self.world.broker.outbound.fan_outs.pending:
+        if self.world.broker.mailboxes.outbound.fan_outs.pending:
             return
         for client in self.clients.values():
             if client.is_known:
@@ -285,7 +285,7 @@ class Round:
         self.clients[name] = new
 
     def _settle(self, name: str) -> None:
-        client, dispatchers = self.clients[name], self.world.broker.dispatchers
+        client, dispatchers = self.clients[name], self.world.broker.mailboxes.dispatchers
         if not client.is_known:
             return
         self.world.wait(dispatchers.activate(client.session))

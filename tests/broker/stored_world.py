@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import orjson
 
 from crewel.bayeux.message import Fields
+from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.session import Session
-from crewel.broker.session_queue.exchange import Peer
 from crewel.delivery.records import LogId
 from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
@@ -39,7 +39,7 @@ class StoredWorld(World):
         super().__init__(*where, *sets, extensions=extensions or (UpdateExtension(), AckExtension()))
         self.store = Store(self.broker.settings)
         self.wait(self.store.open())
-        self.access = self.broker.access
+        self.access = self.broker.runtime.access
         self.durability = self.wait(self.broker.make_durable(self.store))
         self.is_closed = False
         self._has_left = False

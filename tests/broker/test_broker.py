@@ -76,10 +76,10 @@ class TestSweeping:
         client = Client(world).joined("/a")
         world.sweep_after(11)
         assert not client.is_known
-        assert "/a" in world.broker.channels
+        assert "/a" in world.broker.addressing.channels
         world.sweep_after(1)
         world.sweep_after(1)
-        assert len(world.broker.channels) == 0
+        assert len(world.broker.addressing.channels) == 0
 
     def test_nothing_of_an_ended_session_stays(self, world: World) -> None:
         clients = [Client(world).joined("/a", "/b/*") for _ in range(100)]
@@ -88,14 +88,14 @@ class TestSweeping:
         for client in clients[:50]:
             client.say("/meta/disconnect")
         for client in clients[50:]:
-            world.broker.outbound.vanished(client.session.held.peer)  # type: ignore[union-attr]
+            world.broker.mailboxes.outbound.vanished(client.session.held.peer)  # type: ignore[union-attr]
         for _ in range(5):
             world.sweep_after(11)
-        assert len(world.broker.sessions) == 0
-        assert len(world.broker.channels) == 0
-        assert world.broker.outbound.held == 0
-        assert len(world.broker.outbound.timers) <= 65
-        assert not world.broker.browsers._holding
+        assert len(world.broker.sessions.by_id) == 0
+        assert len(world.broker.addressing.channels) == 0
+        assert world.broker.mailboxes.outbound.held == 0
+        assert len(world.broker.mailboxes.outbound.timers) <= 65
+        assert not world.broker.mailboxes.outbound.browsers._holding
 
     def test_an_expired_session_is_over_for_everybody(self, world: World) -> None:
         client = Client(world).joined("/a")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.bayeux.channel import Channel, matches, parse
-from crewel.broker.channels import IDLE_SWEEPS, Channels
+from crewel.broker.addressing.channels import IDLE_SWEEPS, Channels
 from crewel.broker.session import Session
 from crewel.errors import SettingsError
 from tests.broker.world import World

@@ -6,9 +6,9 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from crewel.broker.events import Events
+from crewel.broker.mailboxes.events import Events
+from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.session import Session
-from crewel.broker.session_queue.memory_mailbox import MemoryMailbox
 from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
@@ -37,7 +37,7 @@ def entry(channel: str, position: int) -> Entry:
 
 def gathering(world: World, level: str) -> Events:
     """Events that have begun, less the task that writes them."""
-    events = Events(world.broker.runtime, world.broker.access, world.broker.registry)
+    events = Events(world.broker.runtime)
     world.broker.settings.events.level = level  # type: ignore[assignment]
     events._obey()
     return events
@@ -118,7 +118,7 @@ class TestLevels:
         assert events._group("t") is None
 
     def test_before_there_is_a_store_nothing_is_kept(self, world: World) -> None:
-        events = Events(world.broker.runtime, world.broker.access, world.broker.registry)
+        events = Events(world.broker.runtime)
         tell_everything(events)
         assert events._group("t") is None
 
@@ -164,7 +164,7 @@ class TestGroups:
             if len(asked) == 2:
                 raise StoreUnavailable("away")
 
-        access = world.broker.access
+        access = world.broker.runtime.access
         access.token, access.has_store, access.writing = "t", True, SimpleNamespace(ask=ask)  # type: ignore[assignment]
         events = gathering(world, "reliable")
         for _ in range(3):
@@ -177,7 +177,7 @@ class TestGroups:
 class TestSums:
     def test_settling_is_counted_by_channel_in_buckets(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         events = gathering(world, "reliable")
-        monkeypatch.setattr("crewel.broker.events.time", lambda: 10.0)
+        monkeypatch.setattr("crewel.broker.mailboxes.events.time", lambda: 10.0)
         took_ms = (0, 1, 5)
         settled = [entry("/a", 10_000_000 - 1000 * took) for took in took_ms]
         events.settled(session(), [*settled[:2], entry("/b", 10_005_000)])
@@ -189,7 +189,7 @@ class TestSums:
 
     def test_what_takes_longest_has_a_bucket(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         events = gathering(world, "reliable")
-        monkeypatch.setattr("crewel.broker.events.time", lambda: 1_000_000.0)
+        monkeypatch.setattr("crewel.broker.mailboxes.events.time", lambda: 1_000_000.0)
         events.settled(session(), [entry("/a", 1)])
         (settled,) = group(events)["events"]
         assert settled["buckets"][-1] == 1

@@ -87,7 +87,7 @@ class TestPolicy:
     ) -> None:
         world = make_world(services=[policy(**{question: ("soon", answer) if is_async else answer})])
         assert attempt(world, kind) == f"403:{reason}:{text}"
-        assert "/a/b" not in world.broker.channels
+        assert "/a/b" not in world.broker.addressing.channels
 
     @pytest.mark.parametrize("kind", ["subscribe", "publish"])
     def test_yes_may_come_at_once_or_later(self, make_world: MakeWorld, kind: str) -> None:
@@ -96,7 +96,7 @@ class TestPolicy:
 
     def test_only_what_does_not_exist_is_created(self, make_world: MakeWorld) -> None:
         world = make_world(services=[policy(create=False)])
-        world.broker.channels.create("/a/b")
+        world.broker.addressing.channels.create("/a/b")
         assert attempt(world, "subscribe") is None
         assert attempt(world, "publish") is None
 
@@ -183,7 +183,7 @@ class TestChannelsForOperators:
     def test_only_operators_publish_whatever_the_policy_says(self, make_world: MakeWorld, *, grants_all: bool) -> None:
         services = [] if grants_all else [policy(publish=False)]
         world = make_world(services=services)
-        world.broker.guard.reserve("/service/secret")
+        world.broker.admission.guard.reserve("/service/secret")
         client = Client(world)
         client.handshake()
         error = client.publish("/service/secret", 1)["error"]
@@ -193,7 +193,7 @@ class TestChannelsForOperators:
 
     def test_an_operator_whose_token_has_expired_is_none(self, make_world: MakeWorld) -> None:
         world = make_world()
-        world.broker.guard.reserve("/service/secret")
+        world.broker.admission.guard.reserve("/service/secret")
         client = Client(world)
         client.handshake()
         client.session.authenticate(Grants(role=Role.DESTROY, expires_at=1.0))
@@ -264,7 +264,7 @@ class TestAdminToken:
         closed = policy(create=False, subscribe=False, publish=False)
         closed.policy.can_handshake = lambda session, message: False  # type: ignore[union-attr, method-assign]
         world = make_world(services=[closed])
-        world.broker.admin.know("admin")
+        world.broker.admission.admin.know("admin")
         return world
 
     def reply(self, client: Client, channel: str, **fields: Any) -> Any:
@@ -285,9 +285,9 @@ class TestAdminToken:
 
     def test_a_back_end_publishes_without_a_session(self, world: World) -> None:
         elements = [{"channel": name, "data": 1} for name in ("/a", "/meta/x", "/__sys__x")]
-        replies = world.loop.run_until_complete(world.broker.backend_publisher.post(OPERATOR, elements))
+        replies = world.loop.run_until_complete(world.broker.publishing.for_back_ends.post(OPERATOR, elements))
         assert [reply["successful"] for reply in replies] == [True, False, False]
 
     def test_an_authoriser_is_asked(self, world: World) -> None:
-        world.broker.guard.authorize("/a/b", lambda *question: Deny("closed"))
+        world.broker.admission.guard.authorize("/a/b", lambda *question: Deny("closed"))
         assert self.reply(self.operator(world), "/a/b", data=1) == "403:closed:channel_create_denied"

@@ -255,7 +255,7 @@ class TestTheShortWay:
         world = World(*sets, extensions=[AckExtension()])
         try:
             if not is_short:
-                world.broker.outbound.hold_plain = lambda peer, fields: False  # type: ignore[method-assign]
+                world.broker.mailboxes.outbound.hold_plain = lambda peer, fields: False  # type: ignore[method-assign]
             client = Client(world, browser="b").joined("/a", "/lazy", **({"ext": {"ack": True}} if is_reliable else {}))
             other = Client(world, browser="b").joined()
             session, peers, batch = client.session, [], 1
@@ -280,7 +280,7 @@ class TestTheShortWay:
                     peers.append(Socket())
                     world.receive(peers[-1], client.message("/a", data="socket"))
                 elif what == "vanish" and session.held is not None:
-                    world.broker.outbound.vanished(session.held.peer)
+                    world.broker.mailboxes.outbound.vanished(session.held.peer)
                 elif what == "other":
                     other.connect()
                 elif what == "disconnect" and value:
@@ -290,7 +290,13 @@ class TestTheShortWay:
             return [
                 [(peer.payloads, peer.superseded) for peer in peers],
                 (session.state, session.expires_at, session.mailbox.urgent, session.held is None, session.peer is None),
-                (world.broker.outbound.held, metrics.connects, metrics.deliveries, metrics.resends, metrics.errors),
+                (
+                    world.broker.mailboxes.outbound.held,
+                    metrics.connects,
+                    metrics.deliveries,
+                    metrics.resends,
+                    metrics.errors,
+                ),
             ]
         finally:
             world.close()

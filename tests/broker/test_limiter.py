@@ -100,7 +100,7 @@ def test_sessions_in_all_are_bounded(make_world: MakeWorld) -> None:
     assert shake(world, ELSEWHERE)[0]["successful"]
     reply, _ = shake(world, "198.51.100.10")
     assert reply["error"] == "429:limits.max_sessions:resource.exhaust"
-    assert len(world.broker.sessions) == 2
+    assert len(world.broker.sessions.by_id) == 2
 
 
 def test_a_login_beyond_a_cap_may_be_tried_again(make_world: MakeWorld) -> None:
@@ -117,8 +117,8 @@ def test_a_session_that_is_taken_over_needs_no_room(make_world: MakeWorld) -> No
     resume = reply["ext"]["session"]["resume"]  # type: ignore[index]
     reply, _ = shake(world, ELSEWHERE, ext={"session": {"name": "joe/1", "resume": resume}})
     assert reply["successful"]
-    assert world.broker.limits.account_of("192.0.2.1").sessions == 0
-    assert world.broker.limits.account_of(ELSEWHERE).sessions == 1
+    assert world.broker.admission.limits.account_of("192.0.2.1").sessions == 0
+    assert world.broker.admission.limits.account_of(ELSEWHERE).sessions == 1
 
 
 def test_a_subject_has_no_more_sessions_than_the_server_allows_whatever_its_logins_say(make_world: MakeWorld) -> None:
@@ -192,10 +192,10 @@ def test_subscriptions_are_bounded_for_a_session_an_address_and_the_server(make_
     assert reply["ext"]["subscribe"]["errorCode"] == "resource.exhaust"
     assert first.say("/meta/unsubscribe", subscription="/c")["successful"]
     second.subscribe("/c")
-    assert world.broker.channels.subscriptions == 5
+    assert world.broker.addressing.channels.subscriptions == 5
     first.say("/meta/disconnect")
-    assert world.broker.channels.subscriptions == 3
-    assert world.broker.limits.account_of("192.0.2.1").subscriptions == 3
+    assert world.broker.addressing.channels.subscriptions == 3
+    assert world.broker.admission.limits.account_of("192.0.2.1").subscriptions == 3
     world.broker.settings.limits.max_subscriptions = 3
     reply = Client(world).joined().say("/meta/subscribe", subscription="/x")
     assert reply["error"] == "429:limits.max_subscriptions:resource.exhaust"
@@ -217,7 +217,7 @@ def test_channels_that_clients_make_are_bounded_and_refused_ones_leave_nothing(m
     assert [reply["successful"] for reply in replies] == [True] * 3 + [False] * 2
     assert replies[-1]["error"] == "429:limits.max_channels:resource.exhaust"
     assert len(world.broker.topics.known) == 3
-    assert "/c/4" not in world.broker.channels
+    assert "/c/4" not in world.broker.addressing.channels
     assert client.publish("/c/0", 0)["successful"]
     assert not client.publish("/c/9", 1, ext={"publish": {"priority": 7}})["successful"]
     world.broker.publish("/own", 1)  # the server itself has no limit
@@ -238,10 +238,10 @@ def test_accounts_that_have_nothing_are_forgotten(make_world: MakeWorld) -> None
     for number in range(200):
         reply, request = shake(world, f"198.51.100.{number}")
         world.post({"channel": "/meta/disconnect", "id": "2", "clientId": reply["clientId"]}, browser=request.browser)
-    assert len(world.broker.limits.addresses) == 200
+    assert len(world.broker.admission.limits.addresses) == 200
     world.sweep_after(2)
     world.sweep_after(2)
-    assert len(world.broker.limits.addresses) == 0
+    assert len(world.broker.admission.limits.addresses) == 0
 
 
 def test_the_log_speaks_of_an_address_once_a_minute(make_world: MakeWorld, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from crewel.bayeux.message import Message
-from crewel.broker.login_refusals import MOST_CAUSES, MOST_NAMES, LoginRefusals, RefusedLogins
 from crewel.broker.refusals import login_refusal, refused
+from crewel.broker.sessions.login_refusals import MOST_CAUSES, MOST_NAMES, LoginRefusals, RefusedLogins
 
 DENIED = "user.security.authentication.accessDenied"
 

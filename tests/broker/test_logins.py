@@ -101,7 +101,7 @@ class TestAlive:
         old.send(old.message("/meta/connect", connectionType="websocket"))
         world.settle()
         assert old.socket is not None
-        world.broker.outbound.socket_closed(old.socket)
+        world.broker.mailboxes.outbound.socket_closed(old.socket)
         assert login(Client(world), name="joe/1")["retryAfter"] == 10_000
         world.advance(10.1)
         assert login(Client(world), name="joe/1")["reconnected"] is True
@@ -115,14 +115,14 @@ class TestAlive:
         old.send(old.message("/meta/connect", connectionType="websocket"))
         world.settle()
         assert old.socket is not None
-        world.broker.outbound.socket_closed(old.socket)
+        world.broker.mailboxes.outbound.socket_closed(old.socket)
         world.sweep_after(39)
         assert old.is_known
         world.sweep_after(2)
         assert not old.is_known
 
     def test_an_operator_need_not_wait(self, world: World) -> None:
-        world.broker.admin.know("admin")
+        world.broker.admission.admin.know("admin")
         old = Client(world)
         login(old, name="joe/1")
         old.connect()
@@ -132,11 +132,11 @@ class TestAlive:
         assert new.session.grants is OPERATOR
 
     def test_a_wrong_token_is_refused_under_the_policy_open(self, world: World) -> None:
-        world.broker.admin.know("admin")
+        world.broker.admission.admin.know("admin")
         reply = shake(Client(world), name="joe/1", token="x")
         assert (reply["successful"], reply["advice"]["reconnect"]) == (False, "none")
         assert reply["error"] == "403:client/joe/1:user.security.authentication.accessDenied"
-        assert not world.broker.sessions
+        assert not world.broker.sessions.by_id
 
 
 class TestTakeOver:
@@ -169,7 +169,7 @@ class TestTakeOver:
         first = new.connect()
         world.settle()
         assert first.is_held
-        assert not world.broker.browsers.admits(new.session)
+        assert not world.broker.mailboxes.outbound.browsers.admits(new.session)
 
     def test_a_socket_that_was_taken_over_gets_nothing_any_more(self, world: World) -> None:
         old, new = Client(world, Socket()), Client(world, Socket())
@@ -230,7 +230,7 @@ class TestCopies:
         first, copy = Client(world), Client(world)
         told = login(first, **name, nonce=NONCE)
         assert login(copy, **name, nonce=NONCE) == told
-        assert (copy.id, copy.browser, len(world.broker.sessions)) == (first.id, first.browser, 1)
+        assert (copy.id, copy.browser, len(world.broker.sessions.by_id)) == (first.id, first.browser, 1)
         assert copy.connect().answer[-1]["successful"]
 
     def test_a_copy_of_a_take_over_gets_the_same_answer(self, world: World) -> None:
@@ -290,7 +290,7 @@ class TestCopies:
         assert first.connect().is_held
 
     def test_a_copy_with_a_token_does_not_take_over_after_the_first_connect(self, world: World) -> None:
-        world.broker.admin.know("admin")
+        world.broker.admission.admin.know("admin")
         first = Client(world)
         login(first, name="joe/1", token="admin", nonce=NONCE)
         first.connect()
@@ -301,7 +301,7 @@ class TestCopies:
         "other", [{"resume": "wrong"}, {"token": "admin"}, {"nonce": NONCE[::-1]}, {"ptp": False}], ids=str
     )
     def test_what_says_anything_else_is_no_copy(self, world: World, other: dict[str, Any]) -> None:
-        world.broker.admin.know("admin")
+        world.broker.admission.admin.know("admin")
         first, second = Client(world), Client(world)
         told = login(first, name="joe/1", nonce=NONCE)
         assert login(second, **({"name": "joe/1", "nonce": NONCE} | other)) != told
@@ -325,7 +325,7 @@ class TestCopies:
         assert second.id != first.id
 
     def test_the_oldest_logins_are_forgotten(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("crewel.broker.name_claims.REMEMBERED", 2)
+        monkeypatch.setattr("crewel.broker.sessions.name_claims.REMEMBERED", 2)
         clients = [Client(world) for _ in range(3)]
         for number, client in enumerate(clients, 1):
             login(client, name=f"joe/{number}", nonce=NONCE)
@@ -368,8 +368,8 @@ class Failing:
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreUncertain("who knows"), StoreFull("full")])
 def test_a_login_that_the_store_does_not_take_leaves_nothing_behind(world: World, error: StoreError) -> None:
-    durable_half, world.broker.access.has_store = world.broker.durability, True
-    world.broker.logins._durability = cast("Durability", Failing(error))
+    durable_half, world.broker.runtime.access.has_store = world.broker.durability, True
+    world.broker.sessions.logins._durability = cast("Durability", Failing(error))
     client = Client(world)
     request = client.send(
         {"channel": "/meta/handshake", "ext": {"ack": True, "session": {"name": "joe/1", "maxSessions": 1}}}
@@ -379,14 +379,14 @@ def test_a_login_that_the_store_does_not_take_leaves_nothing_behind(world: World
     assert reply["error"] == f"503:client/joe/1:{error.code}"
     assert reply["advice"] == {"reconnect": "handshake", "interval": 1000}
     assert reply["ext"]["session"] == {"errorCode": error.code, "message": str(error)}
-    assert (len(world.broker.sessions), len(world.broker.names)) == (0, 0)
-    world.broker.logins._durability, world.broker.access.has_store = durable_half, False
+    assert (len(world.broker.sessions.by_id), len(world.broker.addressing.names)) == (0, 0)
+    world.broker.sessions.logins._durability, world.broker.runtime.access.has_store = durable_half, False
     assert login(Client(world), name="joe/1", maxSessions=1)["reconnected"] is False
 
 
 def test_of_a_handshake_that_asked_for_no_name_nothing_is_told(world: World) -> None:
-    world.broker.access.has_store = True
-    world.broker.logins._durability = cast("Durability", Failing(StoreUnavailable("away")))
+    world.broker.runtime.access.has_store = True
+    world.broker.sessions.logins._durability = cast("Durability", Failing(StoreUnavailable("away")))
     request = Client(world).send({"channel": "/meta/handshake", "ext": {"ack": True}})
     world.settle()
     (reply,) = request.received
@@ -426,7 +426,7 @@ class TestTokensThatEnd:
         self.granted(world, client, 3600)
         client.subscribe("/a")
         client.say("/meta/connect")
-        resume = world.broker.logins
+        resume = world.broker.sessions.logins
         self._expire(client)
         world.sweep_after(1)
         assert client.socket is not None
@@ -434,11 +434,11 @@ class TestTokensThatEnd:
         Client(world).joined().publish("/a", 1)
         world.settle()
         assert client.socket.take() == []
-        world.broker.admin.know("admin")
+        world.broker.admission.admin.know("admin")
         new = Client(world)
         assert login(new, name="joe/1", token="admin")["queued"] == 1
         assert data_of(new.connect().answer) == [1]
-        assert resume is world.broker.logins
+        assert resume is world.broker.sessions.logins
 
     def _expire(self, client: Client) -> None:
         grants = client.session.grants
@@ -463,7 +463,7 @@ def test_a_policy_may_say_why(world: World, refusal: Refusal, error: str, advice
         def can_handshake(self, session: Any, message: Any) -> Refusal:
             return refusal
 
-    world.broker.guard.policy = cast("Any", Closed())
+    world.broker.admission.guard.policy = cast("Any", Closed())
     reply = shake(Client(world), name="joe/1")
     assert (reply["error"], reply["advice"]) == (error, advice)
 
@@ -472,7 +472,7 @@ class TestPosting:
     """Publishing without a session."""
 
     def post(self, world: World, *elements: Any, grants: Grants = OPERATOR) -> list[dict[str, Any]]:
-        return world.loop.run_until_complete(world.broker.backend_publisher.post(grants, list(elements)))
+        return world.loop.run_until_complete(world.broker.publishing.for_back_ends.post(grants, list(elements)))
 
     def test_messages_do_not_overtake_one_that_waits_for_a_listener(self, world: World) -> None:
         listening = asyncio.Event()
@@ -506,7 +506,7 @@ class TestPosting:
         assert self.post(world, {"channel": "/service/x", "data": 1})[0]["successful"] is True
         world.settle()
         assert (seen[0].is_operator, seen[0].is_live, seen[0].name) == (True, False, "client/__admin")
-        assert world.broker.sessions == {}
+        assert world.broker.sessions.by_id == {}
 
     def test_a_failure_of_the_application_is_its_own_messages(
         self, world: World, caplog: pytest.LogCaptureFixture
@@ -520,7 +520,7 @@ class TestPosting:
                     raise RuntimeError("broken")
                 return True
 
-        world.broker.guard.policy = cast("Any", Broken())
+        world.broker.admission.guard.policy = cast("Any", Broken())
         shop = Grants("shop", publish=frozenset({"/**"}))
         replies = self.post(world, {"channel": "/a", "data": 1}, {"channel": "/a", "data": 2}, grants=shop)
         assert [reply["successful"] for reply in replies] == [False, True]
@@ -596,7 +596,7 @@ class TestIdentities:
         assert self.shake(members, "of ")[1]["error"] == "403::handshake_denied"
 
     def test_an_operator_uses_any_name(self, members: World) -> None:
-        members.broker.admin.know("admin")
+        members.broker.admission.admin.know("admin")
         assert self.shake(members, "of bob", name="ann/1", token="admin")[1]["successful"]
 
     def test_a_policy_that_leaves_handshakes_alone_leaves_names_free(self, world: World) -> None:

@@ -76,7 +76,7 @@ class TestHandshake:
                 "advice": {"reconnect": "none"},
             }
         ]
-        assert not world.broker.sessions
+        assert not world.broker.sessions.by_id
 
     def test_one_transport_in_common_is_enough(self, world: World) -> None:
         types = ["smoke", "long-polling"]
@@ -112,7 +112,7 @@ class TestHandshake:
         expected = {"channel": "/meta/handshake", "id": "1", "successful": False, "error": "403::handshake_denied"}
         assert request.answer == [{**expected, "advice": advice, **({"ext": ext} if ext else {})}]
         assert not request.mints_cookie
-        assert not world.broker.sessions
+        assert not world.broker.sessions.by_id
 
     def test_a_policy_that_fails_refuses_it(self, make_world: MakeWorld) -> None:
         def fail(*question: Any) -> bool:
@@ -139,7 +139,7 @@ class TestHandshake:
         world.settle()
         assert good.answer[0]["successful"]
         assert not bad.answer[0]["successful"]
-        assert len(world.broker.sessions) == 1
+        assert len(world.broker.sessions.by_id) == 1
 
     def test_an_extension_that_vetoes_it_gives_no_advice_and_leaves_no_session(self, make_world: MakeWorld) -> None:
         class Veto(Extension):
@@ -149,7 +149,7 @@ class TestHandshake:
         world = make_world(extensions=[Veto()])
         (reply,) = world.post({"channel": "/meta/handshake"}).answer
         assert reply == {"channel": "/meta/handshake", "successful": False, "error": "404::message_deleted"}
-        assert not world.broker.sessions
+        assert not world.broker.sessions.by_id
 
 
 class TestConnect:
@@ -240,7 +240,7 @@ class TestDisconnect:
         assert client.say("/meta/disconnect") == {"channel": "/meta/disconnect", "id": "4", "successful": True}
         assert session.state is State.DISCONNECTED
         assert not client.is_known
-        assert client.world.broker.channels.count("/a") == 0
+        assert client.world.broker.addressing.channels.count("/a") == 0
 
     def test_queued_messages_come_before_its_reply(self, client: Client) -> None:
         client.joined("/a")
@@ -373,7 +373,7 @@ class TestSubscribe:
         waiting[0].set_result(True)
         world.settle()
         assert reply_to(request, "s")["error"] == "403::subscribe_failed"
-        assert world.broker.channels.count("/a") == 0
+        assert world.broker.addressing.channels.count("/a") == 0
 
     def test_a_subscribe_is_accepted_before_the_first_connect(self, client: Client) -> None:
         client.handshake()

@@ -6,7 +6,7 @@ import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.delivery.records import EndReason, LogId
-from tests.broker.point_to_point.post import Clerk, come, login, queue
+from tests.broker.addressing.post import Clerk, come, login, queue
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, store
 from tests.broker.together import Together
 from tests.broker.world import reply_to
@@ -30,7 +30,7 @@ def test_letters_that_are_redriven_while_their_receiver_logs_in_reach_it(stored:
     message = again.message("/meta/handshake", version="1.0", ext={"ack": True, "session": asked})
     handshake = together.send(again, message)
     chosen = Chosen(ids=tuple(each.dead_id for each in letters))
-    redriving = together.ask(stored.broker.redrive.redrive(chosen, Limits()))
+    redriving = together.ask(stored.broker.dead_letters.redrive.redrive(chosen, Limits()))
     together.close()
     assert stored.wait(redriving).done == 2
     again.id, again.browser = reply_to(handshake, message["id"])["clientId"], handshake.browser
@@ -40,7 +40,7 @@ def test_letters_that_are_redriven_while_their_receiver_logs_in_reach_it(stored:
 
 
 def test_a_queue_that_is_counted_while_messages_are_discarded_keeps_the_others(stored: StoredWorld) -> None:
-    clerk, queues = Clerk(stored), stored.broker.shared_queues
+    clerk, queues = Clerk(stored), stored.broker.addressing.shared_queues
     places = [LogId(int(clerk.post(number, queue("ann"), persistent=True))) for number in range(3)]
     together = Together(stored)
     discarding = together.ask(queues.discard(ANN, places[:2], EndReason.DROPPED))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.presence import LOGIN, LOGOUT, USER_LIST
+from crewel.broker.sessions.presence import LOGIN, LOGOUT, USER_LIST
 from tests.broker.world import Client, World, data_of
 
 
@@ -18,7 +18,7 @@ def world(make_world: Callable[..., World]) -> World:
 @pytest.fixture
 def watch(world: World) -> Client:
     """An operator that hears all three channels."""
-    world.broker.admin.know("secret")
+    world.broker.admission.admin.know("secret")
     client = Client(world)
     assert client.handshake(ext={"session": {"token": "secret", "name": "client/operator/1"}})["successful"]
     client.connect()

@@ -35,7 +35,7 @@ def let_go(world: StoredWorld) -> None:
     """Let so much time pass that all clients count as gone."""
     world.advance(60.0)
     world.broker.sweep()
-    assert all(session.mailbox.is_absent for session in world.broker.sessions.values())
+    assert all(session.mailbox.is_absent for session in world.broker.sessions.by_id.values())
 
 
 class TestQueues:
@@ -117,7 +117,7 @@ class TestSentAgain:
         joe.tell(failed(a, "user.update.holdback"))
         store(stored, (9, "c"), (1, "d"))
         assert joe.take(ok(b)) == []
-        stored.wait(stored.broker.dispatchers.activate(joe.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.activate(joe.session))
         assert data(joe.take()) == ["c", "a", "d"]
 
     def test_another_client_gets_it_all_again_in_order(self, stored: StoredWorld, joe: Receiver) -> None:
@@ -176,7 +176,7 @@ class TestOperators:
     def test_operators_see_and_take_out_what_goes_first(self, stored: StoredWorld, joe: Receiver) -> None:
         let_go(stored)
         store(stored, (5, "a"), (9, "b"), (1, "c"), (9, "d"))
-        dispatchers = stored.broker.dispatchers
+        dispatchers = stored.broker.mailboxes.dispatchers
         peeked = stored.wait(dispatchers.peek(joe.session, 3))
         assert data(entry.fields for entry in peeked) == ["b", "d", "a"]
         stored.wait(dispatchers.skip(joe.session))
@@ -222,7 +222,7 @@ class TestRefills:
     ) -> None:
         let_go(stored)
         store(stored, (5, "a"), (8, "b"))
-        dispatchers, found = stored.broker.dispatchers, stored.durability.backlog._found
+        dispatchers, found = stored.broker.mailboxes.dispatchers, stored.durability.backlog._found
 
         async def held_back(durable: Any, ids: Any) -> Any:
             monkeypatch.undo()

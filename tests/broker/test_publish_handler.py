@@ -71,7 +71,7 @@ class TestPublish:
         assert error == "403:denied_by_security_policy:channel_create_denied"
 
     def test_the_servers_own_channel_stays_closed_once_it_is_known(self, world: World) -> None:
-        world.broker.channels.create("/__sys__x")
+        world.broker.addressing.channels.create("/__sys__x")
         error = Client(world).joined().publish("/__sys__x", 1)["error"]
         assert error == "403:denied_by_security_policy:publish_denied"
 

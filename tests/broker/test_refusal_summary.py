@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.broker.refusal_summary import QUIET_S, RefusalSummary
+from crewel.broker.admission.refusal_summary import QUIET_S, RefusalSummary
 from crewel.metrics import Metrics
 
 

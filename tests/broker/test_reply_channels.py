@@ -86,7 +86,7 @@ class TestIds:
         joe.subscribe(f"/ret/{reply_id}/*")
         world.crash()
         again = make_stored(prefix=world.prefix)
-        session = again.broker.names.find("client/joe/1")
+        session = again.broker.addressing.names.find("client/joe/1")
         assert session is not None
         assert session.reply_id == reply_id
         assert session.subscriptions == {f"/ret/{reply_id}/*"}
@@ -208,15 +208,15 @@ class TestAnswering:
     def test_the_server_remembers_no_channel_for_an_answer(self, world: World) -> None:
         joe, mine = come(world)
         subscribe(joe, f"/ret/{mine}/*")
-        before = list(world.broker.channels)
+        before = list(world.broker.addressing.channels)
         for serial in range(10):
             assert ask(joe, f"/ret/{mine}/{3_000_000 + serial}", data=1)["successful"]
-        assert list(world.broker.channels) == before
+        assert list(world.broker.addressing.channels) == before
 
     def test_answers_are_counted_together_and_tell_no_id(self, world: World) -> None:
         joe, mine = come(world)
         subscribe(joe, f"/ret/{mine}/*")
-        world.broker.broadcaster._events = events = gathering(world, "all")
+        world.broker.publishing.broadcaster._events = events = gathering(world, "all")
         for serial in range(3):
             ask(joe, f"/ret/{mine}/{3_000_000 + serial}", data=1)
         traffic = [each for each in group(events)["events"] if each["type"] == "traffic"]

@@ -148,7 +148,7 @@ class TestInstalling:
         first, second = Broker(settings), Broker(settings)
         first.install([service])
         second.install([service])
-        assert all("/service/echo" in broker.registry.calls for broker in (first, second))
+        assert all("/service/echo" in broker.runtime.services.calls for broker in (first, second))
         with pytest.raises(ServiceError, match="installed in 2 servers"):
             service.publish("/a", 1)
         await first.close()

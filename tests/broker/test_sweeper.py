@@ -56,7 +56,7 @@ def test_a_stall_of_the_loop_ends_no_session(make_world: Callable[..., World]) -
 def test_no_session_ends_while_its_client_cannot_come_for_the_servers_fault(make_world: Callable[..., World]) -> None:
     world = make_world("bayeux.max_interval_ms=1500")
     client = Client(world).joined()
-    times, start = world.broker.times, world.loop.time()
+    times, start = world.broker.mailboxes.times, world.loop.time()
     times.excuse(inf)
     world.advance(30)
     world.broker.sweep()
@@ -73,12 +73,12 @@ def test_no_session_ends_while_its_client_cannot_come_for_the_servers_fault(make
 
 def test_a_sweep_of_many_sessions_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    monkeypatch.setattr("crewel.broker.sweeper.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.broker.sessions.silent_sessions.TURN_S", 0.0)
     for _ in range(200):
         Client(world).handshake()
     world.advance(30)
     world.broker.sweep()
-    assert len(world.broker.sessions) == 200 - 64
+    assert len(world.broker.sessions.by_id) == 200 - 64
     world.settle()
-    assert not world.broker.sessions
+    assert not world.broker.sessions.by_id
     world.close()

@@ -34,7 +34,7 @@ def permissive() -> Service:
 
 
 def operator(world: World, **fields: Any) -> Client:
-    world.broker.admin.know("secret")
+    world.broker.admission.admin.know("secret")
     client = Client(world)
     assert client.handshake(ext={"session": {"token": "secret"}}, **fields)["successful"]
     assert client.session.is_operator
@@ -80,7 +80,7 @@ class TestSubscribing:
         client = Client(world)
         client.handshake()
         assert subscribed(client, DEAD)["error"] == "403:denied_by_security_policy:create_denied"
-        world.broker.channels.create(DEAD)
+        world.broker.addressing.channels.create(DEAD)
         assert subscribed(client, DEAD)["error"] == "403:denied_by_security_policy:subscribe_denied"
         assert not client.session.subscriptions
 

@@ -58,7 +58,7 @@ def test_a_session_that_ends_within_its_batch_publishes_no_more(world: World) ->
 def test_others_have_their_turn_within_a_post(world: World) -> None:
     other, hearer = Client(world).joined(), Client(world).joined("/a")
     messages: list[Any] = [{"channel": "/a", "data": number} for number in range(20)]
-    task = world.loop.create_task(world.broker.backend_publisher.post(OPERATOR, messages))
+    task = world.loop.create_task(world.broker.publishing.for_back_ends.post(OPERATOR, messages))
     world.loop.call_soon(lambda: world.loop.call_soon(lambda: other.publish("/a", "between")))
     world.settle()
     assert all(reply["successful"] for reply in task.result())
@@ -82,7 +82,7 @@ def test_others_have_their_turn_while_many_sessions_end(stored: StoredWorld, mon
     receivers = [Receiver(stored).started("/a", name=f"joe/{number}") for number in range(1, 6)]
     store(stored, "/a", 1, 2)
     events: list[str] = []
-    subscriptions = stored.durability.subscriptions
+    subscriptions = stored.durability.stored
     end_stored = subscriptions.end_stored
 
     def noted(durable: DurableSession) -> None:

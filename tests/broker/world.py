@@ -13,9 +13,9 @@ import orjson
 
 from crewel.bayeux.message import Fields
 from crewel.broker.broker import Broker
+from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.services import Service
 from crewel.broker.session import Session
-from crewel.broker.session_queue.exchange import Peer
 from crewel.extension import Extension
 from crewel.settings import load
 from tests.broker.clock import ControlledLoop

@@ -6,8 +6,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from crewel.broker.session_queue.memory_mailbox import MemoryMailbox
-from crewel.broker.session_queue.stored_mailbox import StoredMailbox
+from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
+from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
 from crewel.delivery.dispatcher import Dispatcher, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, in_order, insert, place_of, rank_of

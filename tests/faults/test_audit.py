@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.point_to_point.post import Clerk, login
+from tests.broker.addressing.post import Clerk, login
 from tests.broker.stored_world import StoredWorld
 from tests.faults.audit import Audit
 from tests.store_process import shared_store

@@ -1,6 +1,6 @@
 """`maxOpen` on two nodes, one for each kind of socket: time-outs, failures, dead letters that are redriven, broken
 connections, clients that come again and nodes that are killed. Never are more messages open at a client than its login asked
-for, with 1 they come strictly in order, and none is lost. `test_max_open_at_random.py` of `tests/broker/session_queue` makes
+for, with 1 they come strictly in order, and none is lost. `test_max_open_at_random.py` of `tests/broker/mailboxes` makes
 such runs in one process."""
 
 from __future__ import annotations

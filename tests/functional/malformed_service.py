@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crewel import Message, Service, Session
 from crewel.bayeux.channel import parse
-from crewel.broker.broadcaster import StoragePlan
+from crewel.broker.publishing.broadcaster import StoragePlan
 from crewel.qos.publish import PublishQos
 
 app = Service("malformed")
@@ -15,4 +15,4 @@ async def store(session: Session, message: Message) -> None:
     channel = parse("/poison")
     assert channel is not None
     fields = {"channel": channel.name, "data": message.data, "ext": "x"}
-    await app.broker.broadcaster.store(channel, fields, StoragePlan(), PublishQos(persistent=True))
+    await app.broker.publishing.broadcaster.store(channel, fields, StoragePlan(), PublishQos(persistent=True))

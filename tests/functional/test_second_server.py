@@ -161,8 +161,8 @@ async def test_attach_serves_nothing_any_more_and_the_application_goes_on(tmp_pa
             assert answer.status == 200
         taken_at = time.monotonic()
         with shared_store().client() as client:  # as another server takes it
-            client.delete(broker.access.keys.node(broker.access.token))
-            client.incr(broker.access.keys.epoch)
+            client.delete(broker.runtime.access.keys.node(broker.runtime.access.token))
+            client.incr(broker.runtime.access.keys.epoch)
         while not broker.has_lost_store:
             await asyncio.sleep(0.01)
         assert time.monotonic() - taken_at < 5

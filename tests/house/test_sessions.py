@@ -4,29 +4,28 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.session import Session
-from crewel.broker.session_queue.mailbox import Mailbox
 from crewel.delivery.entry import Entry
 from tests.house.source import ROOT, modules, shown, tree
 
 SLOTS = {*Session.__slots__, *Mailbox.__slots__}
 BROKER = "app/crewel/broker"
-ROOM = (f"{BROKER}/session.py", f"{BROKER}/session_queue/")
+ROOM = (f"{BROKER}/session.py", f"{BROKER}/mailboxes/")
 APART = ("app/crewel/client/", "app/crewel/delivery/", "app/crewel/storage/", "pipeline/")  # know no session
 OTHERS = {
     "app/crewel/transports/heads.py": {"browser"},  # of the head of a request
     f"{BROKER}/topics/topic_table.py": {"asked"},  # of a topic
-    f"{BROKER}/channels.py": {"subscriptions"},  # of an account
-    f"{BROKER}/limiter.py": {"subscriptions"},
-    f"{BROKER}/parts.py": {"expiry"},  # of the way out
-    f"{BROKER}/logins.py": {"browser"},  # of the peer of an exchange
+    f"{BROKER}/addressing/channels.py": {"subscriptions"},  # of an account
+    f"{BROKER}/admission/limiter.py": {"subscriptions"},
+    f"{BROKER}/sessions/logins.py": {"browser"},  # of the peer of an exchange
 }
 """Slots' names that are names of something else there."""
 
 
 LATER = {
     f"{BROKER}/durability/subscriber_cache.py": {"fan_out_record"},
-    f"{BROKER}/session_queue/backlog.py": {"weight"},
+    f"{BROKER}/mailboxes/backlog.py": {"weight"},
 }
 """The slots of an entry that are set once it is on its way."""
 

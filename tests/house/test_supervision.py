@@ -10,9 +10,9 @@ STARTERS = {"create_task", "ensure_future", "spawn", "_spawn"}
 # Tasks with a loop that belong to one connection or to one piece of work, and end with it: what follows when they fail.
 SHORT_LIVED = {
     "app/crewel/transports/websocket.py: _write": "it closes its socket",
-    "app/crewel/broker/durability/backlog_loader.py: _load": "the next connect of its session starts another",
+    "app/crewel/broker/mailboxes/backlog_loader.py: _load": "the next connect of its session starts another",
     "app/crewel/broker/inbound.py: _process_later": "it belongs to one request, which it answers",
-    "app/crewel/broker/point_to_point/shared_queues.py: _hand_over": "the next look at its queue starts another",
+    "app/crewel/broker/addressing/shared_queues.py: _hand_over": "the next look at its queue starts another",
     "app/crewel/security/keys.py: _fetch": "the next token that needs a key starts another",
 }
 ELSEWHERE = ("app/crewel/cli/", "app/crewel/client/", "app/crewel/conformance/", "pipeline/")  # no part of the server

@@ -69,14 +69,14 @@ class Peer:
         self.app = web.Application()
         self.broker = server.attach(self.app, settings)
         self.membership = self.app[server.NODES]
-        self.broker.access.token = token
+        self.broker.runtime.access.token = token
         self.broker.durability.lease._ends = inf
         self.lane = FastLane(self.app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("to aiohttp")))
         self.lane.turns.unseen = 1_000_000  # the test makes many in one turn
 
     def node(self) -> Node:
         """What the store would say of it."""
-        token = self.broker.access.token
+        token = self.broker.runtime.access.token
         return Node(token, "name", tag_of(token), "", None, inf, 0, 0, "")
 
 
@@ -120,7 +120,7 @@ async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple
             client.receive = client.connection.data_received
             client.receive(client.connect())
         ends.carry()
-        assert second.broker.outbound.held == SESSIONS
+        assert second.broker.mailboxes.outbound.held == SESSIONS
         counted: Counter[str] = Counter()
 
         def forward(requests: list[bytes]) -> None:
@@ -131,12 +131,12 @@ async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple
         for _ in range(2):  # in the first round each connection sees its connect's head for the first time
             counted.clear()
             counted.update(calls(partial(second.broker.publish, "/room", {"text": "x" * 40})))
-            counted.update(calls(second.broker.outbound._flush))
+            counted.update(calls(second.broker.mailboxes.outbound._flush))
             counted.update(calls(ends.carry))
             for client in clients:
                 client.reply()
             counted.update(calls(partial(forward, [client.connect() for client in clients])))
-            assert second.broker.outbound.held == SESSIONS
+            assert second.broker.mailboxes.outbound.held == SESSIONS
     return counted.total() / SESSIONS, counted
 
 

@@ -64,7 +64,7 @@ async def calls_per_delivery(
         for _ in range(2):  # in the first round each connection sees its connect's head for the first time
             counted.clear()
             published = calls(partial(broker.publish, "/room", {"text": "x" * 40}))
-            counted.update(calls(broker.outbound._flush))
+            counted.update(calls(broker.mailboxes.outbound._flush))
             if kind is SocketClient and not acknowledges:
                 counted.update(published)  # the message is pushed at once, and no connect is answered
                 continue

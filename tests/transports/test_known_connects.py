@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from crewel.broker.broker import Broker
+from crewel.broker.mailboxes.exchange import Held
+from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.session import SessionPart
-from crewel.broker.session_queue.exchange import Held
-from crewel.broker.session_queue.known_connect import KnownConnect
 from crewel.settings import Settings, load
 from crewel.transports.fast_lane import FastLane
 from tests.transports.wires import SocketClient
@@ -39,7 +39,7 @@ class Waiting(SocketClient):
     def deliver(self) -> list[str]:
         """What comes, with the answer to the connect that is held, when a message is published."""
         self.broker.publish("/room", "text")
-        self.broker.outbound._flush()
+        self.broker.mailboxes.outbound._flush()
         return self.take()
 
     def take(self) -> list[str]:
@@ -59,7 +59,7 @@ class Waiting(SocketClient):
         return fields | {"connectionType": "websocket", "ext": {"ack": self.batch}} | other
 
     def open_messages(self) -> int:
-        session = self.broker.sessions.get(self.client_id)
+        session = self.broker.sessions.by_id.get(self.client_id)
         assert session is not None
         return len(session.mailbox.batches.unacknowledged)
 
@@ -82,7 +82,7 @@ async def test_the_next_connect_is_held_and_acknowledges_unparsed(client: Waitin
 async def test_an_id_may_be_any_word(client: Waiting) -> None:
     assert not client.parses(orjson.dumps([client.fields(id="aB09")]))
     client.broker.publish("/room", "text")
-    client.broker.outbound._flush()
+    client.broker.mailboxes.outbound._flush()
     assert b'"id":"aB09"' in client.wire.written[-1]
 
 
@@ -119,7 +119,7 @@ async def test_other_bytes_of_the_same_connect_are_parsed(client: Waiting) -> No
 
 async def test_messages_that_wait_are_answered_at_once(client: Waiting) -> None:
     client.broker.publish("/room", "early")
-    client.broker.outbound._flush()
+    client.broker.mailboxes.outbound._flush()
     assert client.parses(orjson.dumps([client.fields()]))
     assert client.take() == ["early"]
 

@@ -25,8 +25,8 @@ from crewel.admin.session_counts import SessionCounter
 from crewel.admin.timeline import Timelines
 from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
+from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
@@ -56,7 +56,7 @@ class Administration:
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
-        self.sign_ins = SignIns(broker.admin, broker.sign_outs)
+        self.sign_ins = SignIns(broker.admission.admin, broker.sessions.sign_outs)
         self.session_counter = SessionCounter(self)
         self.metrics_history = MetricsHistory(broker, self.session_counter.take_anew, self.queued)
         self.likeness = CachedResult(lambda: alike(self.store), _KEPT_S)
@@ -69,11 +69,11 @@ class Administration:
         self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
         self.timelines = Timelines()
-        broker.events.on_event.append(self.timelines.add)
+        broker.mailboxes.events.on_event.append(self.timelines.add)
         self.turned_away = TurnedAway(self._oldest)
-        broker.events.on_overflow.append(self._turned_away)
+        broker.mailboxes.events.on_overflow.append(self._turned_away)
         self.server_timeline = ServerTimeline(self)
-        self.audit = Audit(broker.runtime, broker.access)
+        self.audit = Audit(broker.runtime, broker.runtime.access)
 
     def _rates(self, kind: str) -> Awaitable[RecentRates]:
         return recent_rates(self.store, kind, int(time() * 1000))
@@ -85,7 +85,7 @@ class Administration:
 
     def queued(self) -> int:
         """How many messages wait for subjects and groups, as far as this node knows."""
-        queues = self.broker.shared_queues
+        queues = self.broker.addressing.shared_queues
         return sum(map(queues.waiting, queues.names()))
 
     def _oldest(self, name: str) -> int | None:
@@ -115,14 +115,14 @@ class Administration:
     @property
     def dispatchers(self) -> DispatcherRunner:
         """What operators may do with a session's queue."""
-        return self.broker.dispatchers
+        return self.broker.mailboxes.dispatchers
 
     @property
     def store(self) -> Store:
         """The store. Raises StoreUnavailable if there is none."""
-        if not self.broker.access.has_store:
+        if not self.broker.runtime.access.has_store:
             raise StoreUnavailable("this server has no store, and so no dead letters")
-        return self.broker.access.store
+        return self.broker.runtime.access.store
 
     def takes(self, session: Session) -> bool:
         """Whether messages go to the session at present: its client is there, and it is not on hold."""
@@ -130,24 +130,24 @@ class Administration:
 
     def find(self, name: str) -> Session | None:
         """The session of this name, `client/joe/1`."""
-        return self.broker.names.find(name)
+        return self.broker.addressing.names.find(name)
 
     async def named(self) -> AsyncIterator[Session]:
         """All sessions that have a name, with turns for others. The others cannot be distinguished."""
-        async for session in in_turns(self.broker.sessions.values()):
+        async for session in in_turns(self.broker.sessions.by_id.values()):
             if session.name:
                 yield session
 
     def subjects(self) -> list[str]:
         """The subjects that have sessions here, in order."""
-        return self.broker.names.subjects()
+        return self.broker.addressing.names.subjects()
 
     async def all_subjects(self, after: str = "") -> AsyncIterator[str]:
         """The subjects beyond this one that have sessions here, have addressed messages waiting, or are blocked, in order, with
         turns for others."""
-        names = self.broker.names
+        names = self.broker.addressing.names
         with_sessions, turns = names.subjects(), Turns()
-        further = {*self.broker.destinations.awaited(), *names.blocked}
+        further = {*self.broker.addressing.destinations.awaited(), *names.blocked}
         others = await sorted_in_turns([each for each in further if each > after and not names.of_subject(each)])
         for subject in merge(islice(with_sessions, bisect_right(with_sessions, after), None), others):
             yield subject
@@ -155,8 +155,10 @@ class Administration:
 
     def has_subject(self, subject: str) -> bool:
         """Whether it is one of these."""
-        names = self.broker.names
-        return subject in names.blocked or bool(names.of_subject(subject) or self.broker.destinations.waiting(subject))
+        names = self.broker.addressing.names
+        return subject in names.blocked or bool(
+            names.of_subject(subject) or self.broker.addressing.destinations.waiting(subject)
+        )
 
     def bounds(self, session: Session) -> tuple[int, int | None, str]:
         """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens
@@ -198,7 +200,7 @@ class Administration:
 
     def refresh(self, session: Session) -> str:
         """Let the session live as long as if its client had connected now."""
-        self.broker.times.saw(session, self.broker.loop.time())
+        self.broker.mailboxes.times.saw(session, self.broker.loop.time())
         return "OK"
 
     async def block(self, subject: str, sessions: Iterable[Session], who: str) -> int:
@@ -210,6 +212,6 @@ class Administration:
     async def set_blocked(self, subject: str, *, is_blocked: bool) -> None:
         """Refuse logins of the subject at all nodes, or accept them again. Raises StoreUnavailable as `block` does."""
         if self.membership is None:
-            self.broker.names.block(subject, is_blocked=is_blocked)
+            self.broker.addressing.names.block(subject, is_blocked=is_blocked)
         else:
             await self.membership.subjects.block(subject, is_blocked=is_blocked)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.session import Session
-from crewel.broker.session_queue.exchange import Peer
 from crewel.limits import OVERFLOW
 
 _SHOWN: Final = 200

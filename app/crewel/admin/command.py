@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from crewel.admin.administration import Administration
 from crewel.admin.operation import OPERATIONS, Level, Operation
 from crewel.bayeux.channel import parse as parse_channel
-from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused
 from crewel.qos.names import parse_name

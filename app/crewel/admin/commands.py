@@ -20,7 +20,7 @@ from crewel.admin.role_scopes import covers_channel, covers_session, covers_sess
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
-from crewel.broker.guard import role_of_session
+from crewel.broker.admission.guard import role_of_session
 from crewel.broker.session import Session
 from crewel.errors import CrewelError, PayloadError, Refused, RemoteCallError
 from crewel.security.grants import Role, Scope
@@ -67,7 +67,7 @@ def _covers(admin: Administration, scope: Scope, needed: Role, order: Order) -> 
             session = admin.find(order.name)
             return session is not None and covers_session(scope, needed, session)
         case Level.SUBJECT:
-            sessions = admin.broker.names.of_subject(order.name.partition("/")[2])
+            sessions = admin.broker.addressing.names.of_subject(order.name.partition("/")[2])
             if not (sessions or scope.allows(needed)):
                 raise illegal(f"is about {order.name}, which has no session here")  # another node may have one
             return covers_sessions(scope, needed, sessions)
@@ -121,7 +121,7 @@ async def _addressed(admin: Administration, order: Order, who: str, value: Any) 
                     f"is about {order.name}, which has no session and no messages here; __cmd:?clientList lists"
                     " all subjects with sessions"
                 )
-            return Call(admin, who, order.name, list(admin.broker.names.of_subject(subject)), value)
+            return Call(admin, who, order.name, list(admin.broker.addressing.names.of_subject(subject)), value)
         case Level.TOPIC:
             if await admin.broker.topics.views.state(order.name) is State.DEAD:
                 raise illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList lists all")
@@ -151,5 +151,5 @@ def answer_remote_calls(admin: Administration) -> None:
             raise RemoteCallError(failure_json(error)) from error
 
     # The guard refuses others before it asks a policy of the application.
-    admin.broker.guard.reserve(CHANNEL)
-    admin.broker.registry.calls[CHANNEL] = call
+    admin.broker.admission.guard.reserve(CHANNEL)
+    admin.broker.runtime.services.calls[CHANNEL] = call

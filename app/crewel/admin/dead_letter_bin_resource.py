@@ -78,7 +78,7 @@ async def _restore(ask: Ask) -> dict[str, Any]:
     about = {name: fields[name] for name in ("job", *(each.name for each in _FILTERS)) if name in fields}
     given = {"ids": asked, "asked": len(wanted.ids)} if wanted.ids is not None else about
     with ask.action("restore dead letters", reason=fields.get("reason", ""), **given) as action:
-        done = await ask.admin.broker.bin.restore(wanted, ask.who)
+        done = await ask.admin.broker.dead_letters.bin.restore(wanted, ask.who)
         action.count = len(done.ids)
     ask.admin.forget_groups()
     return {"restored": len(done.ids), "ids": dict(list(done.ids.items())[:_MOST_TOLD]), "next": done.next}
@@ -114,7 +114,7 @@ async def _edit(ask: Ask) -> dict[str, Any]:
     body = _edited(letter.body, fields["data"], admin.masks, admin.broker.settings.bayeux.max_message_bytes)
     to_channel = fields.get("toChannel", False)
     with ask.action("edit dead letter", about=dead_id, reason=fields.get("reason", ""), toChannel=to_channel) as action:
-        moved = await admin.broker.redrive.edit(letter, body, ask.who, to_channel=to_channel)
+        moved = await admin.broker.dead_letters.redrive.edit(letter, body, ask.who, to_channel=to_channel)
         action.count, action.details["redrivenAs"] = 1, str(moved.id)
     admin.forget_groups()
     return {"original": dead_id, "redrivenAs": str(moved.id)}

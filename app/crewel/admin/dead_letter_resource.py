@@ -253,7 +253,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     to_channel = fields.get("toChannel", False)
     limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
     with _action(ask, "redrive dead letters", chosen, toChannel=to_channel) as action:
-        report = await ask.admin.broker.redrive.redrive(chosen, limits, to_channel=to_channel)
+        report = await ask.admin.broker.dead_letters.redrive.redrive(chosen, limits, to_channel=to_channel)
         _count_action(action, report)
     ask.admin.forget_groups()
     return {"redriven": report.done} | _outcome(report, chosen)
@@ -266,7 +266,7 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
     keeps = not ask.fields.get("forGood", False)
     with _action(ask, "discard dead letters", chosen, **({} if keeps else {"forGood": True})) as action:
-        report = await ask.admin.broker.redrive.discard(chosen, limits, ask.who, keeps=keeps)
+        report = await ask.admin.broker.dead_letters.redrive.discard(chosen, limits, ask.who, keeps=keeps)
         _count_action(action, report)
     ask.admin.forget_groups()
     return {"discarded": report.done} | _outcome(report, chosen)
@@ -293,7 +293,11 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
 
 
 async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
-    return {"count": await ask.admin.broker.redrive.count(chosen), "until": chosen.wanted.until, "dryRun": True}
+    return {
+        "count": await ask.admin.broker.dead_letters.redrive.count(chosen),
+        "until": chosen.wanted.until,
+        "dryRun": True,
+    }
 
 
 def _action(ask: Ask, what: str, chosen: Chosen, **more: Any) -> AbstractContextManager[Action]:

@@ -37,7 +37,7 @@ class Feed:
     def __init__(self, admin: Administration) -> None:
         self._admin = admin
         self._broker = broker = admin.broker
-        self._channels = broker.operator_channels
+        self._channels = broker.sessions.operators
         self._overview: asyncio.Task[None] | None = None
         self._letters: list[str] = []
         self._letters_timer: asyncio.TimerHandle | None = None
@@ -53,8 +53,8 @@ class Feed:
         """Follow what happens from now on."""
         self._admin.metrics_history.on_sample.append(self._sampled)
         self._admin.jobs.on_change.append(self._job)
-        self._broker.events.on_event.append(self._happened)
-        self._broker.dead_letters.on_stored.append(self._stored)
+        self._broker.mailboxes.events.on_event.append(self._happened)
+        self._broker.dead_letters.notifier.on_stored.append(self._stored)
 
     async def close(self) -> None:
         """Let go of the webhook's connections."""

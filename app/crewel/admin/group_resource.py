@@ -25,7 +25,7 @@ async def _show(ask: Ask) -> Row:
     if parse(pattern) is None or not name:
         raise IllegalArgument("name", "is required: the name of a group on the pattern in the path")
     admin, queue = ask.admin, group_queue(pattern, name)
-    groups, queues = admin.broker.groups, admin.broker.shared_queues
+    groups, queues = admin.broker.addressing.groups, admin.broker.addressing.shared_queues
     members = groups.members(queue)
     waiting = queues.waiting(queue)
     if not members and not waiting and queue not in groups.kept and queue not in groups.elsewhere:

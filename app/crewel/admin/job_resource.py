@@ -107,7 +107,7 @@ async def _letters(ask: Ask, needed: Role) -> tuple[dict[str, Any], int]:
         if name in ask.fields:
             raise IllegalArgument(name, "is only for drains of receivers")
     chosen = await chosen_of(ask, needed)
-    return choice_of(chosen), await ask.admin.broker.redrive.count(chosen)
+    return choice_of(chosen), await ask.admin.broker.dead_letters.redrive.count(chosen)
 
 
 async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
@@ -118,7 +118,7 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
         if each.name in fields and each.name != "reason":
             raise IllegalArgument(each.name, "is only for redrives and discards of dead letters")
     if "subject" in fields:
-        names = sorted(session.name for session in admin.broker.names.of_subject(fields["subject"]))
+        names = sorted(session.name for session in admin.broker.addressing.names.of_subject(fields["subject"]))
     else:
         names = list(dict.fromkeys(fields["sessions"]))
     if not names:

@@ -100,7 +100,7 @@ class Jobs:
 
     async def begin(self, work: Work, who: str, role: Role, choice: Mapping[str, Any], total: int, **more: Any) -> Job:
         """Enter a job and begin it; `choice` is what `Chosen.as_choice` or the names of sessions say. Raises StoreError."""
-        access, now = self._broker.access, int(time() * 1000)
+        access, now = self._broker.runtime.access, int(time() * 1000)
         job = Job(
             f"{now}-{secrets.randbelow(10**6)}",
             what=work.value,
@@ -140,7 +140,7 @@ class Jobs:
 
     async def steer(self, job_id: str, verb: str, who: str) -> bool | None:
         """Pause, resume or stop a job. False if its state does not allow it, None if there is none. Raises StoreError."""
-        access = self._broker.access
+        access = self._broker.runtime.access
         step = jobs.steer(access.keys, job_id, STEERINGS[verb], who, int(time() * 1000))
         steered: bool | None = await access.writing.ask(step)
         if steered:
@@ -154,8 +154,8 @@ class Jobs:
 
     async def _look(self) -> None:
         """Begin to work off what is this server's."""
-        access = self._broker.access
-        if access.trouble is not None or self._broker.is_draining or not await jobs.has_open(access.store):
+        access = self._broker.runtime.access
+        if access.trouble is not None or self._broker.runtime.life.is_draining or not await jobs.has_open(access.store):
             return
         for job_id in await access.writing.ask(jobs.claim(access.keys, access.token, self._admin.node)):
             if job_id not in self._runs:
@@ -177,7 +177,7 @@ class Jobs:
         place = _Place(job.after, job.undone, job.errors)
         if job.rate and job.after:
             place.wait_s = 1 / job.rate  # else each resumption would send one at once
-        while not self._broker.is_draining:
+        while not self._broker.runtime.life.is_draining:
             if not await self._has_waited(job, token, place):
                 return
             ended = None
@@ -206,7 +206,7 @@ class Jobs:
 
     async def _save(self, job: Job, token: str, place: _Place, ended: JobState | None) -> bool:
         """Note how far the job is; whether it still runs. Raises Fenced."""
-        access = self._broker.access
+        access = self._broker.runtime.access
         step = jobs.save(
             access.keys,
             token,
@@ -240,13 +240,15 @@ class Jobs:
 
     async def _redrive(self, job: Job, place: _Place) -> None:
         limits = Limits(_SLICE, _SLICE_S, job.rate, self._is_ending, job.id)
-        report = await self._broker.redrive.redrive(chosen(job, place.after), limits, to_channel=job.to_channel)
+        report = await self._broker.dead_letters.redrive.redrive(
+            chosen(job, place.after), limits, to_channel=job.to_channel
+        )
         _advance(place, report)
 
     async def _discard(self, job: Job, place: _Place) -> None:
         limits = Limits(_SLICE, _SLICE_S, None, self._is_ending, job.id)
         keeps = not job.choice.get("forGood", False)
-        report = await self._broker.redrive.discard(chosen(job, place.after), limits, job.who, keeps=keeps)
+        report = await self._broker.dead_letters.redrive.discard(chosen(job, place.after), limits, job.who, keeps=keeps)
         _advance(place, report)
 
     async def _drain(self, job: Job, place: _Place) -> None:
@@ -263,7 +265,7 @@ class Jobs:
         place.is_last = number + 1 >= len(names)
 
     def _is_ending(self) -> bool:
-        return self._broker.is_draining
+        return self._broker.runtime.life.is_draining
 
 
 _WORKS: Final = {Work.REDRIVE: Jobs._redrive, Work.DISCARD: Jobs._discard, Work.DRAIN: Jobs._drain}  # noqa: SLF001

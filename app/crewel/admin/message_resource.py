@@ -212,7 +212,7 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
         )
     channel = parse(told.channel) if told.channel else None
     not_for: list[dict[str, str]] = []
-    async for session in in_turns(() if channel is None else admin.broker.channels.subscribers(channel)):
+    async for session in in_turns(() if channel is None else admin.broker.addressing.channels.subscribers(channel)):
         durable = session.mailbox.durable
         if channel is None or durable is None or not session.is_live or session.name in told.outcomes:
             continue
@@ -227,7 +227,7 @@ async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tu
     """The sessions here that have the message pending, some of them twice: also one that has unsubscribed may still have it."""
     turns = Turns()
     await turns.end()
-    for durable in admin.broker.access.node.holders(log_id):
+    for durable in admin.broker.runtime.access.node.holders(log_id):
         await turns.rest()
         session: Session | None = durable.connected
         if session is None or session.mailbox.durable is not durable or not session.is_live:
@@ -244,7 +244,7 @@ def _add_filters(admin: Administration, name: str, outcomes: Iterable[ReceiverOu
         return
     for outcome in outcomes:
         session = admin.find(outcome.receiver)
-        wanted = {} if session is None else admin.broker.subscription_options.filtered.get(session, {})
+        wanted = {} if session is None else admin.broker.subscriptions.options.filtered.get(session, {})
         choices = [each for pattern in channel.patterns for each in wanted.get(pattern, ())]
         filters = [each.filter.text for each in choices if each.filter is not None]
         if filters:

@@ -64,7 +64,7 @@ class MetricsHistory:
         self.on_sample: list[Callable[[], None]] = []
         """Called after each sample."""
         self._counts = self._counted()
-        self._latencies = list(broker.events.latencies)
+        self._latencies = list(broker.mailboxes.events.latencies)
         self._lost = deque([broker.metrics.lost], maxlen=KEPT)
 
     async def run_forever(self) -> None:
@@ -89,7 +89,7 @@ class MetricsHistory:
     def sample(self) -> None:
         """Take one sample."""
         broker = self._broker
-        now, counts, latencies = broker.loop.time(), self._counted(), list(broker.events.latencies)
+        now, counts, latencies = broker.loop.time(), self._counted(), list(broker.mailboxes.events.latencies)
         seconds = max(now - self._at, 0.001)
         rates = [(after - before) / seconds for before, after in zip(self._counts, counts, strict=True)]
         gauges = map(broker.metrics.value, _GAUGES.values())

@@ -72,16 +72,16 @@ async def _subscriptions(call: Call) -> list[str]:
 
 
 async def _count_subscriptions(call: Call) -> int:
-    return sum([len(session.subscriptions) async for session in in_turns(call.admin.broker.sessions.values())])
+    return sum([len(session.subscriptions) async for session in in_turns(call.admin.broker.sessions.by_id.values())])
 
 
 async def _count_dead_letters(call: Call) -> int:
-    access = call.admin.broker.access
+    access = call.admin.broker.runtime.access
     return 0 if not access.has_store else await dead_letters.count(access.store, DeadLetterFilter())
 
 
 def _trouble(call: Call) -> str:
-    access = call.admin.broker.access
+    access = call.admin.broker.runtime.access
     return access.trouble or "" if access.has_store else ""
 
 
@@ -97,8 +97,10 @@ async def _dump(call: Call) -> dict[str, Any]:
         "version": VERSION,
         "uptime": _uptime(call),
         "sessions": [session_view(admin, session) async for session in named if session.is_live],
-        "unnamed": sum([not session.name async for session in in_turns(broker.sessions.values())]),
-        "topics": {name: broker.channels.count(name) for name in await sorted_in_turns(broker.channels)},
+        "unnamed": sum([not session.name async for session in in_turns(broker.sessions.by_id.values())]),
+        "topics": {
+            name: broker.addressing.channels.count(name) for name in await sorted_in_turns(broker.addressing.channels)
+        },
     }
 
 
@@ -127,7 +129,12 @@ NODE_COMMANDS: Final = (
         asks="clientList",
     ),
     _read("aliveCallbackClients", "Sessions whose client is connected.", _alive, join=union),
-    _read("numSessions", "Sessions, including those without a name.", lambda c: len(c.admin.broker.sessions), join=sum),
+    _read(
+        "numSessions",
+        "Sessions, including those without a name.",
+        lambda c: len(c.admin.broker.sessions.by_id),
+        join=sum,
+    ),
     _read(
         "sessionList",
         "Names of the sessions.",
@@ -192,7 +199,7 @@ async def _alerts(ask: Ask) -> dict[str, Any]:
 
 async def _nodes(ask: Ask) -> dict[str, Any]:
     """The servers of the store, as it has them at this instant."""
-    access = ask.admin.broker.access
+    access = ask.admin.broker.runtime.access
     if not access.has_store:
         return {"nodes": []}
     found = await access.writing.ask(nodes.members(access.keys))

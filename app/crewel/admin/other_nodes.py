@@ -30,7 +30,7 @@ from crewel.admin.route import Ask, NotThere, Route, answered, read
 from crewel.admin.server_timeline import together
 from crewel.admin.timeline_resource import TIMELINE
 from crewel.bayeux.codec import encode
-from crewel.broker.point_to_point.consumer_groups import GroupState, joined_groups
+from crewel.broker.addressing.consumer_groups import GroupState, joined_groups
 from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, StoreError
 from crewel.nodes.membership import Membership
 from crewel.nodes.requests import OPERATOR, OperatorAnswer, OperatorQuestion

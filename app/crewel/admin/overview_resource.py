@@ -72,21 +72,21 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
 
 def _concerns(admin: Administration) -> dict[str, Concern]:
     """Why the server is not ready, and since when."""
-    told = ((about, read()) for about, read in admin.broker.concerns.items())
+    told = ((about, read()) for about, read in admin.broker.runtime.life.concerns.items())
     since, nodes = admin.server_timeline.since, (admin.node,)
     return {about: Concern(why, since(about), nodes) for about, why in told if why is not None}
 
 
 async def _disk(admin: Administration) -> Disk | None:
     """The disk of an embedded store, looked at now: also while the store cannot be used."""
-    access = admin.broker.access
+    access = admin.broker.runtime.access
     home = access.store.home if access.has_store else None
     return None if home is None else await asyncio.to_thread(look_at_disk, home)
 
 
 def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, str]]]:
     """The consumer groups with messages that no member here takes; and those with a member here that takes messages."""
-    queues, groups = admin.broker.shared_queues, admin.broker.groups
+    queues, groups = admin.broker.addressing.shared_queues, admin.broker.addressing.groups
     found = []
     for queue in queues.names():
         group, members = group_of(queue), groups.members(queue)
@@ -98,7 +98,7 @@ def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, st
 
 async def _store(admin: Administration) -> dict[str, Any]:
     """What the store reports. One that does not answer leaves the rest of the overview as it is."""
-    access = admin.broker.access
+    access = admin.broker.runtime.access
     shown: dict[str, Any] = {
         "trouble": access.trouble if access.has_store else None,
         "kept": access.has_store,

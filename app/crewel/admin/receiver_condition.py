@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from crewel.admin.level import Level
 from crewel.admin.turned_away import Overflow
-from crewel.broker.login_refusals import RefusedLogins
+from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.dispatcher import Rejection
 from crewel.delivery.states import Holdback
 

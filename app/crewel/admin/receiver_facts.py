@@ -47,7 +47,7 @@ def session_facts(admin: Administration, session: Session) -> Facts:
         facts.tries = dispatcher.failures, dispatcher.rules.retries
     if session.name:
         facts.overflow = admin.turned_away.of(session.name)
-        facts.refused = admin.broker.login_refusals.of(session.name)
+        facts.refused = admin.broker.sessions.refusals.of(session.name)
     grants = session.grants
     if grants is not None and grants.expires_at is not None and grants.has_expired(now / _MS):
         facts.token_expired_at = int(grants.expires_at * _MS)
@@ -62,7 +62,7 @@ def _sent_at(admin: Administration, session: Session) -> int | None:
 
 def shared_facts(admin: Administration, queue: str, members: Condition, waiting: int) -> Facts:
     """Those of a subject or a consumer group, whose queue has this name."""
-    bounds = admin.broker.shared_queues.bounds(queue)
+    bounds = admin.broker.addressing.shared_queues.bounds(queue)
     is_group = group_of(queue) is not None
     return Facts(int(time() * _MS), waiting=waiting, max_entries=bounds.max_entries, members=members, is_group=is_group)
 
@@ -81,7 +81,7 @@ async def add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> N
     """Say of sessions whose oldest message waits for long how long one usually waits: `usualMs` of that cause. It is left out
     where the store does not say."""
     slow = {view["name"]: each for view in views for each in view["causes"] if each["kind"] == "slow"}
-    if not slow or not admin.broker.access.has_store:
+    if not slow or not admin.broker.runtime.access.has_store:
         return
     try:
         usual = await usual_times(admin.store, slow)

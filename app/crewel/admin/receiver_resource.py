@@ -109,10 +109,10 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
                     "",
                 )
     if kind in (None, "subject"):
-        async for subject in in_turns(admin.broker.destinations.awaited()):
-            members = len(list(admin.broker.names.of_subject(subject)))
+        async for subject in in_turns(admin.broker.addressing.destinations.awaited()):
+            members = len(list(admin.broker.addressing.names.of_subject(subject)))
             state = DispatcherState.ALIVE.value if members else _EMPTY
-            waiting = admin.broker.destinations.waiting(subject)
+            waiting = admin.broker.addressing.destinations.waiting(subject)
             queue = subject_queue(subject)
             yield _Receiver("subject", f"client/{subject}", state, False, waiting, None, None, members, queue)
     if kind in (None, "group"):
@@ -122,11 +122,11 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
 
 def _groups(admin: Administration) -> Iterator[_Receiver]:
     """The groups with members, and those that have messages only."""
-    states, queues = admin.broker.groups.states(), admin.broker.shared_queues
+    states, queues = admin.broker.addressing.groups.states(), admin.broker.addressing.shared_queues
     for group in states:
         name = f"{group.pattern} {group.name}"
         queue = group_queue(group.pattern, group.name)
-        members = admin.broker.groups.members(queue)
+        members = admin.broker.addressing.groups.members(queue)
         state = DispatcherState.ALIVE if any(map(admin.takes, members)) else DispatcherState.POLLING
         yield _Receiver("group", name, state.value, False, group.waiting, None, None, len(members), queue)
     with_members = {(group.pattern, group.name) for group in states}

@@ -16,7 +16,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     channel, caller = fields.get("channel", ""), fields.get("caller", "")
     found = [
         (call.since, call.channel, call.session.name, call.id)
-        async for call in in_turns(admin.broker.publish_handler.open_calls)
+        async for call in in_turns(admin.broker.publishing.handler.open_calls)
         if call.channel.startswith(channel) and call.session.name.startswith(caller) and ask.covers(call.channel)
     ]
     longest = heapq.nsmallest(fields.get("count", PAGE), found, key=lambda each: each[0])

@@ -43,7 +43,7 @@ from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.admin.timeline_resource import TIMELINE_ROUTES
 from crewel.admin.topic_resource import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
-from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, Refused, status_of
 from crewel.errors.codes import is_below
 from crewel.event_loop import encoded_in_turns
@@ -182,7 +182,7 @@ class Rest:
         authorization = request.headers.get("Authorization", "")
         cookie = request.cookies.get(cookie_name(client))
         if authorization or cookie is None:
-            return await self._admin.broker.limits.grants_of(authorization, client.address)
+            return await self._admin.broker.admission.limits.grants_of(authorization, client.address)
         if not self._is_own(request.headers, client):
             raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "only the server's own page may use its cookie")
         return await self._admin.sign_ins.read(cookie)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from crewel.admin.command import demand
 from crewel.admin.operation import About
 from crewel.bayeux.channel import parse
-from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.session import Session
 from crewel.errors import Refused
 from crewel.security.grants import Role, Scope

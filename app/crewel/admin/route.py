@@ -116,10 +116,10 @@ class Ask:
         """Whether long work had better end: the client has gone, as far as the connection tells, or the
         server is going down."""
         if self.request is None:
-            return self.admin.broker.is_draining
+            return self.admin.broker.runtime.life.is_draining
         connection = self.request.protocol
         is_gone = self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
-        return is_gone or self.admin.broker.is_draining
+        return is_gone or self.admin.broker.runtime.life.is_draining
 
 
 Handler = Callable[[Ask], Awaitable[Any]]
@@ -183,7 +183,7 @@ def _covers(route: Route, ask: Ask) -> bool:
             session = ask.admin.find(ask.session_name)
             return session is not None and covers_session(scope, needed, session)
         case About.SUBJECT:
-            sessions = ask.admin.broker.names.of_subject(ask.path["subject"])
+            sessions = ask.admin.broker.addressing.names.of_subject(ask.path["subject"])
             if not sessions:
                 raise NotThere(f"there is no session of {ask.path['subject']} here")  # another node may have one
             return covers_sessions(scope, needed, sessions)

@@ -69,8 +69,8 @@ class ServerTimeline:
     async def start(self) -> None:
         """Follow what happens from now on. The start of the server is the first event."""
         admin = self._admin
-        store = admin.broker.access.store
-        if admin.broker.access.has_store:
+        store = admin.broker.runtime.access.store
+        if admin.broker.runtime.access.has_store:
             store.watch(self._store_is_back, self._store_is_gone)
         admin.metrics_history.on_sample.append(self.look)
         if admin.membership is not None:
@@ -101,7 +101,7 @@ class ServerTimeline:
         if event["until"] is None:
             event["until"] = event["at"]
         self._recent.append(event)
-        access = self._admin.broker.access
+        access = self._admin.broker.runtime.access
         if access.has_store and self._waiting < _MOST_WAITING:
             self._waiting += 1
             access.writing.submit(server_events.write(access.keys, event), self._written, retries=True)
@@ -113,7 +113,7 @@ class ServerTimeline:
         self.add("took over", sessions=sessions, of=nodes)
 
     def _store_is_gone(self) -> None:
-        self._begin("store", self._admin.broker.access.trouble or "")
+        self._begin("store", self._admin.broker.runtime.access.trouble or "")
 
     def _store_is_back(self) -> None:
         self._end("store")
@@ -121,7 +121,7 @@ class ServerTimeline:
     def look(self) -> None:
         """Look at what keeps the server from being ready, and at the logins that were refused."""
         now = int(time() * 1000)
-        for about, read in self._admin.broker.concerns.items():
+        for about, read in self._admin.broker.runtime.life.concerns.items():
             why = read()
             if why is not None:
                 self._begin(about, why)
@@ -132,7 +132,7 @@ class ServerTimeline:
             self._note_refusals(now)
 
     def _note_refusals(self, now: int) -> None:
-        for each in self._admin.broker.login_refusals.take_causes():
+        for each in self._admin.broker.sessions.refusals.take_causes():
             self.add(
                 "logins refused",
                 at=each.since,
@@ -147,7 +147,7 @@ class ServerTimeline:
     def _begin(self, about: str, why: str) -> None:
         outage = self._outages.get(about)
         if outage is None:
-            generation = self._admin.broker.access.store.generation if about == "store" else ""
+            generation = self._admin.broker.runtime.access.store.generation if about == "store" else ""
             what = _NAMES.get(about, f"not ready: {about}")
             outage = self._outages[about] = _Outage(what, int(time() * 1000), generation=generation)
         outage.note(why)
@@ -171,7 +171,7 @@ class ServerTimeline:
         self.add(outage.what, at=outage.since, until=int(time() * 1000), **details)
 
     def _store(self) -> Any:
-        return self._admin.broker.access.store
+        return self._admin.broker.runtime.access.store
 
     # What is shown
 
@@ -194,7 +194,7 @@ class ServerTimeline:
         return [*events, *self._recent, *lasting], is_whole
 
     async def _stored(self) -> list[Event]:
-        access = self._admin.broker.access
+        access = self._admin.broker.runtime.access
         return await server_events.last_day(access.store, int(time() * 1000)) if access.has_store else []
 
 

@@ -117,7 +117,7 @@ class SessionCounter:
         admin, counted = self._admin, SessionCounts()
         states, transports, conditions = Counter[str](), Counter[str](), Counter[str]()
         found: dict[str, First[Named]] = {}
-        async for session in in_turns(admin.broker.sessions.values()):
+        async for session in in_turns(admin.broker.sessions.by_id.values()):
             if not session.is_live:
                 continue
             if session.grants is not None and session.grants.is_feed:

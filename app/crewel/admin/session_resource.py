@@ -19,8 +19,8 @@ from crewel.admin.receiver_facts import add_usual
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
 from crewel.admin.trace import trace
+from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreError
@@ -47,7 +47,7 @@ def uptime(call: Call) -> int:
 def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
     """What the session is subscribed to, and what each subscription asks for beyond all messages of its channel."""
     plain: dict[str, list[dict[str, Any]]] = {channel: [] for channel in sorted(call.session.subscriptions)}
-    return plain | call.admin.broker.subscription_options.as_json(call.session)
+    return plain | call.admin.broker.subscriptions.options.as_json(call.session)
 
 
 def _holdback(call: Call) -> dict[str, Any] | None:
@@ -222,7 +222,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     async def wanted() -> AsyncIterator[tuple[Place, Session]]:
         nonlocal unnamed
-        async for session in in_turns(ask.admin.broker.sessions.values()):
+        async for session in in_turns(ask.admin.broker.sessions.by_id.values()):
             unnamed += not session.name
             if not session.name:
                 continue

@@ -9,8 +9,8 @@ from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.receiver_facts import oldest_of, standing_of
 from crewel.admin.receiver_resource import last_failure
+from crewel.broker.mailboxes.timers import outlook
 from crewel.broker.session import Session
-from crewel.broker.session_queue.timers import outlook
 
 
 def session_view(admin: Administration, session: Session) -> dict[str, Any]:
@@ -36,8 +36,8 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "maxBytes": max_bytes,
         "onOverflow": policy,
         "subscriptions": sorted(session.subscriptions),
-        "subscriptionOptions": admin.broker.subscription_options.as_json(session),
-        "failedSubscriptions": admin.broker.failures.unreported(session),
+        "subscriptionOptions": admin.broker.subscriptions.options.as_json(session),
+        "failedSubscriptions": admin.broker.subscriptions.failures.unreported(session),
         "ptp": session.takes_ptp,
         "lastFailure": last_failure(session),
         "reliable": session.mailbox.is_reliable,
@@ -101,7 +101,7 @@ def absolute_name(admin: Administration, session: Session) -> str:
 def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
     """When the session ends unless its client comes, and why; None while it is connected."""
     broker = admin.broker
-    ends_at, why = outlook(session, broker.times, broker.loop.time())
+    ends_at, why = outlook(session, broker.mailboxes.times, broker.loop.time())
     return None if ends_at == inf else {"at": int(admin.clock_ms(ends_at)), "why": why}
 
 

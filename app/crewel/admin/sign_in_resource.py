@@ -17,7 +17,7 @@ from crewel.admin.fields import text_field
 from crewel.admin.operation import About
 from crewel.admin.route import Ask, Route, json_response
 from crewel.bayeux.codec import encode
-from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.errors import IllegalArgument, Refused
 from crewel.qos.connect import MAX_SECRET
 from crewel.qos.fields import text
@@ -50,7 +50,7 @@ async def _sign_in(ask: Ask) -> web.Response:
     address = ask.client.address or ""
     try:
         if token is not None:
-            grants = await ask.admin.broker.limits.grants_of(f"Bearer {token}", ask.client.address)
+            grants = await ask.admin.broker.admission.limits.grants_of(f"Bearer {token}", ask.client.address)
         else:
             grants = await _enter(ask.admin, str(code), ask.client.address)
         who, scope = operator_of(grants)
@@ -73,7 +73,7 @@ async def _sign_in(ask: Ask) -> web.Response:
 
 
 async def _enter(admin: Administration, code: str, address: str | None) -> Grants:
-    limits = admin.broker.limits
+    limits = admin.broker.admission.limits
     account = limits.account_of(address)
     limits.may_show_token(account)
     try:

@@ -36,12 +36,12 @@ def _longest(peeked: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def _queued(call: Call) -> int:
-    return call.admin.broker.destinations.waiting(call.subject)
+    return call.admin.broker.addressing.destinations.waiting(call.subject)
 
 
 async def _peek(call: Call) -> list[dict[str, Any]]:
     """The first so many of the waiting messages, as a session would get them. Raises StoreError."""
-    entries = await call.admin.broker.destinations.peek(call.subject, call.value)
+    entries = await call.admin.broker.addressing.destinations.peek(call.subject, call.value)
     return call.admin.messages(as_delivered(entry, with_origin=True) for entry in entries)
 
 
@@ -92,7 +92,7 @@ SUBJECT_COMMANDS: Final = (
     _write(
         "blockClientLogin",
         "Whether the server refuses its logins, until the server ends. Existing sessions stay.",
-        lambda c: c.subject in c.admin.broker.names.blocked,
+        lambda c: c.subject in c.admin.broker.addressing.names.blocked,
         FLAG,
         _set_blocked,
         join=any,
@@ -109,13 +109,13 @@ _UNKNOWN: Final = {404: "There is no such subject: it has no sessions and no que
 
 def _view(admin: Administration, subject: str) -> dict[str, Any]:
     """The subject as REST tells it."""
-    sessions = admin.broker.names.of_subject(subject)
+    sessions = admin.broker.addressing.names.of_subject(subject)
     return {
         "name": f"client/{subject}",
         "subject": subject,
         "sessions": sorted(session.name for session in sessions),
-        "blocked": subject in admin.broker.names.blocked,
-        "queued": admin.broker.destinations.waiting(subject),
+        "blocked": subject in admin.broker.addressing.names.blocked,
+        "queued": admin.broker.addressing.destinations.waiting(subject),
         "maxEntries": admin.broker.settings.ptp.subject_queue_max_entries,
     }
 
@@ -137,7 +137,9 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
 
 def _is_covered(ask: Ask, subject: str) -> bool:
-    return ask.covers_all or covers_sessions(ask.scope, Role.VIEW, ask.admin.broker.names.of_subject(subject))
+    return ask.covers_all or covers_sessions(
+        ask.scope, Role.VIEW, ask.admin.broker.addressing.names.of_subject(subject)
+    )
 
 
 def _found(ask: Ask, value: Any = None) -> Call:
@@ -145,7 +147,7 @@ def _found(ask: Ask, value: Any = None) -> Call:
     subject = ask.path["subject"]
     if not ask.admin.has_subject(subject):
         raise NotThere(f"there is no subject {subject} here")
-    sessions = ask.admin.broker.names.of_subject(subject)
+    sessions = ask.admin.broker.addressing.names.of_subject(subject)
     return Call(ask.admin, ask.who, f"client/{subject}", list(sessions), value)
 
 

@@ -50,7 +50,7 @@ def _parsed(name: str) -> Channel:
 
 async def _past(admin: Administration, name: str, count: int | None, *, newest_first: bool) -> list[dict[str, Any]]:
     """The newest so many messages of the history, or all, as a subscriber would get them. Raises StoreError."""
-    return admin.messages(await admin.broker.histories.shown(_parsed(name), count, newest_first))
+    return admin.messages(await admin.broker.subscriptions.histories.shown(_parsed(name), count, newest_first))
 
 
 # Commands
@@ -75,13 +75,15 @@ def _subscribers(call: Call) -> list[Session]:
     """The sessions that receive from this channel, by its name or by a pattern; of a pattern, those subscribed to just that."""
     channel = _parsed(call.name)
     if channel.is_wildcard:
-        return [session for session in call.admin.broker.sessions.values() if channel.name in session.subscriptions]
-    return list(call.admin.broker.channels.subscribers(channel))
+        return [
+            session for session in call.admin.broker.sessions.by_id.values() if channel.name in session.subscriptions
+        ]
+    return list(call.admin.broker.addressing.channels.subscribers(channel))
 
 
 def _groups(call: Call) -> list[str]:
     patterns = _parsed(call.name).patterns
-    return sorted({group.name for group in call.admin.broker.groups.states() if group.pattern in patterns})
+    return sorted({group.name for group in call.admin.broker.addressing.groups.states() if group.pattern in patterns})
 
 
 async def _set_destroy_delay(call: Call) -> None:
@@ -95,7 +97,7 @@ async def _set_destroy_delay(call: Call) -> None:
 
 async def _unsubscribe_all(call: Call) -> int:
     """End all subscriptions to its very name; how many it were. Raises StoreError."""
-    return await _unsubscribe(call, list(call.admin.broker.sessions.values()))
+    return await _unsubscribe(call, list(call.admin.broker.sessions.by_id.values()))
 
 
 async def _unsubscribe_one(call: Call) -> int:
@@ -111,9 +113,9 @@ async def _unsubscribe(call: Call, sessions: Iterable[Session]) -> int:
     broker, ended = call.admin.broker, 0
     async for session in in_turns(each for each in sessions if call.name in each.subscriptions):
         if session.mailbox.durable is None:
-            broker.subscription_options.leave(session, call.name)
+            broker.subscriptions.options.leave(session, call.name)
         else:
-            await broker.durability.subscriptions.unsubscribe(session, session.mailbox.durable, [call.name])
+            await broker.subscriptions.stored.unsubscribe(session, session.mailbox.durable, [call.name])
         ended += 1
     return ended
 

@@ -1,30 +1,44 @@
-"""The broker: what applications, transports and operators may do with one server. Its parts are put together in `parts`."""
+"""The broker: one server, as its subsystems, and what applications, transports and operators may do with it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, no_object
-from crewel.broker.broadcaster import StoragePlan
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.addressing.destinations import Sending
+from crewel.broker.admission.admission import Admission
+from crewel.broker.dead_letters.dead_letters import DeadLetters
 from crewel.broker.durability.access import Published
 from crewel.broker.durability.durability import Durability
 from crewel.broker.handler_steps import finished
-from crewel.broker.parts import Parts
+from crewel.broker.inbound import Inbound, MetaHandlers
+from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.mailboxes.reports import MailboxReports
 from crewel.broker.pipe import Hooks, Pipe
-from crewel.broker.point_to_point.destinations import Sending
-from crewel.broker.publish_handler import scoped
+from crewel.broker.publishing.broadcaster import StoragePlan
+from crewel.broker.publishing.publish_handler import scoped
+from crewel.broker.publishing.publishing import Publishing
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.connects import LONGEST_PAUSE_MS
+from crewel.broker.sessions.sessions import Sessions
+from crewel.broker.subscriptions.subscriptions import Subscriptions
+from crewel.broker.sweeper import Sweeper
+from crewel.broker.topics.topic_table import TopicTable
+from crewel.broker.upward import UpwardCalls
 from crewel.errors import Refused, ServiceError, coded
+from crewel.metrics import Metrics
 from crewel.qos.publish import PublishQos, read_publish_qos
 from crewel.security.policy import OpenPolicy, SecurityPolicy
 from crewel.settings import Settings
 from crewel.storage.store import Store
+from crewel.supervision import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +57,7 @@ class Installable(Protocol):
         """Bind it to this broker."""
 
 
-class Broker(Parts):
+class Broker:
     """One server as applications, transports and operators use it. It belongs to one event loop: call it from there only."""
 
     def __init__(
@@ -52,23 +66,59 @@ class Broker(Parts):
         extensions: Iterable[InstallableExtension] = (),
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        installed = list(extensions)
-        super().__init__(settings, loop or asyncio.get_running_loop(), installed, self)
-        runtime = self.runtime
-        self.loop, self.metrics, self.supervisor = runtime.loop, runtime.metrics, runtime.supervisor
-        self.spawn = runtime.spawn
-        self.concerns: dict[str, Callable[[], str | None]] = {"task": lambda: self.supervisor.trouble}
-        """What keeps the server from being ready, by what it is about: why it is not, None while all is well."""
-        self.is_draining = False
-        self.on_store_lost: list[Callable[[], None]] = []
-        """Called when another server has taken the store: from then on nothing is served here."""
-        self.on_drain: list[Callable[[], None]] = []
-        """Called when the server is about to end, and again as long as it ends."""
-        self.on_close: list[Callable[[], None]] = []
-        """Called when this broker has ended."""
-        self.durability.on_superseded = self._lose_store
+        installed, by_id = list(extensions), dict[str, Session]()
+        above = UpwardCalls(self)
+        # Lower ones first: each gets those below it, and reports to `above`.
+        self.runtime = runtime = Runtime(settings, loop or asyncio.get_running_loop())
+        self.mailboxes = mailboxes = Mailboxes(runtime, by_id, installed, above, self)
+        self.addressing = addressing = Addressing(runtime, mailboxes, above)
+        self.admission = admission = Admission(runtime, mailboxes, addressing, by_id, above.topic_count)
+        self.topics = topics = TopicTable(runtime, mailboxes, addressing, admission, by_id, above)
+        self.subscriptions = Subscriptions(runtime, mailboxes, addressing, admission, topics, above)
+        self.durability = Durability(runtime, mailboxes, addressing, topics, self.subscriptions, above)
+        self.dead_letters = DeadLetters(runtime, mailboxes, addressing)
+        options, handler = self.subscriptions.options, self.subscriptions.handler
+        self.publishing = Publishing(runtime, mailboxes, addressing, admission, topics, options)
+        self.sessions = Sessions(runtime, mailboxes, addressing, admission, self.subscriptions, self.durability, by_id)
+        meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, handler)
+        self.inbound = Inbound(runtime, mailboxes, self.publishing.handler, by_id, meta)
+        self.sweeper = Sweeper(runtime, (self.sessions, mailboxes, addressing, topics, admission))
         for extension in installed:
             extension.installed(self)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the server."""
+        return self.runtime.settings
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the server."""
+        return self.runtime.loop
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the server counts."""
+        return self.runtime.metrics
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """Runs what has to run as long as the server."""
+        return self.runtime.supervisor
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run this in a task that the server owns: its failure is logged, and it ends with the server at the latest."""
+        return self.runtime.spawn(coroutine)
+
+    @property
+    def reports(self) -> MailboxReports:
+        """What mailboxes report."""
+        return self.mailboxes.reports
+
+    @property
+    def on_store_lost(self) -> list[Callable[[], None]]:
+        """Called when another server has taken the store: from then on nothing is served here."""
+        return self.runtime.life.on_store_lost
 
     @property
     def transports(self) -> list[str]:
@@ -79,7 +129,7 @@ class Broker(Parts):
 
     def session(self, client_id: str) -> Session | None:
         """The live session of this `clientId`."""
-        return self.sessions.get(client_id)
+        return self.sessions.by_id.get(client_id)
 
     def publish(
         self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False, qos: Fields | None = None
@@ -88,12 +138,16 @@ class Broker(Parts):
         delivered when it is stored. Raises ValueError for an invalid channel or a wildcard, TypeError for data that JSON cannot
         represent, and Refused for options that the server cannot fulfil."""
         target, fields, asked = self._own(channel, data, ext, qos)
-        plan = None if qos is None and self.topics.plain(target) else self.broadcaster.plan_storage(target, asked)
+        plan = (
+            None
+            if qos is None and self.topics.plain(target)
+            else self.publishing.broadcaster.plan_storage(target, asked)
+        )
         if plan is None:
-            self.broadcaster.send(target, fields, lazy=lazy, qos=asked)
+            self.publishing.broadcaster.send(target, fields, lazy=lazy, qos=asked)
         else:
             key = scoped(asked.key, target, None)
-            self.broadcaster.store(target, fields, plan, asked, key=key).then(_log_failure)
+            self.publishing.broadcaster.store(target, fields, plan, asked, key=key).then(_log_failure)
 
     async def publish_stored(
         self, channel: str, data: Any, *, ext: Fields | None = None, key: str = "", qos: Fields | None = None
@@ -101,13 +155,13 @@ class Broker(Parts):
         """Publish as the server itself, and return the message's id when it is stored: every reliable subscriber gets it.
         With a `key`, a second call within two minutes has no effect. Raises StoreError, Refused, ValueError and TypeError."""
         target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "persistent": True})
-        if self.pressure.is_on and (relief := self.pressure.relief([target.name])) is not None:
+        if self.mailboxes.pressure.is_on and (relief := self.mailboxes.pressure.relief([target.name])) is not None:
             await relief
-        plan = self.broadcaster.plan_storage(target, asked) or StoragePlan()
+        plan = self.publishing.broadcaster.plan_storage(target, asked) or StoragePlan()
         if key:
             asked = replace(asked, key=key)
         key = scoped(asked.key, target, None)
-        published = await self.broadcaster.store(target, fields, plan, asked, key=key)
+        published = await self.publishing.broadcaster.store(target, fields, plan, asked, key=key)
         return published.id
 
     async def send(
@@ -119,7 +173,7 @@ class Broker(Parts):
         further = (qos or {}).get("destination", [])
         target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "destination": [{"to": to}, *further]})
         key = scoped(asked.key, target, None)
-        sending: Sending = await finished(self.destinations.send(None, target, fields, asked, key))
+        sending: Sending = await finished(self.addressing.destinations.send(None, target, fields, asked, key))
         failure = next((each for each in sending.states if each.code), None)
         if failure is not None:
             raise Refused(coded(failure.code, failure.to), failure.code, failure.message)
@@ -129,7 +183,7 @@ class Broker(Parts):
         self, channel: str, data: Any, ext: Fields | None, qos: Fields | None
     ) -> tuple[Channel, Fields, PublishQos]:
         target = _literal(channel)
-        fields = _checked(self.outbound.pipe, target, data, ext)
+        fields = _checked(self.mailboxes.outbound.pipe, target, data, ext)
         usual = self.topics.usual(target)
         return target, fields, usual if qos is None else read_publish_qos(qos, usual)
 
@@ -138,17 +192,19 @@ class Broker(Parts):
     ) -> bool:
         """Send a message to one session, whatever its subscriptions; False if the session has ended or an extension removed the
         message. Raises ValueError, TypeError, and Refused for an `ext` that is not an object."""
-        return self.broadcaster.to_one(session, _checked(self.outbound.pipe, _literal(channel), data, ext), lazy=lazy)
+        return self.publishing.broadcaster.to_one(
+            session, _checked(self.mailboxes.outbound.pipe, _literal(channel), data, ext), lazy=lazy
+        )
 
     def disconnect(self, session: Session) -> None:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
-        self.table.disconnect(session)
+        self.sessions.table.disconnect(session)
 
     def set_policy(self, policy: SecurityPolicy) -> None:
         """Use this policy. Raises ServiceError if another service has set one."""
-        if type(self.guard.policy) is not OpenPolicy:
+        if type(self.admission.guard.policy) is not OpenPolicy:
             raise ServiceError("two services have a security policy; a server takes one")
-        self.guard.policy = policy
+        self.admission.guard.policy = policy
 
     def install(self, services: Iterable[Installable]) -> None:
         """Install these services."""
@@ -159,10 +215,10 @@ class Broker(Parts):
 
     async def make_durable(self, store: Store) -> Durability:
         """Begin to keep in this store what must outlive the process, and continue with what it has. Raises StoreError."""
-        self.concerns["store"] = lambda: self.access.trouble or store.why_full
+        self.runtime.life.concerns["store"] = lambda: self.runtime.access.trouble or store.why_full
         self.metrics.count("waiting", self.durability.waiting)
         await self.durability.start(store)
-        self.events.start()
+        self.mailboxes.events.start()
         return self.durability
 
     def sweep(self) -> None:
@@ -172,9 +228,9 @@ class Broker(Parts):
     @property
     def has_lost_store(self) -> bool:
         """Whether another server has taken over the store. This server then no longer serves anything."""
-        return self.access.is_superseded
+        return self.runtime.access.is_superseded
 
-    def _lose_store(self) -> None:
+    def lose_store(self) -> None:
         """Another server has the store: answer what is held, and let those know that serve."""
         self.drain()
         for lost in self.on_store_lost:
@@ -182,18 +238,20 @@ class Broker(Parts):
 
     def drain(self) -> None:
         """Answer every held connect, and hold no more: the server is going down."""
-        self.supervisor.shutdown.begin()
-        self.is_draining = True
-        self.outbound.drain(self.sessions.values(), LONGEST_PAUSE_MS if self.access.is_shared else 0)
-        for drained in self.on_drain:
+        self.runtime.supervisor.shutdown.begin()
+        self.runtime.life.is_draining = True
+        self.mailboxes.outbound.drain(
+            self.sessions.by_id.values(), LONGEST_PAUSE_MS if self.runtime.access.is_shared else 0
+        )
+        for drained in self.runtime.life.on_drain:
             drained()
 
     async def close(self) -> None:
         """Drain, and end the tasks that still run."""
         self.drain()
         await self.runtime.close()
-        await self.dead_letters.close()
-        for ended in self.on_close:
+        await self.dead_letters.notifier.close()
+        for ended in self.runtime.life.on_close:
             ended()
 
 

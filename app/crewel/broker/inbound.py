@@ -20,25 +20,19 @@ from crewel.bayeux import advice, replies
 from crewel.bayeux.codec import HANDSHAKE_NAMES
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.durability.back_pressure import BackPressure
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.payers import payers_of
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.publish_window import PublishWindow
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
-from crewel.broker.handshakes import HANDSHAKE, HandshakeHandler
-from crewel.broker.logins import Logins
-from crewel.broker.names import Names
-from crewel.broker.payers import payers_of
-from crewel.broker.point_to_point.shared_queues import SharedQueues
-from crewel.broker.publish_handler import PublishHandler, channel_of, not_stored
+from crewel.broker.mailboxes.exchange import Exchange, Peer
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.publishing.publish_handler import PublishHandler, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Event, Host, Session, State, Verdict, new_secret
-from crewel.broker.session_queue.connects import Browsers
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
-from crewel.broker.session_queue.exchange import Exchange, Peer
-from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.timers import SessionTimes
-from crewel.broker.session_table import SessionTable
+from crewel.broker.session import Event, Session, State, Verdict, new_secret
+from crewel.broker.sessions.handshakes import HANDSHAKE
+from crewel.broker.sessions.sessions import Sessions
 from crewel.broker.subscriptions.subscribe import SubscribeHandler
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, StoreError, denied
 
@@ -79,17 +73,15 @@ class Inbound:
     """Processes what peers send."""
 
     _runtime: Runtime
-    _outbound: Outbound
-    _dispatchers: DispatcherRunner
-    _browsers: Browsers
-    _times: SessionTimes
+    _mailboxes: Mailboxes
     _publish_handler: PublishHandler
-    _pressure: BackPressure
     _sessions: dict[str, Session]
     _meta: MetaHandlers
-    _host: Host
 
     def __post_init__(self) -> None:
+        mailboxes = self._mailboxes
+        self._outbound, self._dispatchers, self._times = mailboxes.outbound, mailboxes.dispatchers, mailboxes.times
+        self._browsers, self._pressure, self._host = mailboxes.outbound.browsers, mailboxes.pressure, mailboxes.host
         self._settings = self._runtime.settings
         self._loop = self._runtime.loop
         self._spawn = self._runtime.spawn
@@ -366,19 +358,18 @@ Handler = Callable[[Exchange, Session, Message], "Reply | Steps[Reply]"]
 class MetaHandlers:
     """The handlers, and `by_channel`, the table of them."""
 
-    _outbound: Outbound
-    _dispatchers: DispatcherRunner
-    _logins: Logins
-    _names: Names
-    _shared_queues: SharedQueues
+    _mailboxes: Mailboxes
+    _addressing: Addressing
     _durability: Durability
-    _table: SessionTable
-    _handshakes: HandshakeHandler
+    _sessions: Sessions
     _subscriptions: SubscribeHandler
 
     def __post_init__(self) -> None:
+        self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
+        self._names, self._shared_queues = self._addressing.names, self._addressing.shared_queues
+        self._logins = self._sessions.logins
         self.by_channel: Mapping[str, Handler] = {
-            HANDSHAKE: self._handshakes.handshake,
+            HANDSHAKE: self._sessions.handshakes.handshake,
             CONNECT: self.connect,
             "/meta/disconnect": self.disconnect,
             "/meta/subscribe": self._subscriptions.subscribe,
@@ -411,7 +402,7 @@ class MetaHandlers:
 
     def disconnect(self, exchange: Exchange, session: Session, message: Message) -> Reply:
         """Ends the session; what is queued goes out before the reply, and a held connect is answered."""
-        self._table.remove(session, Event.DISCONNECT)
+        self._sessions.table.remove(session, Event.DISCONNECT)
         return replies.ok(message)
 
     def unknown_session(self, exchange: Exchange, message: Message) -> Reply:

@@ -1,18 +1,37 @@
-"""What every part of a server needs of the process that it runs in: settings, the event loop, metrics, and its tasks."""
+"""What every part of a server needs: settings, the event loop, metrics, tasks, the store, ids, and services' functions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import secrets
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.ids import Clock, Ids
+from crewel.broker.service_registry import ServiceRegistry
 from crewel.fair_turns import FairTurns
 from crewel.metrics import Metrics
 from crewel.settings import Settings
 from crewel.supervision import Supervisor
 
 log = logging.getLogger(__name__)
+
+
+class Life:
+    """How one server stands in its life, and who is called when that changes."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.concerns: dict[str, Callable[[], str | None]] = {"task": lambda: supervisor.trouble}
+        """What keeps the server from being ready, by what it is about: why it is not, None while all is well."""
+        self.is_draining = False
+        self.on_store_lost: list[Callable[[], None]] = []
+        """Called when another server has taken the store: from then on nothing is served here."""
+        self.on_drain: list[Callable[[], None]] = []
+        """Called when the server is about to end, and again as long as it ends."""
+        self.on_close: list[Callable[[], None]] = []
+        """Called when this broker has ended."""
 
 
 class Runtime:
@@ -26,9 +45,15 @@ class Runtime:
         """Shared by the clients: whatever of theirs takes long leaves the rest to a later turn."""
         self.supervisor = Supervisor(self.metrics.task_restarts, loop)
         """Runs what has to run as long as the server."""
+        self.life = Life(self.supervisor)
         self.failing_workers: dict[str, int] = {}
         """Number of each other worker that its parent cannot start -> how often in a row it has tried."""
         self.metrics.gauge("workers_failing", lambda: len(self.failing_workers))
+        self.access = StoreAccess(settings, loop)
+        """The store, or that there is none."""
+        self.clock = Clock()
+        self.ids = Ids(secrets.token_hex(4), self.clock)
+        self.services = ServiceRegistry(self.spawn)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

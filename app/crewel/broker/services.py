@@ -76,13 +76,13 @@ class Service:
         before it is broadcast and answered. If it returns False, the message is refused (`404::message_deleted`). It may be
         async; the reply then waits for it."""
         pattern = _published(channel)
-        return self._collect(lambda broker, function: _add(broker.registry.listeners, pattern, function))
+        return self._collect(lambda broker, function: _add(broker.runtime.services.listeners, pattern, function))
 
     def subscription(self, channel: str) -> Callable[[F], F]:
         """Call the function `(message)` for each message that was broadcast on this channel or pattern. It may be async;
         nothing waits for it."""
         pattern = _published(channel)
-        return self._collect(lambda broker, function: _add(broker.registry.subscribed, pattern, function))
+        return self._collect(lambda broker, function: _add(broker.runtime.services.subscribed, pattern, function))
 
     def responder(self, channel: str) -> Callable[[F], F]:
         """Answer each request on this channel or pattern with the result of the function `(message)`, which may be async. An
@@ -93,7 +93,7 @@ class Service:
             raise ServiceError(f"requests need a broadcast channel, and {channel!r} is not one")
 
         def bind(broker: Broker, function: OnRequest) -> None:
-            _add(broker.registry.subscribed, pattern, responder(broker.publish, function))
+            _add(broker.runtime.services.subscribed, pattern, responder(broker.publish, function))
 
         return self._collect(bind)
 
@@ -107,26 +107,26 @@ class Service:
             raise ServiceError(f"a remote call has one name: {target!r} is a pattern; pass the variable part as data")
 
         def bind(broker: Broker, function: RemoteCall) -> None:
-            if channel in broker.registry.calls:
+            if channel in broker.runtime.services.calls:
                 raise ServiceError(f"two services answer the remote call {target!r}")
-            broker.registry.calls[channel] = function
+            broker.runtime.services.calls[channel] = function
 
         return self._collect(bind)
 
     def on_session_added(self, function: F) -> F:
         """Call the function `(session)` when a handshake has been granted, before its reply; and at the start of the server
         for each session that is restored from the store."""
-        return self._collect(lambda broker, added: broker.registry.session_added.append(added))(function)
+        return self._collect(lambda broker, added: broker.runtime.services.session_added.append(added))(function)
 
     def on_session_removed(self, function: F) -> F:
         """Call the function `(session, expired)` when a session has ended, before its subscriptions are removed. `expired` is
         true if no connect came in time."""
-        return self._collect(lambda broker, removed: broker.registry.session_removed.append(removed))(function)
+        return self._collect(lambda broker, removed: broker.runtime.services.session_removed.append(removed))(function)
 
     def on_dead_letter(self, function: F) -> F:
         """Call the function `(letter)`, with a `DeadLetter`, for each dead letter that this server has stored. It may be async;
         the next dead letter waits for it, a minute at most, and nothing else does."""
-        return self._collect(lambda broker, hook: broker.registry.dead_letter.append(hook))(function)
+        return self._collect(lambda broker, hook: broker.runtime.services.dead_letter.append(hook))(function)
 
     def background(self, function: Background) -> Background:
         """Run the coroutine function `()` from the moment the server has opened its store until it ends, and then cancel it. If
@@ -137,13 +137,13 @@ class Service:
         # Not a pair `on_start` and `on_stop`: applications would have to keep them in step, and a failure in one of them has no
         # clear meaning. No node is elected to run it either: work that must run once is a client.
         task = f"{self.name}.{getattr(function, '__name__', 'background')}"
-        return self._collect(lambda broker, body: broker.registry.background.append((task, body)))(function)
+        return self._collect(lambda broker, body: broker.runtime.services.background.append((task, body)))(function)
 
     def authorizer(self, channel: str) -> Callable[[Authorizer], Authorizer]:
         """Ask the function `(operation, channel, session, message)` about this channel or pattern: GRANT, IGNORE or
         Deny(reason)."""
         pattern = _pattern(channel)
-        return self._collect(lambda broker, authorizer: broker.guard.authorize(pattern, authorizer))
+        return self._collect(lambda broker, authorizer: broker.admission.guard.authorize(pattern, authorizer))
 
     def install(self, broker: Broker) -> None:
         """Bind everything to this broker, until it ends. Raises ServiceError if it is installed there already, or a second
@@ -153,7 +153,7 @@ class Service:
         if self.policy is not None:
             broker.set_policy(self.policy)
         self.brokers.append(broker)
-        broker.on_close.append(lambda: self._left(broker))
+        broker.runtime.life.on_close.append(lambda: self._left(broker))
         for bind in self._bindings:
             bind(broker)
 

@@ -1,5 +1,5 @@
 """Sessions: their states, who they belong to, and the connect that they hold. The messages that wait for them are in
-`session_queue.mailbox`.
+`mailboxes.mailbox`.
 
 Owns what is true of one session. What a message or a meta channel does to it is decided in `broker` and `meta`.
 """
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.session_queue.exchange import Held
-from crewel.broker.session_queue.mailbox import Mailbox, MailboxListener
-from crewel.broker.session_queue.memory_mailbox import MemoryMailbox
-from crewel.broker.session_queue.stored_mailbox import StoredMailbox
+from crewel.broker.mailboxes.exchange import Held
+from crewel.broker.mailboxes.mailbox import Mailbox, MailboxListener
+from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
+from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import BATCH_BLOCK
@@ -28,7 +28,7 @@ from crewel.qos.connect import NOTHING_ASKED, ConnectQos
 from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
-    from crewel.broker.session_queue.exchange import Peer
+    from crewel.broker.mailboxes.exchange import Peer
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.settings import Settings
@@ -110,7 +110,9 @@ def new_secret() -> str:
 class Host(Protocol):
     """What a session needs of its server."""
 
-    settings: Settings
+    @property
+    def settings(self) -> Settings:
+        """The settings of the server."""
 
     @property
     def reports(self) -> MailboxListener:

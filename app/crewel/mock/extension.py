@@ -189,7 +189,7 @@ class SalesforceExtension(Extension):
             return self._unauthorized(message, operation, exchange, error)
         if operation == "handshake":
             return self._refused_handshake(message)
-        known = self.broker.sessions.get(client_id) if isinstance(client_id, str) else None
+        known = self.broker.sessions.by_id.get(client_id) if isinstance(client_id, str) else None
         if known is not None:
             refusal = self._cookies(known, message, exchange)
             if refusal is not None:
@@ -203,7 +203,7 @@ class SalesforceExtension(Extension):
         return None
 
     def _refused_handshake(self, message: Message) -> Fields | None:
-        if len(self.broker.sessions) >= CONCURRENT[self.org.edition]:
+        if len(self.broker.sessions.by_id) >= CONCURRENT[self.org.edition]:
             return shapes.handshake_denied(message.id, shapes.CONCURRENT_LIMIT)
         kinds = message.fields.get("supportedConnectionTypes")
         if isinstance(kinds, list) and kinds and "long-polling" not in kinds:
@@ -330,7 +330,7 @@ class SalesforceExtension(Extension):
             part.has_connected = True
             waiting, part.waiting = part.waiting, []
             for entry in waiting:
-                self.broker.outbound.enqueue(session, entry)
+                self.broker.mailboxes.outbound.enqueue(session, entry)
         return shapes.connected(str(message.fields.get("clientId")), message.id, is_first=is_first)
 
     # Events
@@ -350,7 +350,7 @@ class SalesforceExtension(Extension):
     def deliver(self, event: Event) -> None:
         """Send a new event to all its subscribers."""
         entries: dict[str, Entry] = {}
-        for session in list(self.broker.sessions.values()):
+        for session in list(self.broker.sessions.by_id.values()):
             part = part_of(session)
             user_id = part.user_id if part is not None else ""
             sent = [event.sent_on(name) for name in map(outer, session.subscriptions) if selects(name, event, user_id)]
@@ -359,7 +359,7 @@ class SalesforceExtension(Extension):
 
     def online(self, channel: str) -> set[str]:
         """The ids of the users that are subscribed to a channel now."""
-        parts = {part_of(each): each.subscriptions for each in self.broker.sessions.values()}
+        parts = {part_of(each): each.subscriptions for each in self.broker.sessions.by_id.values()}
         return {
             part.user_id
             for part, names in parts.items()
@@ -372,7 +372,7 @@ class SalesforceExtension(Extension):
             return
         part.ids[id(entry)] = (entry.fields["channel"], event.replay_id)
         if part.has_connected:
-            self.broker.outbound.enqueue(session, entry)
+            self.broker.mailboxes.outbound.enqueue(session, entry)
         else:
             part.waiting.append(entry)
 
@@ -380,24 +380,24 @@ class SalesforceExtension(Extension):
 
     def _forget(self, session: Session | None) -> None:
         if session is not None and session.is_live:
-            self.broker.table.remove(session, SessionEvent.SILENCE)
+            self.broker.sessions.table.remove(session, SessionEvent.SILENCE)
 
     def forget_all(self) -> int:
         """Forget all sessions, as when an instance is refreshed; returns how many. Held connects are answered."""
-        sessions = list(self.broker.sessions.values())
+        sessions = list(self.broker.sessions.by_id.values())
         for session in sessions:
             self._forget(session)
         return len(sessions)
 
     def end_unauthorized(self) -> None:
         """Tokens were revoked: end the sessions whose token is not valid any more, also those with a held connect."""
-        for session in list(self.broker.sessions.values()):
+        for session in list(self.broker.sessions.by_id.values()):
             part = part_of(session)
             exchange = part.exchange if part is not None else None
             if exchange is None or self.org.user_of(exchange.authorization) is not None:
                 continue
             session.refuse(Verdict(shapes.AUTHENTICATION_INVALID, {"reconnect": "none", "interval": 0}))
-            self.broker.outbound.release(session, self.broker.loop.time())
+            self.broker.mailboxes.outbound.release(session, self.broker.loop.time())
             self._forget(session)
 
 

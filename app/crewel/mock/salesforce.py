@@ -348,7 +348,7 @@ class Salesforce:
 
         def is_there(_: Salesforce) -> bool:
             def found() -> bool:
-                sessions = self._instance.broker.sessions.values()
+                sessions = self._instance.broker.sessions.by_id.values()
                 return any(inner(channel) in each.subscriptions and each.held is not None for each in sessions)
 
             return bool(self._call(found))

@@ -17,12 +17,12 @@ from typing import Final
 import orjson
 
 from crewel.bayeux.channel import REPLIES, Channel, parse
-from crewel.broker.broadcaster import Broadcaster
-from crewel.broker.channels import Channels
+from crewel.broker.addressing.channels import Channels
+from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.dead_letters.dead_letter import CHANNEL as DEAD_LETTERS
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.node_tags import tag_in
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.publishing.broadcaster import Broadcaster
 from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import Entry
 from crewel.nodes.frames import Frame, Kind

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from crewel.broker.session_queue.connects import LONGEST_PAUSE_MS
-from crewel.broker.session_queue.exchange import CONNECT_CHANNEL, Peer
+from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
+from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL, Peer
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.frames import Frame, Kind

@@ -16,8 +16,8 @@ import orjson
 from multidict import CIMultiDict
 
 from crewel.broker.inbound import Answering, when_answered
-from crewel.broker.session_queue.exchange import CONNECT_CHANNEL, Peer
-from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL, Peer
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.forwarding import SETTLED

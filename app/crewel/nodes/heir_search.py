@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.lease import StoreLease
+from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.mailboxes.timers import SessionTimes
 from crewel.broker.session import Session
-from crewel.broker.session_queue.exchange import Peer
-from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.timers import SessionTimes
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns
 from crewel.nodes.calls import Calls

@@ -9,8 +9,8 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
+from crewel.broker.addressing.names import BEYOND_STORED
 from crewel.broker.broker import Broker
-from crewel.broker.names import BEYOND_STORED
 from crewel.broker.node_tags import first_number, tag_in, tag_of
 from crewel.broker.session import new_secret
 from crewel.errors import SettingsError, StoreError
@@ -38,49 +38,51 @@ class Membership:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        access, durability = broker.access, broker.durability
+        access, durability = broker.runtime.access, broker.durability
         self._settings = broker.settings.cluster
         self.registry = NodeRegistry(access, durability, broker.metrics, self._settings.lease_ms / 1000)
         self.router = Router(
             broker.runtime,
             broker.inbound,
             access,
-            broker.sessions.__contains__,
-            lambda name: broker.names.find(name) is not None,
+            broker.sessions.by_id.__contains__,
+            lambda name: broker.addressing.names.find(name) is not None,
             durability.lease,
             self.registry,
         )
         self.departures = Departures()
-        self.arrivals = Arrivals(broker.outbound, self.router.receive_guest, self._lost_way)
+        self.arrivals = Arrivals(broker.mailboxes.outbound, self.router.receive_guest, self._lost_way)
         self.links = Links(broker.loop, lambda: access.token, self.departures, self.arrivals)
         self.router.connect(self.links, self.departures)
         self.bus = self._made_bus(broker)
-        broker.dead_letters.on_stored.append(self.bus.announce_dead_letters)
-        broker.groups.on_first, broker.groups.on_last = self.bus.wants, self.bus.gives_up
+        broker.dead_letters.notifier.on_stored.append(self.bus.announce_dead_letters)
+        broker.addressing.wanted = self.bus
         self.addressed = RemoteDestinations(
             broker.loop,
             access,
-            broker.names,
-            broker.destinations,
-            broker.shared_queues,
+            broker.addressing.names,
+            broker.addressing.destinations,
+            broker.addressing.shared_queues,
             self.registry,
             self.links,
         )
-        broker.shared_queues.has_others = lambda: bool(self.registry.others())
-        broker.shared_queues.announce = self.addressed.announce
-        broker.destinations.elsewhere = self.addressed
+        broker.addressing.shared_queues.has_others = lambda: bool(self.registry.others())
+        broker.addressing.shared_queues.announce = self.addressed.announce
+        broker.addressing.destinations.elsewhere = self.addressed
         self.arrivals.on_addressed = self.addressed.take
         self.calls = Calls(broker.runtime, self.links.open_to)
-        broker.on_drain.append(self.departures.drain)
+        broker.runtime.life.on_drain.append(self.departures.drain)
         self.departures.calls = self.arrivals.calls = self.calls
         self.search = self._made_search(broker)
         self.topics = RemoteTopics(access, broker.topics, self.registry, self.calls)
-        self.subjects = RemoteSubjects(access, broker.names, broker.claims, self.registry, self.calls)
+        self.subjects = RemoteSubjects(
+            access, broker.addressing.names, broker.sessions.claims, self.registry, self.calls
+        )
         self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.on_nodes_changed)
-        broker.broadcaster.spread = self.bus.spread
-        broker.channels.on_first, broker.channels.on_last = self.bus.wants, self.bus.gives_up
-        broker.subscribes.announced = self.bus.announced
+        broker.publishing.broadcaster.spread = self.bus.spread
+        broker.addressing.channels.on_first, broker.addressing.channels.on_last = self.bus.wants, self.bus.gives_up
+        broker.subscriptions.handler.announced = self.bus.announced
         self.arrivals.on_leaving = self.departures.on_leaving
         self.registry.on_change.append(self._dial)
         self.registry.on_change.append(self._name_again)
@@ -92,20 +94,20 @@ class Membership:
     def _made_bus(self, broker: Broker) -> Bus:
         return Bus(
             broker.runtime,
-            broker.channels,
-            broker.broadcaster,
-            broker.groups,
-            broker.dead_letters,
+            broker.addressing.channels,
+            broker.publishing.broadcaster,
+            broker.addressing.groups,
+            broker.dead_letters.notifier,
             self.registry,
             self.links.open_to,
         )
 
     def _made_search(self, broker: Broker) -> HeirSearch:
         return HeirSearch(
-            broker.sessions,
-            broker.outbound,
-            broker.times,
-            broker.access,
+            broker.sessions.by_id,
+            broker.mailboxes.outbound,
+            broker.mailboxes.times,
+            broker.runtime.access,
             broker.durability.lease,
             self.registry,
             self.links,
@@ -117,7 +119,7 @@ class Membership:
         """A node does not reach this one any more, and clients of sessions that are here may wait at it. They get as much more
         time as after a restart."""
         grace_s = self._broker.settings.delivery.restart_grace_ms / 1000
-        self._broker.times.excuse(self._broker.loop.time() + grace_s)
+        self._broker.mailboxes.times.excuse(self._broker.loop.time() + grace_s)
 
     async def listen(self) -> None:
         """Accept links, before other nodes read where. Raises SettingsError."""
@@ -126,13 +128,13 @@ class Membership:
             port = await self.links.listen(host, port)
         except OSError as error:
             raise SettingsError(f"cluster.listen {self._settings.listen}: {error.strerror or error}") from error
-        self._broker.access.link = advertised_address(host, port, self._settings.advertise)
+        self._broker.runtime.access.link = advertised_address(host, port, self._settings.advertise)
 
     async def join(self) -> None:
         """This node is registered: get to know the others, and watch over them from now on. Raises StoreError."""
-        access = self._broker.access
+        access = self._broker.runtime.access
         self._named_as = access.token
-        self._broker.names.number_from(first_number(tag_of(access.token), BEYOND_STORED))
+        self._broker.addressing.names.number_from(first_number(tag_of(access.token), BEYOND_STORED))
         self.links.secret = await nodes.secret(access.store)
         await self.registry.refresh()
         others = self.registry.others()
@@ -154,36 +156,36 @@ class Membership:
 
     async def forget_tags(self) -> None:
         """Forget the tags of former nodes whose sessions came here and have all ended. Raises StoreError."""
-        broker, token = self._broker, self._broker.access.token
+        broker, token = self._broker, self._broker.runtime.access.token
         known = self.registry.members.nodes.values()
-        if broker.access.is_reloading or any(each.heir or not each.lives for each in known):
+        if broker.runtime.access.is_reloading or any(each.heir or not each.lives for each in known):
             return  # this node may have tags already whose sessions are still on their way to it
         unused = {tag for tag, owner in self.registry.members.tags.items() if owner == token} - {tag_of(token)}
         if not unused:
             return
-        async for session in in_turns(broker.sessions.values()):
+        async for session in in_turns(broker.sessions.by_id.values()):
             unused -= {tag_in(session.id), tag_in(session.reply_id)}
         if unused:
-            await broker.access.writing.ask(nodes.untag(broker.access.keys, token, unused))
+            await broker.runtime.access.writing.ask(nodes.untag(broker.runtime.access.keys, token, unused))
 
     async def forget_groups(self) -> None:
         """Forget the groups that have no member at any node, with what has come for them since. Raises StoreError."""
-        groups, access = self._broker.groups, self._broker.access
+        groups, access = self._broker.addressing.groups, self._broker.runtime.access
         for queue in list(groups.elsewhere):
             if not await shared_queues.has_members(access.store, queue):
                 groups.remove_elsewhere(queue)
-                self._broker.shared_queues.end_queue(queue)
+                self._broker.addressing.shared_queues.end_queue(queue)
 
     def _name_again(self) -> None:
         """After this node was taken for dead, and began again, other nodes must know the names that it has given."""
-        token = self._broker.access.token
-        if token != self._named_as and not self._broker.access.is_reloading:
+        token = self._broker.runtime.access.token
+        if token != self._named_as and not self._broker.runtime.access.is_reloading:
             self._named_as = token
             self._broker.spawn(self._note_names(token))
 
     async def _note_names(self, token: str) -> None:
         try:
-            await self._broker.claims.note_all_again(list(self._broker.sessions.values()))
+            await self._broker.sessions.claims.note_all_again(list(self._broker.sessions.by_id.values()))
         except StoreError:
             if self._named_as == token:
                 self._named_as = ""  # the next look tries it once more

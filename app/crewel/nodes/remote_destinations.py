@@ -13,10 +13,10 @@ from typing import Final
 import orjson
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.broker.addressing.destinations import Destinations
+from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.names import Names
-from crewel.broker.point_to_point.destinations import Destinations
-from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import PendingMessage
 from crewel.nodes.frames import Frame, Kind

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from crewel.broker.addressing.names import Names
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.name_claims import NameClaims
-from crewel.broker.names import Names
+from crewel.broker.sessions.name_claims import NameClaims
 from crewel.errors import StoreUnavailable
 from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry

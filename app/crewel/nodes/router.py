@@ -19,9 +19,9 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.ids import elapsed
 from crewel.broker.inbound import Answering, Inbound
+from crewel.broker.mailboxes.exchange import Peer, encode_reply
 from crewel.broker.node_tags import tag_in
 from crewel.broker.runtime import Runtime
-from crewel.broker.session_queue.exchange import Peer, encode_reply
 from crewel.errors import Refused, StoreError, coded
 from crewel.nodes.forwarding import Departures
 from crewel.nodes.guests import Guest

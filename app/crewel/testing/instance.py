@@ -157,7 +157,7 @@ class Instance:
     async def kill(self) -> None:
         """End the server as SIGKILL does: connections are reset, and nothing more is answered or stored."""
         if self._app is not None:
-            access = self.broker.access
+            access = self.broker.runtime.access
             await self._virtual.stop_accepting(self.port)
             self._virtual.reset_connections(self.port)
             if access.has_store:
@@ -189,12 +189,12 @@ class Instance:
     def state(self) -> State:
         """The clients, the number of channels and the virtual time."""
         broker = self.broker
-        clients = tuple(_client(session) for session in broker.sessions.values())
-        return State(clients, len(broker.channels), self.now())
+        clients = tuple(_client(session) for session in broker.sessions.by_id.values())
+        return State(clients, len(broker.addressing.channels), self.now())
 
     async def letters(self) -> list[DeadLetter]:
         """The dead letters, the oldest first. Raises StoreError without a store."""
-        access = self.broker.access
+        access = self.broker.runtime.access
         access.require_writable()
         await self.broker.durability.committed()
         letters: list[DeadLetter] = []
@@ -233,11 +233,11 @@ class Instance:
         await self._settle()
 
     def _sessions(self) -> list[Session]:
-        return list(self.broker.sessions.values()) if self._app is not None else []
+        return list(self.broker.sessions.by_id.values()) if self._app is not None else []
 
     def _next(self, end: float) -> float:
         due = self._virtual.next_timer()
-        if self._app is not None and self.broker.access.has_store:
+        if self._app is not None and self.broker.runtime.access.has_store:
             due = max(due, min(self._loop.time() + _LONGEST_STEP_S, end))
         return due
 
@@ -246,7 +246,7 @@ class Instance:
         if passed > 0:
             self._virtual.skip(passed)
             if self._app is not None:
-                self.broker.clock.advance(passed)
+                self.broker.runtime.clock.advance(passed)
 
     async def _settle(self) -> None:
         """Let what has become due happen. The store has answered by then: time must not run out for an answer that is on
@@ -254,7 +254,7 @@ class Instance:
         await self._take_turns()
         while self._app is not None and self._virtual.next_timer() == inf:  # noqa: ASYNC110 - turns are what is waited for
             await asyncio.sleep(0)  # the sweeper always has a next time
-        access = self.broker.access if self._app is not None else None
+        access = self.broker.runtime.access if self._app is not None else None
         if access is not None and access.has_store and access.store.is_up:
             with suppress(CrewelError, RedisError, OSError):
                 await access.store.reader.ping()

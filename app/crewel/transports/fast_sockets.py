@@ -30,7 +30,7 @@ class FastSockets:
         self.turns = endpoint.broker.runtime.turns
         self.arrivals = endpoint.arrivals
         self.bayeux = settings.bayeux
-        self.hold_known = endpoint.broker.outbound.hold_known
+        self.hold_known = endpoint.broker.mailboxes.outbound.hold_known
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
         self.upgrades = Upgrades(settings.websocket)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from crewel.bayeux.codec import join
-from crewel.broker.session_queue.exchange import Peer, Take
+from crewel.broker.mailboxes.exchange import Peer, Take
 from crewel.errors import Limited, PayloadError
 from crewel.transports.bodies import elements_of, elements_of_values, media_type, read_body
 from crewel.transports.connection import Connection
@@ -114,7 +114,7 @@ class RequestPeer(ParsedPeer):
 
     async def answered(self) -> web.Response:
         """The response, once there is one. If the connection is lost meanwhile, the held connect is released."""
-        outbound = self._endpoint.broker.outbound
+        outbound = self._endpoint.broker.mailboxes.outbound
         try:
             # aiohttp tells a handler nothing when the peer is gone, unless its runner was made with handler_cancellation.
             while self._response is None and self._request.transport is not None:

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.codec import decode, join
-from crewel.broker.session_queue.exchange import Peer, Take
+from crewel.broker.mailboxes.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, status_line
@@ -92,7 +92,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._lane.left(self)
         self._lane.caps.left(self)
         self._transport = None
-        self._lane.broker.outbound.vanished(self)
+        self._lane.broker.mailboxes.outbound.vanished(self)
         if self._aiohttp is not None:  # it waits for this connection's next request
             self._aiohttp.connection_lost(exc)
 
@@ -100,7 +100,7 @@ class FastConnection(asyncio.Protocol, Peer):
         """The peer sends no more: an answer that it waits for still goes out, now."""
         self._is_closing = True
         if self._is_busy:
-            self._lane.broker.outbound.half_closed(self)
+            self._lane.broker.mailboxes.outbound.half_closed(self)
         return self._is_busy
 
     def pause_writing(self) -> None:

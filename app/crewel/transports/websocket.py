@@ -30,7 +30,7 @@ from crewel.transports.socket_watch import POLICY_VIOLATION
 from crewel.transports.text_frames import text_frame
 
 if TYPE_CHECKING:
-    from crewel.broker.session_queue.exchange import Take
+    from crewel.broker.mailboxes.exchange import Take
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
@@ -180,14 +180,14 @@ class Socket(ParsedPeer):
 
     def lost(self) -> None:
         """The connection is gone. What comes from now on stays in the session's queue."""
-        self._endpoint.broker.outbound.socket_closed(self)
+        self._endpoint.broker.mailboxes.outbound.socket_closed(self)
 
     def _push_more(self) -> None:
         session = self.session
         if self.relay is not None:
             self.relay.caught_up()
         elif session is not None and session.mailbox.urgent:
-            self._endpoint.broker.outbound.make_ready(session)
+            self._endpoint.broker.mailboxes.outbound.make_ready(session)
 
     async def run(self) -> web.WebSocketResponse:
         """Open, serve until it is closed, and let go of the session."""
@@ -208,7 +208,7 @@ class Socket(ParsedPeer):
             watch.discard(self)
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
-            self._endpoint.broker.outbound.socket_closed(self)
+            self._endpoint.broker.mailboxes.outbound.socket_closed(self)
             self._part()
             if self._paced is not None:
                 self._paced.end()

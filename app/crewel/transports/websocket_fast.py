@@ -16,8 +16,8 @@ from websockets.frames import Frame, Opcode
 
 from crewel.bayeux.codec import decode
 from crewel.broker.inbound import when_answered
-from crewel.broker.session_queue.exchange import Peer, Take
-from crewel.broker.session_queue.known_connect import KnownConnect
+from crewel.broker.mailboxes.exchange import Peer, Take
+from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
 from crewel.limits import Bucket
 from crewel.transports.control_frames import TOO_MANY
@@ -143,7 +143,7 @@ class FastSocket(asyncio.Protocol, Peer):
         """The connection is gone. What came before is still carried out; what is to be sent stays in the session's queue."""
         self.writer, self._is_lost = None, True
         self._sockets.left(self)
-        self._sockets.endpoint.broker.outbound.socket_closed(self)
+        self._sockets.endpoint.broker.mailboxes.outbound.socket_closed(self)
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
         self.is_writable = True  # there is no reader to wait for
@@ -173,7 +173,7 @@ class FastSocket(asyncio.Protocol, Peer):
         if self.relay is not None:
             self.relay.caught_up()
         elif session is not None and session.mailbox.urgent:
-            self._sockets.endpoint.broker.outbound.make_ready(session)
+            self._sockets.endpoint.broker.mailboxes.outbound.make_ready(session)
         self._go_on()
 
     def slow_down(self, seconds: float) -> None:

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.runtime import Runtime
-from crewel.broker.session_queue.exchange import Peer
 from crewel.storage.nodes import Node
 
 _BACKLOG: Final = 1024

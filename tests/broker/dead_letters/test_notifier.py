@@ -62,7 +62,7 @@ def store(world: World, monkeypatch: pytest.MonkeyPatch) -> Store:
 class TestFollowers:
     def test_letters_are_shown_in_their_order_as_far_as_they_are_there(self, world: World, store: Store) -> None:
         shown = Shown()
-        follower = Follower("hook", world.broker.runtime, world.broker.access, shown)
+        follower = Follower("hook", world.broker.runtime, shown)
         follower.offer(["1-0", "gone"])
         follower.offer(["2-0"])
         world.settle()
@@ -73,16 +73,14 @@ class TestFollowers:
 
     def test_dead_letters_are_read_a_hundred_at_a_time(self, world: World, store: Store) -> None:
         shown = Shown()
-        Follower("hook", world.broker.runtime, world.broker.access, shown).offer(
-            [f"{number}-0" for number in range(250)]
-        )
+        Follower("hook", world.broker.runtime, shown).offer([f"{number}-0" for number in range(250)])
         world.settle()
         assert [len(ids) for ids in store.asked] == [100, 100, 50]
         assert len(shown.ids) == 250
 
     def test_what_is_beyond_the_bound_is_counted_and_not_shown(self, world: World, store: Store) -> None:
         shown = Shown()
-        follower = Follower("hook", world.broker.runtime, world.broker.access, shown)
+        follower = Follower("hook", world.broker.runtime, shown)
         follower.offer([f"{number}-0" for number in range(MOST_WAITING + 3)])
         follower.offer(["late-0"])
         world.settle()
@@ -92,7 +90,7 @@ class TestFollowers:
     def test_a_store_that_is_away_is_asked_again(self, world: World, store: Store) -> None:
         shown = Shown()
         store.failures = 3
-        Follower("hook", world.broker.runtime, world.broker.access, shown).offer(["1-0"])
+        Follower("hook", world.broker.runtime, shown).offer(["1-0"])
         world.settle()
         assert shown.ids == []
         for _ in range(3):
@@ -115,7 +113,7 @@ class TestFollowers:
             raise LookupError
 
         monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letters.get", get)
-        follower = Follower("hook", world.broker.runtime, world.broker.access, show)
+        follower = Follower("hook", world.broker.runtime, show)
         follower.offer(["1-0", "2-0"])
         world.settle()
         follower.offer(["3-0"])
@@ -124,7 +122,7 @@ class TestFollowers:
         assert "dead letters could not be sent to the live channel" in caplog.text
 
     def test_without_one_nothing_is_kept(self, world: World, store: Store) -> None:
-        world.broker.dead_letters.stored(["1-0"])
+        world.broker.dead_letters.notifier.stored(["1-0"])
         world.settle()
         assert store.asked == []
 
@@ -146,9 +144,9 @@ class TestFigures:
         monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letters.count", count)
         for name in ("dropped", "returned"):
             monkeypatch.setattr(f"crewel.broker.dead_letters.notifier.dead_letters.{name}", none)
-        world.broker.access.store = SimpleNamespace(is_up=True)  # type: ignore[assignment]
+        world.broker.runtime.access.store = SimpleNamespace(is_up=True)  # type: ignore[assignment]
         for _ in range(2):
-            looking = world.loop.create_task(world.broker.dead_letters.count())
+            looking = world.loop.create_task(world.broker.dead_letters.notifier.count())
             world.settle()
             assert not looking.done()
             world.advance(0.2)
@@ -179,7 +177,7 @@ class TestHooks:
 
         service.on_dead_letter(told.append)
         world = make_world(services=[service])
-        world.broker.dead_letters.stored(["1-0", "2-0"])
+        world.broker.dead_letters.notifier.stored(["1-0", "2-0"])
         world.settle()
         assert [letter.dead_id for letter in told] == ["1-0", "2-0"]
         assert caplog.text.count("a service failed in") == 4
@@ -212,5 +210,5 @@ class TestLetters:
             PendingDeadLetter(SessionName("client/joe/1"), LogId(1), code, "")
             for code in ("user.update.x", "user.update.y", "user.z")
         ]
-        world.broker.dead_letters.made(letters)
+        world.broker.dead_letters.notifier.made(letters)
         assert world.broker.metrics.letters == {"user.update": 2, "user": 1}

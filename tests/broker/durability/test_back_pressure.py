@@ -19,7 +19,7 @@ LONGEST_S = 5.0
 def flooded(make_stored: MakeStored) -> StoredWorld:
     """A server with more pending dead letters of /a than publishers may make without waiting, of a receiver without rates."""
     world = make_stored("limits.exempt_addresses=192.0.2.0/24")
-    world.broker.pressure.max_dead_letters, world.access.node.max_dead_letters = MOST, 2
+    world.broker.mailboxes.pressure.max_dead_letters, world.access.node.max_dead_letters = MOST, 2
     Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
     store(world, "/a", "fills the queue")
     flood(world)
@@ -28,8 +28,8 @@ def flooded(make_stored: MakeStored) -> StoredWorld:
 
 def flood(world: StoredWorld) -> None:
     store(world, "/a", *range(MOST + 1))
-    world.broker.pressure.update()
-    assert world.broker.pressure.is_on
+    world.broker.mailboxes.pressure.update()
+    assert world.broker.mailboxes.pressure.is_on
 
 
 def ask(client: Client, *channels: str, persistent: bool = True) -> Request:
@@ -53,7 +53,7 @@ def test_a_publish_that_would_make_letters_waits_until_fewer_are_pending(
     assert request.is_held
     flooded.commit()
     assert request.answer[0]["successful"]
-    assert not flooded.broker.pressure.is_on
+    assert not flooded.broker.mailboxes.pressure.is_on
     assert flooded.broker.metrics.publishes_delayed == 1
 
 
@@ -81,7 +81,7 @@ def test_the_servers_own_stored_publish_waits_too(flooded: StoredWorld) -> None:
 
 def test_a_post_of_a_back_end_waits_as_a_whole(flooded: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     elements = [{"channel": each, "data": 1, "ext": {"publish": {"persistent": True}}} for each in ("/b", "/a")]
-    posting = flooded.loop.create_task(flooded.broker.backend_publisher.post(OPERATOR, elements))
+    posting = flooded.loop.create_task(flooded.broker.publishing.for_back_ends.post(OPERATOR, elements))
     flooded.settle()
     assert not posting.done()
     flooded.commit()
@@ -89,8 +89,8 @@ def test_a_post_of_a_back_end_waits_as_a_whole(flooded: StoredWorld, monkeypatch
     assert flooded.broker.metrics.publishes_delayed == 1
     flood(flooded)
     store_nothing(flooded, monkeypatch)
-    flooded.broker.pressure.refuses_from = MOST
-    posting = flooded.loop.create_task(flooded.broker.backend_publisher.post(OPERATOR, elements))
+    flooded.broker.mailboxes.pressure.refuses_from = MOST
+    posting = flooded.loop.create_task(flooded.broker.publishing.for_back_ends.post(OPERATOR, elements))
     flooded.advance(LONGEST_S)
     assert [each["successful"] for each in posting.result()] == [True, False]
 
@@ -115,7 +115,7 @@ def test_a_publish_is_refused_if_far_too_many_are_pending(
     flooded: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store_nothing(flooded, monkeypatch)
-    flooded.broker.pressure.refuses_from = MOST
+    flooded.broker.mailboxes.pressure.refuses_from = MOST
     request = ask(Client(flooded).joined(), "/a")
     own = flooded.loop.create_task(flooded.broker.publish_stored("/a", "mine"))
     flooded.advance(LONGEST_S)
@@ -125,13 +125,13 @@ def test_a_publish_is_refused_if_far_too_many_are_pending(
 
 def test_a_publish_waits_while_too_many_of_its_channel_are_handed_out(make_stored: MakeStored) -> None:
     world = make_stored()
-    fan_outs = world.broker.outbound.fan_outs
+    fan_outs = world.broker.mailboxes.outbound.fan_outs
     fan_outs.many = 2
     is_over = False
     for _ in range(3):
         fan_outs.add("/a", iter(lambda: is_over or None, True))
-    world.broker.pressure.update()
-    pressure = world.broker.pressure
+    world.broker.mailboxes.pressure.update()
+    pressure = world.broker.mailboxes.pressure
     assert (pressure.is_on, pressure.delays("/a"), pressure.delays("/b")) == (True, True, False)
     is_over = True
     world.settle()

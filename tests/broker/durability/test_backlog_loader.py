@@ -105,6 +105,6 @@ def test_a_connect_that_waited_for_the_backlog_gets_nothing_if_a_newer_one_came(
 
 def let_go_now(world: StoredWorld) -> None:
     """The sweep comes late, between the read and the answer."""
-    joe = next(session for session in world.broker.sessions.values() if session.name == "client/joe/1")
+    joe = next(session for session in world.broker.sessions.by_id.values() if session.name == "client/joe/1")
     joe.grace_ms, joe.expires_at = 10**9, world.loop.time() + 1000  # it lives for long, and has been away for long
     world.broker.sweep()

@@ -65,7 +65,7 @@ def test_sessions_that_come_while_a_message_is_handed_over_get_it_too(make_store
     heir.commit()
     token = dead.access.token
     dead.crash()
-    fan_outs = heir.broker.outbound.fan_outs
+    fan_outs = heir.broker.mailboxes.outbound.fan_outs
     fan_outs.looked_up = fan_outs.at_once = 1
     fan_outs.slice_s = 0.0
     persistent = {"publish": {"persistent": True, "lifeTime": 60000, "forceDestroy": True}}  # handed over one by one
@@ -105,9 +105,9 @@ def test_others_have_a_turn_between_the_portions_of_a_slice(make_stored: Callabl
         adopting = heir.loop.create_task(adoption.take_over_dead([token]))
         counts = []
         while not adopting.done():
-            counts.append(len(heir.broker.sessions))
+            counts.append(len(heir.broker.sessions.by_id))
             await asyncio.sleep(0)
-        return [*counts, len(heir.broker.sessions)]
+        return [*counts, len(heir.broker.sessions.by_id)]
 
     counts = heir.wait(adopt())
     assert counts[-1] - counts[0] == len(receivers)

@@ -31,7 +31,7 @@ def publish(world: StoredWorld, publisher: Receiver) -> LogId:
 
 def suspect(world: StoredWorld) -> None:
     """The store says that it does not know this server, which tries once to begin with what the store has."""
-    world.access.on_lost(StoreError("suspected"))
+    world.access.lost(StoreError("suspected"))
     read_all(world)
 
 

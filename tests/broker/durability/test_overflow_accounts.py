@@ -40,10 +40,10 @@ def full(world: StoredWorld, name: str = "joe/1") -> Receiver:
 @pytest.fixture
 def flooded(make_stored: MakeStored) -> StoredWorld:
     world = make_stored()
-    world.broker.pressure.max_dead_letters, world.access.node.max_dead_letters = MOST, 2
+    world.broker.mailboxes.pressure.max_dead_letters, world.access.node.max_dead_letters = MOST, 2
     full(world)
     store(world, "/a", "fills the queue", *range(MOST + 1))
-    assert world.broker.pressure.is_on
+    assert world.broker.mailboxes.pressure.is_on
     return world
 
 
@@ -61,7 +61,7 @@ def test_publishers_of_the_account_wait(flooded: StoredWorld) -> None:
 
 def test_publishers_of_other_accounts_do_not_wait_while_messages_wait_for_full_queues(flooded: StoredWorld) -> None:
     """One request waited for 1.8 s of the processor, because 1,000 receivers with full queues had its channel too."""
-    fan_outs, pressure = flooded.broker.outbound.fan_outs, flooded.broker.pressure
+    fan_outs, pressure = flooded.broker.mailboxes.outbound.fan_outs, flooded.broker.mailboxes.pressure
     fan_outs.many = 2
     for _ in range(3):
         fan_outs.add("/b", iter([None]))
@@ -77,13 +77,13 @@ def test_publishers_of_other_accounts_do_not_wait_while_messages_wait_for_full_q
 
 def test_the_limit_of_an_account_is_lower_while_many_messages_wait_for_receivers(make_stored: MakeStored) -> None:
     world = make_stored()
-    world.broker.pressure.max_dead_letters = 1
-    receiver, fan_outs = full(world), world.broker.outbound.fan_outs
+    world.broker.mailboxes.pressure.max_dead_letters = 1
+    receiver, fan_outs = full(world), world.broker.mailboxes.outbound.fan_outs
     store(world, "/a", *range(20))
-    assert receiver.id in world.broker.sessions
+    assert receiver.id in world.broker.sessions.by_id
     fan_outs.are_many = True
     store(world, "/a", 20, 21)
-    assert receiver.id not in world.broker.sessions
+    assert receiver.id not in world.broker.sessions.by_id
 
 
 def test_receivers_of_an_account_beyond_its_limit_end_and_nothing_is_lost(
@@ -96,7 +96,7 @@ def test_receivers_of_an_account_beyond_its_limit_end_and_nothing_is_lost(
         world.commit()
         world.commit()
         world.broker.sweep()
-    assert not any(each.id in world.broker.sessions for each in receivers)
+    assert not any(each.id in world.broker.sessions.by_id for each in receivers)
     found = {(each.id, each.receiver) for each in world.letters()}
     assert "resource.exhaust" in {each.code for each in world.letters()}
     for name in ("client/joe0/1", "client/joe1/1", "client/joe2/1"):
@@ -112,7 +112,7 @@ def test_a_receiver_that_is_away_during_a_load_keeps_its_session(make_stored: Ma
     receiver = full(world)
     store(world, "/a", *range(300))
     world.commit()
-    assert receiver.id in world.broker.sessions
+    assert receiver.id in world.broker.sessions.by_id
     assert len(world.letters()) == 299
 
 

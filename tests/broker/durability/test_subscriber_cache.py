@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.channel import parse
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.dispatcher import Rejection
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -68,7 +68,7 @@ def waiting(client: Receiver) -> list[int]:
 
 def test_full_queues_leave_the_rest_of_a_message_to_another_turn(stored: StoredWorld) -> None:
     """One message for 1,000 full queues was a turn of 30 ms. What follows in the log waits until all have it."""
-    fan_outs = stored.broker.outbound.fan_outs
+    fan_outs = stored.broker.mailboxes.outbound.fan_outs
     fan_outs.step = 2
     receivers = [Receiver(stored).started("/a", name=f"joe{n}/1", queue={"maxEntries": 1}) for n in range(6)]
     store(stored, 0)
@@ -140,7 +140,7 @@ class TestTogether:
             client.take()
             client.reconnect()
         stored.commit()
-        (settled,) = [each for each in stored.broker.events._taken() if each["type"] == "settled"]
+        (settled,) = [each for each in stored.broker.mailboxes.events._taken() if each["type"] == "settled"]
         assert (settled["channel"], settled["count"]) == ("/a", 4)
 
 
@@ -171,7 +171,7 @@ class TestChanges:
 
     def test_a_filter_is_asked_about_each_message(self, stored: StoredWorld, joe: Receiver, ann: Receiver) -> None:
         store(stored, 1)
-        stored.broker.subscription_options.filtered[joe.session] = {}
+        stored.broker.subscriptions.options.filtered[joe.session] = {}
         store(stored, 2)
         assert data(ann.take()) == [1, 2]
         assert len(stored.access.node.fan_out.records) == 1
@@ -202,7 +202,7 @@ class TestClosedIntervals:
         assert [data(each.take()) for each in leaving] == [["a", "b"]] * 2
 
     def test_many_of_them_get_the_channel_in_order(self, stored: StoredWorld, leaving: list[Receiver]) -> None:
-        fan_outs = stored.broker.outbound.fan_outs
+        fan_outs = stored.broker.mailboxes.outbound.fan_outs
         fan_outs.at_once, fan_outs.step, fan_outs.slice_s = 1, 1, -1.0
         store(stored, "too late")
         for each in leaving:
@@ -216,7 +216,7 @@ class TestManyReceivers:
     @pytest.fixture(autouse=True)
     def cut_small(self, stored: StoredWorld) -> None:
         """As if each channel had many subscribers."""
-        fan_outs = stored.broker.outbound.fan_outs
+        fan_outs = stored.broker.mailboxes.outbound.fan_outs
         fan_outs.at_once, fan_outs.step, fan_outs.looked_up, fan_outs.slice_s = 2, 1, 1, -1.0
 
     @pytest.fixture
@@ -235,7 +235,7 @@ class TestManyReceivers:
                 await asyncio.sleep(0)
             return turns
 
-        assert stored.wait(count()) > 30 / stored.broker.outbound.fan_outs.at_once
+        assert stored.wait(count()) > 30 / stored.broker.mailboxes.outbound.fan_outs.at_once
         stored.settle()
         assert [data(each.take()) for each in many] == [[1]] * 30
 
@@ -339,15 +339,15 @@ class TestUnusual:
 
     def test_who_is_held_back_gets_it_afterwards(self, stored: StoredWorld, ann: Receiver) -> None:
         joe = Receiver(stored).started("/a", settle="message")
-        stored.wait(stored.broker.dispatchers.hold(joe.session, "operator"))
+        stored.wait(stored.broker.mailboxes.dispatchers.hold(joe.session, "operator"))
         store(stored, 1)
         assert data(ann.take()) == [1]
-        stored.wait(stored.broker.dispatchers.activate(joe.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.activate(joe.session))
         assert data(joe.take()) == [1]
 
     def test_a_sink_makes_letters(self, stored: StoredWorld, ann: Receiver) -> None:
         joe = Receiver(stored).started("/a", name="joe/1", settle="message")
-        dispatcher = stored.broker.dispatchers.of(joe.session)
+        dispatcher = stored.broker.mailboxes.dispatchers.of(joe.session)
         dispatcher.rejection = Rejection("user.x", "why")
         joe.session.mailbox.rejects_all = True
         store(stored, 1)
@@ -387,7 +387,7 @@ class TestUnusual:
         assert [(letter.receiver, letter.id) for letter in stored.letters()] == [("client/joe/1", str(second))]
 
     def test_what_is_lazy_waits(self, stored: StoredWorld, ann: Receiver) -> None:
-        stored.broker.channels.make_lazy(["/a"])
+        stored.broker.addressing.channels.make_lazy(["/a"])
         held = ann.connect()
         store(stored, 1)
         stored.settle()

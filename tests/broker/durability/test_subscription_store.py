@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from crewel.broker.durability.access import DEAD_SESSION
-from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.handler_steps import resolve
+from crewel.broker.subscriptions.subscription_store import SubscriptionStore
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
@@ -48,23 +48,27 @@ class Store:
             token="token",
             facts_max=100,
             leaving=self.leaving,
+            changed=lambda names: None,
             writing=SimpleNamespace(submit=self._submit, ask=self._ask),
         )
 
     def _subscription_store(self) -> SubscriptionStore:
         delivery = SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100, dead_letters_max_bytes=0)
         runtime: Any = SimpleNamespace(
-            loop=asyncio.get_running_loop(), settings=SimpleNamespace(delivery=delivery), metrics=self.metrics
+            loop=asyncio.get_running_loop(),
+            settings=SimpleNamespace(delivery=delivery),
+            metrics=self.metrics,
+            access=self._access(),
         )
         subscribing: Any = SimpleNamespace(
             enter=lambda session, pattern, choices: self.index.add(pattern),
             leave=lambda session, pattern: self.index.discard(pattern),
         )
-        letters: Any = SimpleNamespace(made=self.dead_letters.extend, stored=lambda dead_ids: None)
+        letters: Any = SimpleNamespace(letters_made=self.dead_letters.extend, letters_stored=lambda dead_ids: None)
         returning: Any = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
         expiring: Any = SimpleNamespace(now=lambda: 0)
         backlog: Any = SimpleNamespace(load_if_waiting=lambda session: None)
-        return SubscriptionStore(runtime, expiring, returning, subscribing, letters, self._access(), backlog)
+        return SubscriptionStore(runtime, expiring, returning, subscribing, backlog, letters)
 
     def _ask(self, step: Step[Any], *, then: Callable[[Any], Any]) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()

@@ -218,10 +218,10 @@ class Life:
             await self.world.broker.send("client/absent", "/service/box", self.published, qos=qos)
 
     def operate(self) -> None:
-        sessions = [*self.world.broker.sessions.values()]
+        sessions = [*self.world.broker.sessions.by_id.values()]
         if not sessions:
             return
-        session, dispatchers = self.random.choice(sessions), self.world.broker.dispatchers
+        session, dispatchers = self.random.choice(sessions), self.world.broker.mailboxes.dispatchers
         what: Callable[[], Any] = self.random.choice(
             (
                 lambda: dispatchers.hold(session, "operator"),
@@ -241,7 +241,7 @@ class Life:
 
     def redrive(self) -> None:
         to_channel = self.random.random() < 0.2
-        self._begin(self.world.broker.redrive.redrive(Chosen(), Limits(count=50), to_channel=to_channel))
+        self._begin(self.world.broker.dead_letters.redrive.redrive(Chosen(), Limits(count=50), to_channel=to_channel))
 
     def erase(self) -> None:
         work = self.world.broker.topics.endings.erase(self.random.choice(CHANNELS), force=self.random.random() < 0.5)
@@ -301,7 +301,7 @@ class Life:
         self.tasks.clear()
 
     def _in_memory(self) -> dict[str, set[int]]:
-        access, queues = self.world.access, self.world.broker.shared_queues
+        access, queues = self.world.access, self.world.broker.addressing.shared_queues
         waiting: dict[str, set[int]] = {
             name: {*durable.pending, *durable.inbox} for name, durable in access.node.sessions.items()
         }

@@ -106,7 +106,7 @@ class TestTheNotice:
         take(joe, failed(*take(joe), code="user.update.holdback"))
         store(stored, "/a/b", [-2], HUGE, [-3])
         assert take(joe) == []
-        stored.wait(stored.broker.dispatchers.activate(joe.session))
+        stored.wait(stored.broker.mailboxes.dispatchers.activate(joe.session))
         stored.settle()
         assert take_all(joe) == [-1, -2, 30_000, pattern]
 

@@ -240,7 +240,7 @@ class TestSeveral:
             assert "state" not in ask(receiver, "/a", filter=expression)["ext"]["subscribe"]
         publish(world, "/a", *({"n": n} for n in range(6)))
         assert [each["n"] for each in data(receiver.take())] == [0, 1, 2, 3, 4, 5]
-        assert world.broker.subscription_options.as_json(receiver.session) == {
+        assert world.broker.subscriptions.options.as_json(receiver.session) == {
             "/a": [{"filter": "data.n > `2`"}, {"filter": "data.n < `4`"}]
         }
 
@@ -258,7 +258,7 @@ class TestSeveral:
         receiver.subscribe("/a")
         publish(world, "/a", {"n": 0})
         assert len(receiver.take()) == 1
-        assert receiver.session not in world.broker.subscription_options.filtered
+        assert receiver.session not in world.broker.subscriptions.options.filtered
         assert "p:/a" not in world.record(receiver.session)
 
     def test_a_subscription_that_is_given_up_leaves_no_wishes(self, world: StoredWorld) -> None:
@@ -269,13 +269,13 @@ class TestSeveral:
             publish(world, "/a", {"n": 0})
             came = client.take() if isinstance(client, Receiver) else client.connect(advice={"timeout": 0}).answer
             assert data_of(came) == [{"n": 0}]
-        assert not world.broker.subscription_options.filtered
+        assert not world.broker.subscriptions.options.filtered
 
     def test_a_session_that_ends_is_forgotten(self, world: StoredWorld) -> None:
         client = Client(world).joined()
         ask(client, "/a", local=False)
         client.say("/meta/disconnect")
-        assert not world.broker.subscription_options.filtered
+        assert not world.broker.subscriptions.options.filtered
 
     def test_too_many_are_refused(self, world: StoredWorld) -> None:
         client = Client(world).joined()
@@ -307,23 +307,23 @@ class TestRestart:
         receiver = Receiver(world).started(name="client/joe/1", persistent=True)
         ask(receiver, "/a", filter="data.n > `2`")
         ask(receiver, "/b", newestOnly=True, notify=False)
-        wishes = world.broker.subscription_options.as_json(receiver.session)
+        wishes = world.broker.subscriptions.options.as_json(receiver.session)
         world.close()
         again = make_stored(RULES, prefix=world.prefix)
-        session = again.broker.sessions[str(receiver.id)]
-        assert again.broker.subscription_options.as_json(session) == wishes
+        session = again.broker.sessions.by_id[str(receiver.id)]
+        assert again.broker.subscriptions.options.as_json(session) == wishes
         receiver.world = again
         publish(again, "/a", {"n": 1}, {"n": 3}, {"n": 5})
         assert [each["n"] for each in data(receiver.take())] == [3, 5]
-        assert not again.broker.subscription_options.wants_notice(session, "/b")
+        assert not again.broker.subscriptions.options.wants_notice(session, "/b")
 
 
 class TestGroups:
     def test_a_member_hears_by_its_group_only(self, world: StoredWorld) -> None:
         receiver = Receiver(world).started()
         assert ask(receiver, "/a/*", group="cooks")["successful"]
-        assert world.broker.groups.of(receiver.session) == [("/a/*", "cooks")]
-        assert "/a/*" not in world.broker.channels
+        assert world.broker.addressing.groups.of(receiver.session) == [("/a/*", "cooks")]
+        assert "/a/*" not in world.broker.addressing.channels
         assert ask(receiver, "/a/*", group="cooks")["successful"]
         record = world.record(receiver.session)
         assert "s:/a/*" not in record
@@ -333,7 +333,7 @@ class TestGroups:
         receiver = Receiver(world).started()
         ask(receiver, "/a", group="cooks")
         assert receiver.say("/meta/unsubscribe", subscription="/a")["successful"]
-        assert world.broker.groups.of(receiver.session) == []
+        assert world.broker.addressing.groups.of(receiver.session) == []
         assert "p:/a" not in world.record(receiver.session)
         assert receiver.session.subscriptions == set()
 
@@ -349,9 +349,9 @@ class TestGroups:
         receiver = Receiver(world).started()
         for group in ("cooks", "smiths"):
             assert ask(receiver, "/a", group=group)["successful"]
-        assert sorted(world.broker.groups.of(receiver.session)) == [("/a", "cooks"), ("/a", "smiths")]
+        assert sorted(world.broker.addressing.groups.of(receiver.session)) == [("/a", "cooks"), ("/a", "smiths")]
         assert ask(receiver, "/a", group="tailors", multiSubscribe=False)["successful"]
-        assert world.broker.groups.of(receiver.session) == [("/a", "tailors")]
+        assert world.broker.addressing.groups.of(receiver.session) == [("/a", "tailors")]
 
     def test_members_of_a_group_are_not_sent_the_past(self, world: StoredWorld) -> None:
         publish(world, "/h/a", 1)
@@ -368,24 +368,24 @@ class TestGroups:
         ask(receiver, "/a", group="cooks")
         world.crash()
         again = make_stored(RULES, prefix=world.prefix)
-        session = again.broker.sessions[str(receiver.id)]
-        assert again.broker.groups.of(session) == [("/a", "cooks")]
+        session = again.broker.sessions.by_id[str(receiver.id)]
+        assert again.broker.addressing.groups.of(session) == [("/a", "cooks")]
         assert session.subscriptions == {"/a"}
 
 
 def test_wishes_of_another_version_are_left_out(world: StoredWorld) -> None:
     receiver = Receiver(world).started("/a")
     stored = {"/a": [{"local": False, "mood": "good"}], "/gone": [{"local": False}]}
-    world.broker.subscription_options.restore(receiver.session, stored)
-    assert world.broker.subscription_options.as_json(receiver.session) == {}
-    world.broker.subscription_options.restore(receiver.session, {"/a": {"local": False}})
-    assert world.broker.subscription_options.as_json(receiver.session) == {"/a": [{"local": False}]}
+    world.broker.subscriptions.options.restore(receiver.session, stored)
+    assert world.broker.subscriptions.options.as_json(receiver.session) == {}
+    world.broker.subscriptions.options.restore(receiver.session, {"/a": {"local": False}})
+    assert world.broker.subscriptions.options.as_json(receiver.session) == {"/a": [{"local": False}]}
 
 
 def test_who_does_not_want_notices_says_so(world: StoredWorld) -> None:
     receiver = Receiver(world).started("/b")
     ask(receiver, "/a", notify=False)
-    wants = world.broker.subscription_options.wants_notice
+    wants = world.broker.subscriptions.options.wants_notice
     assert (wants(receiver.session, "/a"), wants(receiver.session, "/b")) == (False, True)
     ask(receiver, "/a", notify=True)
     assert wants(receiver.session, "/a")

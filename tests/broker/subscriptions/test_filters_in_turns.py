@@ -67,7 +67,7 @@ def test_filters_that_differ_in_blanks_are_evaluated_once(world: StoredWorld, ev
 
 @pytest.mark.usefixtures("_short_turns")
 def test_messages_keep_their_order_while_filters_are_evaluated_in_turns(world: StoredWorld) -> None:
-    world.broker.outbound.fan_outs.slice_s = 0.0
+    world.broker.mailboxes.outbound.fan_outs.slice_s = 0.0
     plain = hearing(world, *(f"length(data) > `0` && sum(data) != `{number}`" for number in range(SESSIONS)))
     reliable = [Receiver(world).started() for _ in range(SESSIONS)]
     for number, receiver in enumerate(reliable):
@@ -80,12 +80,12 @@ def test_messages_keep_their_order_while_filters_are_evaluated_in_turns(world: S
             world.broker.publish("/a", [number])
         else:
             stored.append(world.loop.create_task(world.broker.publish_stored("/a", [number])))
-    assert world.broker.outbound.fan_outs.pending
+    assert world.broker.mailboxes.outbound.fan_outs.pending
     for each in stored:
         world.wait(each)
     for _ in range(10):
         world.settle()
-    assert not world.broker.outbound.fan_outs.pending
+    assert not world.broker.mailboxes.outbound.fan_outs.pending
     everything = set(range(SESSIONS))
     transient = [number for number in range(SESSIONS) if number % 3]
     for number, client in enumerate([*plain, *reliable]):

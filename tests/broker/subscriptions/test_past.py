@@ -125,7 +125,7 @@ def test_operators_see_it_in_either_order(world: StoredWorld) -> None:
     publish(world, 1, 2, 3)
     channel = parse("/h/a")
     assert channel is not None
-    past = world.broker.histories.shown
+    past = world.broker.subscriptions.histories.shown
     assert data_of(world.wait(past(channel, 2, True))) == [3, 2]
     assert data_of(world.wait(past(channel, None, False))) == [1, 2, 3]
 

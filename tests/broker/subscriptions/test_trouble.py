@@ -97,11 +97,11 @@ class TestTrouble:
         peer = Request(client.browser)
         message = client.message("/meta/subscribe", subscription="/h/a", **asked())
         world.broker.inbound.receive(peer, [message])
-        world.broker.table.remove(client.session, Event.DISCONNECT)
+        world.broker.sessions.table.remove(client.session, Event.DISCONNECT)
         world.settle()
         (reply,) = [each for each in peer.received if each["channel"] == "/meta/subscribe"]
         assert reply["successful"] is False
-        assert world.broker.channels.count("/h/a") == 0
+        assert world.broker.addressing.channels.count("/h/a") == 0
 
 
 def test_what_was_recovered_is_not_dropped_for_what_is_newer(make_stored: MakeStored) -> None:
@@ -152,5 +152,5 @@ def test_a_subscribe_in_doubt_is_taken_back_with_all_that_it_asked_for(
         assert reply["error"] == "503::resource.unavailable"
         monkeypatch.undo()
         assert not [name for name in world.record(receiver.session) if name[:2] in ("s:", "p:")]
-        assert receiver.session not in world.broker.subscription_options.filtered
-        assert world.broker.groups.of(receiver.session) == []
+        assert receiver.session not in world.broker.subscriptions.options.filtered
+        assert world.broker.addressing.groups.of(receiver.session) == []

@@ -491,7 +491,7 @@ class TestSharedQueues:
         async def refused(*_: Any) -> None:
             raise StoreError("away")
 
-        monkeypatch.setattr(stored.broker.shared_queues, "peek", refused)
+        monkeypatch.setattr(stored.broker.addressing.shared_queues, "peek", refused)
         for _ in range(3):
             stored.sweep_after(0.1)
         assert "/a" in stored.broker.topics.known

@@ -59,14 +59,14 @@ class TestPlainChannels:
 
     def test_the_channel_is_known_by_it(self, world: World) -> None:
         world.broker.topics.plain(channel("/a"))
-        assert "/a" in world.broker.channels
+        assert "/a" in world.broker.addressing.channels
 
     def test_a_channel_that_was_forgotten_meanwhile_finds_its_topic_again(self, world: World) -> None:
         client = Client(world).joined()
         publish(client, "/a", destroyDelay=-1)
         for _ in range(4):
             world.sweep_after(1)
-        assert "/a" not in world.broker.channels
+        assert "/a" not in world.broker.addressing.channels
         client.publish("/a", 2)
         topic = world.broker.topics.find("/a")
         assert topic is not None
@@ -130,7 +130,7 @@ class TestConfiguration:
         topics: TopicTable = world.broker.topics
         assert topics.plain(channel("/a/b"))
         groups = {"/a/b": ("group:/a/* g",)}
-        monkeypatch.setattr(world.broker.groups, "on", lambda each: groups.get(each.name, ()))
+        monkeypatch.setattr(world.broker.addressing.groups, "on", lambda each: groups.get(each.name, ()))
         topics.on_group_changed("/other/*")
         assert topics.plain(channel("/a/b"))
         topics.on_group_changed("/a/*")
@@ -142,9 +142,11 @@ class TestConfiguration:
     def test_a_group_with_the_name_of_the_topic_refers_to_it(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(world.broker.groups, "on", lambda each: ("group:/a g",) if each.name == "/a" else ())
+        monkeypatch.setattr(
+            world.broker.addressing.groups, "on", lambda each: ("group:/a g",) if each.name == "/a" else ()
+        )
         assert state(world, "/a") is State.UNCONFIGURED
-        monkeypatch.setattr(world.broker.groups, "on", lambda each: ("group:/** g",))
+        monkeypatch.setattr(world.broker.addressing.groups, "on", lambda each: ("group:/** g",))
         assert state(world, "/a") is State.DEAD
 
 

@@ -50,16 +50,16 @@ class DeadLetterBin:
     """The bin of one broker's store."""
 
     _runtime: Runtime
-    _access: StoreAccess
 
     @property
     def access(self) -> StoreAccess:
         """The store, which may be written to. Raises StoreUnavailable if there is none, or it may not."""
-        if not self._access.has_store:
+        access = self._runtime.access
+        if not access.has_store:
             raise StoreUnavailable("this server has no store, and so no dead letters")
-        if self._access.trouble is not None:
-            raise StoreUnavailable(self._access.trouble)
-        return self._access
+        if access.trouble is not None:
+            raise StoreUnavailable(access.trouble)
+        return access
 
     async def restore(self, wanted: Wanted, who: str) -> Restored:
         """Make dead letters again of what was discarded, for some seconds. Raises StoreError."""
@@ -106,7 +106,7 @@ class DeadLetterBin:
     async def empty(self) -> int:
         """Remove for good what was discarded longer ago than `delivery.discarded_kept_ms`; returns how many. Raises
         StoreError."""
-        access, removed = self._access, 0
+        access, removed = self._runtime.access, 0
         if not access.has_store or access.trouble is not None:
             return 0
         while await dead_letter_bin.count(access.store):

@@ -19,15 +19,12 @@ from itertools import islice
 from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.channels import Channels
+from crewel.broker.addressing.channels import Channels
 from crewel.broker.dead_letters.dead_letter import CHANNEL, DeadLetter
 from crewel.broker.dead_letters.webhook import Webhook
-from crewel.broker.durability.access import StoreAccess
-from crewel.broker.ids import Ids
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.delivery.records import PendingDeadLetter
 from crewel.errors import StoreError, class_of
 from crewel.storage import dead_letters
@@ -50,7 +47,6 @@ class Follower:
 
     _name: str
     _runtime: Runtime
-    _access: StoreAccess
     _show: Callable[[list[DeadLetter]], Awaitable[None]]
     _waiting: deque[str] = field(default_factory=deque, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
@@ -82,7 +78,7 @@ class Follower:
         self._task = None
 
     async def _read(self, ids: list[str]) -> list[DeadLetter]:
-        access = self._access
+        access = self._runtime.access
         return [
             DeadLetter.read(stored, self._runtime.settings.node.name)
             for stored in await dead_letters.get(access.store, ids)
@@ -96,9 +92,6 @@ class DeadLetterNotifier:
     _runtime: Runtime
     _channels: Channels
     _outbound: Outbound
-    _registry: ServiceRegistry
-    _ids: Ids
-    _access: StoreAccess
     _webhook: Webhook | None = field(default=None, init=False)
     _posts: Follower | None = field(default=None, init=False)
     _counting: asyncio.Task[None] | None = field(default=None, init=False)
@@ -107,11 +100,12 @@ class DeadLetterNotifier:
     """Called with the ids of dead letters that the store has since just now."""
 
     def __post_init__(self) -> None:
+        self._access, self._ids, self._registry = self._runtime.access, self._runtime.ids, self._runtime.services
         channel = parse(CHANNEL)
         assert channel is not None
         self._channel: Channel = channel
-        self._live = Follower("channel", self._runtime, self._access, self._deliver)
-        self._hooks = Follower("hook", self._runtime, self._access, self._call)
+        self._live = Follower("channel", self._runtime, self._deliver)
+        self._hooks = Follower("hook", self._runtime, self._call)
         self._counts = (0, 0, 0)
         self._runtime.metrics.gauge("letters_kept", lambda: self._counts[0])
         self._runtime.metrics.gauge("letters_dropped", lambda: self._counts[1])
@@ -125,7 +119,7 @@ class DeadLetterNotifier:
                 lambda: delivery.dead_letter_webhook_timeout_ms / 1000,
                 self._runtime.metrics,
             )
-            self._posts = Follower("webhook", self._runtime, self._access, self._post)
+            self._posts = Follower("webhook", self._runtime, self._post)
 
     def made(self, letters: Iterable[PendingDeadLetter]) -> None:
         """Count dead letters that the store has now."""

@@ -11,10 +11,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.durability.backlog_loader import BacklogLoader
-from crewel.broker.names import Names
-from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import PendingMessage, SessionName
@@ -98,17 +98,16 @@ class DeadLetterRedrive:
     """Operators' work on the dead letters of one broker's store."""
 
     _runtime: Runtime
-    _backlog: BacklogLoader
+    _loader: BacklogLoader
     _names: Names
     _shared_queues: SharedQueues
-    _access: StoreAccess
     on_redriven: list[Callable[[StoredDeadLetter, str, Redriven], None]] = field(default_factory=list, init=False)
     """Called with a dead letter that was moved, its receiver (empty: its channel), and the outcome."""
 
     @property
     def access(self) -> StoreAccess:
         """The store, which may be written to. Raises StoreUnavailable if there is none, or it may not."""
-        access = self._access
+        access = self._runtime.access
         if not access.has_store:
             raise StoreUnavailable("this server has no store, and so no dead letters")
         if access.trouble is not None:
@@ -289,16 +288,16 @@ class DeadLetterRedrive:
         if is_queue(receiver):
             self._shared_queues.filled_for_all(receiver)
             return
-        durable = self._access.node.sessions.get(SessionName(receiver))
+        durable = self._runtime.access.node.sessions.get(SessionName(receiver))
 
         def take() -> None:
             if (
                 durable is not None and durable.connected is not None
             ):  # else it is ending, and its end finds the message
                 pending = PendingMessage(0, moved.size, letter.channel, priority_in(letter.qos))
-                self._backlog.on_inbox_message(durable.connected, moved.id, pending)
+                self._loader.on_inbox_message(durable.connected, moved.id, pending)
 
-        self._access.in_place(moved.id, take)
+        self._runtime.access.in_place(moved.id, take)
 
 
 def _gone(dead_id: str) -> Undone:

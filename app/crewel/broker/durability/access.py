@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from redis.asyncio import Redis
@@ -85,18 +85,30 @@ class StoreAccess:
         """Whether the sessions are read again: what is asked for them now would get lost."""
         self.leaving: set[str] = set()
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
-        self.on_lost: Callable[[StoreError], None]
-        """Called when the store does not know this node as it was."""
+        self._changes: dict[str, asyncio.Future[None]] = {}
+        """Logins wait for these: by the names of sessions that end, or come from another node."""
+        self._loop = loop
+        self._on_lost: Callable[[StoreError], None] | None = None
         self.beside: BesideLog[Callable[[], object]] = BesideLog()
         """What lies beside the log and waits for its place there, as functions that take it."""
+
+    def until_changed(self, name: str) -> asyncio.Future[None]:
+        """Done when the session of this name has left the store, or has come from another node."""
+        return self._changes.setdefault(name, self._loop.create_future())
+
+    def changed(self, names: Iterable[str]) -> None:
+        """These sessions have left the store, or have come from another node."""
+        for name in names:
+            if self._changes and (waited := self._changes.pop(name, None)) is not None:
+                resolve(waited, None)
 
     def marked(self, secret: str) -> str:
         """The secret, with the tag of this node where several share the store: so it leads to the node that gave it."""
         return tagged(secret, tag_of(self.token)) if self.is_shared else secret
 
-    def open(self, store: Store) -> None:
-        """There is a store from now on."""
-        self.store, self.keys, self.has_store = store, store.keys, True
+    def open(self, store: Store, on_lost: Callable[[StoreError], None]) -> None:
+        """There is a store from now on. `on_lost` is called when it does not know this node as it was."""
+        self.store, self.keys, self.has_store, self._on_lost = store, store.keys, True, on_lost
         self.writing.open(store)
 
     @property
@@ -142,7 +154,12 @@ class StoreAccess:
     def suspect(self, error: StoreError) -> None:
         """The store has answered something that means that this server, or the store, is not what it was."""
         if isinstance(error, Fenced | Behind):
-            self.on_lost(error)
+            self.lost(error)
+
+    def lost(self, error: StoreError) -> None:
+        """The store does not know this node as it was."""
+        if self._on_lost is not None:
+            self._on_lost(error)
 
 
 log = logging.getLogger(__name__)

@@ -10,31 +10,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from crewel.broker.dead_letters.notifier import DeadLetterNotifier
-from crewel.broker.durability.access import StoreAccess
-from crewel.broker.durability.back_pressure import BackPressure
-from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.payers import payers_of
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
+from crewel.broker.durability.listeners import DurabilityListener
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.log_tail import LogTail
 from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.loss_detector import LossDetector
 from crewel.broker.durability.slow_store import SlowStore
-from crewel.broker.durability.subscription_store import SubscriptionStore
-from crewel.broker.events import Events
 from crewel.broker.handler_steps import resolve
-from crewel.broker.ids import Clock, Ids
-from crewel.broker.payers import payers_of
-from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.mailboxes.acknowledgements import Acknowledgements
+from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
+from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -73,26 +69,11 @@ class Durability:
     """The durable half of one broker. `start` before anything is served; `close` when nothing is served any more."""
 
     _runtime: Runtime
-    _access: StoreAccess
-    backlog: BacklogLoader
-    subscriptions: SubscriptionStore
-    appender: LogAppender
-    _pressure: BackPressure
+    _mailboxes: Mailboxes
+    _addressing: Addressing
     _topics: TopicTable
-    _shared_queues: SharedQueues
-    _dispatchers: DispatcherRunner
-    _dead_letters: DeadLetterNotifier
-    _events: Events
-    _ids: Ids
-    _clock: Clock
-    restore_session: Callable[[DurableSession, SessionRecord], None] = field(init=False)
-    """Called with each session that the store has."""
-    set_aside: Callable[[Session], None] = field(init=False)
-    """Called to let go of a session that will be read from the store again."""
-    end_session: Callable[[Session, Event], None] = field(init=False)
-    """Called to end a session that the store has not, or not as its client knows it."""
-    on_superseded: Callable[[], None] = field(init=False)
-    """Called when another server has taken over the store."""
+    _subscriptions: Subscriptions
+    _listener: DurabilityListener
     _awaiting_commit: list[asyncio.Future[None]] = field(default_factory=list, init=False)
     """For the commit of all that has happened before."""
     _is_recovering: bool = field(default=False, init=False)
@@ -103,13 +84,25 @@ class Durability:
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
 
     def __post_init__(self) -> None:
+        runtime, mailboxes, addressing, options = (
+            self._runtime,
+            self._mailboxes,
+            self._addressing,
+            self._subscriptions.options,
+        )
+        self._access, self._ids, self._clock = runtime.access, runtime.ids, runtime.clock
+        self.backlog, self._dispatchers = mailboxes.outbound.loader, mailboxes.dispatchers
+        self._events, self._pressure = mailboxes.events, mailboxes.pressure
+        self._shared_queues = addressing.shared_queues
+        self.stored = self._subscriptions.stored
+        self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, options)
+        self.acknowledgements = Acknowledgements(runtime, mailboxes, options.filtered, self)
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self.lease = StoreLease(self._access, self._runtime.settings, self._runtime.supervisor)
         self.tail = LogTail(self._access, self.appender.ahead, self.appender.take_ahead)
         self._hurry = asyncio.Event()  # set when the next commit should not wait for its time
-        self.inheritance = Inheritance(self._access, self.appender, self._restore, self._hurry.set, self.committed)
+        self.inheritance = Inheritance(runtime, self.appender, addressing.destinations, self._topics.changes, self)
         self._losses = LossDetector(self._access, self._runtime.settings.node.name, self._runtime.metrics)
-        self._access.on_lost = self._suspect
         self._closing = asyncio.Event()
 
     # Life
@@ -117,7 +110,7 @@ class Durability:
     async def start(self, store: Store) -> None:
         """Take over what earlier servers have left in this store, read what their sessions have missed, and continue with it.
         Raises StoreError if the store cannot be used, StoreTaken if a server that lives has it."""
-        self._access.open(store)
+        self._access.open(store, self._suspect)
         try:
             await self._load()
         except BaseException:
@@ -175,7 +168,7 @@ class Durability:
         for record in records:
             if len(same) > _MOST_SHARED:
                 same.clear()
-            self._restore(record, same)
+            self.restore(record, same)
         self._end_changed(before)
         # Nor is anything delivered from an inbox before what the log has in front of it.
         await self.appender.read_up_to(max(last, newest_outside_log(records)))
@@ -196,11 +189,12 @@ class Durability:
         )
         return records
 
-    def _restore(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> DurableSession:
+    def restore(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> DurableSession:
+        """Give a session of the store to the engine and to the broker. `sent` is shared by sessions that were sent the same."""
         durable = DurableSession.adopted(record, sent)
         self._access.node.add(durable)
         if record.ending is None:
-            self.restore_session(durable, record)
+            self._listener.restore(durable, record)
         return durable
 
     async def _reload(self, error: Fenced | None = None) -> None:
@@ -232,12 +226,14 @@ class Durability:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
         Returns what each was subscribed to."""
         patterns = {}
-        for durable in list(self._access.node.sessions.values()):
+        durables = list(self._access.node.sessions.values())
+        for durable in durables:
             self._access.node.drop(durable)
             session, durable.connected = durable.connected, None
             if session is not None:
                 patterns[durable.name] = set(durable.since)
-                self.set_aside(session)
+                self._listener.set_aside(session)
+        self._access.changed(durable.name for durable in durables)
         return patterns
 
     def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
@@ -250,14 +246,15 @@ class Durability:
                     "the subscriptions of a session in the store differ from those of its client: the session ends"
                 )
                 self._runtime.metrics.lost_sessions += 1
-                self.end_session(durable.connected, Event.SILENCE)
+                self._listener.end(durable.connected, Event.SILENCE)
 
     def _forget(self, durable: DurableSession) -> None:
         self._access.node.drop(durable)
+        self._access.changed([durable.name])
         session, durable.connected = durable.connected, None
         if session is not None:
             session.leave_store()
-            self.end_session(session, Event.SILENCE)
+            self._listener.end(session, Event.SILENCE)
 
     # Sessions
 
@@ -376,6 +373,10 @@ class Durability:
             except StoreError as error:
                 log.warning("a commit was refused, and will be retried: %s", error)
 
+    def commit_soon(self) -> None:
+        """Do not wait for the time of the next commit."""
+        self._hurry.set()
+
     async def committed(self) -> None:
         """Wait until the store knows how all has ended that has ended so far, or has its dead letter withheld; or until nothing
         is committed any more. Not for the dead letters: in a flood some are withheld all the time."""
@@ -428,8 +429,8 @@ class Durability:
         else:
             now = self._runtime.loop.time()
             self._slow.took(now - self._asked_at, self._runtime.settings.storage.slow_ms / 1000, now)
-            self._dead_letters.made(commit.dead_letters)
-            self._dead_letters.stored([dead_id for answer in answers for dead_id in answer.letters])
+            self._listener.letters_made(commit.dead_letters)
+            self._listener.letters_stored([dead_id for answer in answers for dead_id in answer.letters])
             if self._access.node is node:  # and not another, with what was read again meanwhile
                 await self._committed(commit, [name for answer in answers for name in answer.fenced])
                 return node.has_more
@@ -457,7 +458,7 @@ class Durability:
         async for durable in in_turns(node.committed(commit)):
             if self._access.node is not node:
                 return  # all was read again meanwhile, and these ends are looked for again
-            self.subscriptions.end_stored(durable)
+            self.stored.end_stored(durable)
 
     def count(self, ended: Iterable[Disposition]) -> None:
         """Count how messages ended."""
@@ -497,4 +498,4 @@ class Durability:
         log.critical("another server has taken over the store: this server has stopped serving")
         for durable in list(self._access.node.sessions.values()):
             self._forget(durable)
-        self.on_superseded()
+        self._listener.superseded()

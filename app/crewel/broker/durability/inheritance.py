@@ -12,11 +12,13 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.addressing.destinations import Destinations
 from crewel.broker.durability.log_appender import LogAppender
+from crewel.broker.runtime import Runtime
+from crewel.broker.topics.changes import TopicChanges
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName, SessionRecord
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
@@ -72,34 +74,50 @@ class Gap:
         return [found[each] for each in sorted(found)]
 
 
+class Heir(Protocol):
+    """The node that takes sessions over."""
+
+    def restore(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> DurableSession:
+        """Give a session to the engine and to the broker. `sent` is shared by sessions that were sent the same."""
+
+    def commit_soon(self) -> None:
+        """Do not wait for the time of the next commit."""
+
+    def committed(self) -> Awaitable[None]:
+        """Wait for the commit of all that has happened before."""
+
+
 @dataclass(eq=False)
 class Inheritance:
     """The adoptions of one node."""
 
-    _access: StoreAccess
+    _runtime: Runtime
     _appender: LogAppender
-    _restore: Callable[[SessionRecord, dict[Any, Any]], DurableSession]
-    """Called with a session to give it to the engine and to the broker."""
-    _commit_soon: Callable[[], None]
-    _committed: Callable[[], Awaitable[None]]
-    """Waits for the commit of all that has happened before."""
+    _destinations: Destinations
+    _changes: TopicChanges
+    _heir: Heir
     on_arrival: Callable[[], None] = field(default_factory=lambda: _nothing, init=False)
     """Called when sessions have come."""
-    on_addressed: Callable[[DurableSession, Logged, PendingMessage], None] = field(init=False)
-    """Called with a session, and a message in its inbox that it may not know."""
-    on_changed: Callable[[list[DurableSession], Logged], None] = field(init=False)
-    """Called with the sessions of a portion, and a change of a topic that the node before may not have applied."""
     finished: list[str] = field(default_factory=list, init=False)
     """Dead nodes of which no session is left, whose records still keep the log."""
 
-    arriving: frozenset[str] = field(default=frozenset(), init=False)
+    arriving: frozenset[SessionName] = field(default=frozenset(), init=False)
     """Names of the sessions that are this node's in the store already, and not in the engine yet."""
 
-    async def next_slice(self, count: int, dead: Iterable[str]) -> list[SessionRecord]:
-        """Take the next sessions of dead nodes in the store; empty: there are no more. Raises StoreError, and then this node
-        may own sessions that it does not know."""
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+
+    async def next_slice(self, count: int, dead: Iterable[str], *, serves: bool = False) -> list[SessionRecord]:
+        """Take the next sessions of dead nodes in the store; empty: there are no more. `serves`: from the answer on they are
+        `arriving`, for logins. Raises StoreError, and then this node may own sessions that it does not know."""
         access = self._access
-        moved: Slice = await access.writing.ask(nodes.inherit(access.keys, access.token, count, dead))
+
+        def answered(moved: Slice | StoreError) -> Slice | StoreError:
+            if serves and not isinstance(moved, StoreError):
+                self.arriving = frozenset(record.name for record in moved.records)
+            return moved
+
+        moved: Slice = await access.writing.ask(nodes.inherit(access.keys, access.token, count, dead), then=answered)
         self.finished += [each for each in moved.finished if each not in self.finished]
         return moved.records
 
@@ -110,7 +128,7 @@ class Inheritance:
         while not self._access.is_reloading:  # else they would come to a node that is none any more
             records = list[SessionRecord]()
             try:
-                records = await self.next_slice(_AT_ONCE, dead)
+                records = await self.next_slice(_AT_ONCE, dead, serves=True)
                 if not records:
                     break
                 if not await self._bring_all_in(gap, records):
@@ -119,12 +137,12 @@ class Inheritance:
                 if records or isinstance(error, StoreUncertain):
                     # The store has sessions of this node that memory lacks: it begins with what the store has, under
                     # another token.
-                    self._access.on_lost(error)
+                    self._access.lost(error)
                 raise
             finally:
-                self.arriving = frozenset()
+                self._have_arrived(self.arriving)
             count += len(records)
-            self._commit_soon()  # a commit of many sessions that have come would keep the store from the next publish
+            self._heir.commit_soon()  # a commit of many sessions that have come would keep the store from the next publish
         if self.finished:
             await self.release()
         return count
@@ -135,7 +153,6 @@ class Inheritance:
         node = self._access.node
         for start in range(0, len(records), IN_ONE_TURN):
             portion = records[start : start + IN_ONE_TURN]
-            self.arriving = frozenset(record.name for record in records[start:])
             await asyncio.sleep(0)
             if (newest := newest_outside_log(portion)) > node.cursor:
                 # In an inbox, from a third node: it may not be delivered before what the log has in front of it.
@@ -146,13 +163,20 @@ class Inheritance:
             if self._access.node is not node:
                 return False
             self._bring_in(gap, portion)
+            self._have_arrived(record.name for record in portion)
             self.on_arrival()
         return True
+
+    def _have_arrived(self, names: Iterable[SessionName]) -> None:
+        """These sessions are this node's, or another attempt will bring them."""
+        names = frozenset(names)
+        self.arriving -= names
+        self._access.changed(names)
 
     async def release(self) -> None:
         """Let the log go that the dead nodes' records have kept: their sessions are in a commit of this node by now."""
         finished, self.finished = self.finished, []
-        await self._committed()
+        await self._heir.committed()
         access = self._access
         try:
             await access.writing.ask(nodes.release(access.keys, access.token, finished))
@@ -180,7 +204,7 @@ class Inheritance:
     def _bring_in(self, gap: Gap, records: list[SessionRecord]) -> None:
         """Let the sessions of a portion be this node's, in one turn."""
         same: dict[Any, Any] = {}
-        durables = [self._restore(record, same) for record in records]
+        durables = [self._heir.restore(record, same) for record in records]
         by_pattern: dict[str, list[DurableSession]] = {}
         for durable in durables:
             for pattern in {*durable.since, *(pattern for pattern, _, _ in durable.closing)}:
@@ -188,7 +212,7 @@ class Inheritance:
         by_name = {durable.name: durable for durable in durables}
         for logged in gap.entries(by_name, by_pattern):
             if logged.changed_by:
-                self.on_changed(durables, logged)
+                self._changes.arrive_late(durables, logged)
                 continue
             if logged.addressed:
                 self._bring_addressed(by_name, logged)
@@ -206,7 +230,7 @@ class Inheritance:
         for name, waiting in shared_queues.addressed(logged).items():
             durable = durables.get(name)
             if durable is not None and durable.may_lack(logged.id):
-                self.on_addressed(durable, logged, waiting)
+                self._destinations.arrive_late(durable, logged, waiting)
 
 
 def newest_outside_log(records: Iterable[SessionRecord]) -> LogId:

@@ -8,27 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from time import perf_counter
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.channels import Channels
-from crewel.broker.durability.access import PendingPublish, Published, StoreAccess
-from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.durability.access import PendingPublish, Published
 from crewel.broker.durability.log_tail import ReadAhead
 from crewel.broker.durability.subscriber_cache import SubscriberCache, Subscribers, is_open
-from crewel.broker.ids import Ids
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
-from crewel.broker.session_queue.expiry import Expiry
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
@@ -60,20 +53,17 @@ class LogAppender:
     """Appends what is published, and takes what has been appended."""
 
     _runtime: Runtime
-    _channels: Channels
-    _outbound: Outbound
-    _dispatchers: DispatcherRunner
-    _registry: ServiceRegistry
-    _ids: Ids
-    _expiry: Expiry
+    _mailboxes: Mailboxes
+    _addressing: Addressing
     _topics: TopicTable
-    _groups: ConsumerGroups
-    _shared_queues: SharedQueues
     _options: SubscriptionOptions
-    _access: StoreAccess
-    _backlog: BacklogLoader
 
     def __post_init__(self) -> None:
+        self._access, self._ids, self._registry = self._runtime.access, self._runtime.ids, self._runtime.services
+        self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
+        self._expiry, self._backlog = self._outbound.expiry, self._outbound.loader
+        self._channels, self._groups = self._addressing.channels, self._addressing.groups
+        self._shared_queues, self._destinations = self._addressing.shared_queues, self._addressing.destinations
         self._settings = self._runtime.settings
         self._loop = self._runtime.loop
         self._metrics = self._runtime.metrics
@@ -81,8 +71,6 @@ class LogAppender:
         self._heard = LogId(0)  # what is not beyond it has reached those that do not acknowledge
         self._unfinished: deque[Iterator[None]] = deque()
         """Messages that are handed to many receivers in steps: what follows them in the log waits."""
-        self.on_addressed: Callable[[Logged], None]
-        """Called with each message of the log that waits in inboxes of sessions, and is broadcast to none."""
         self.ahead = ReadAhead()
         self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliver)
         self._access.writing.serve(self._append, self._appended)
@@ -233,7 +221,7 @@ class LogAppender:
             if logged.changed_by:
                 self._topics.changes.take(logged)
             else:
-                self.on_addressed(logged)
+                self._destinations.take_addressed(logged)
             return False
         channel = parse(logged.channel)
         assert channel is not None

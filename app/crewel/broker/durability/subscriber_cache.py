@@ -15,10 +15,10 @@ from itertools import islice
 from typing import Final
 
 from crewel.bayeux.channel import Channel
-from crewel.broker.channels import Channels
+from crewel.broker.addressing.channels import Channels
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession

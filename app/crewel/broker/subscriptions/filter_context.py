@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import reread
-from crewel.broker.payers import charged
+from crewel.broker.admission.payers import charged
 from crewel.broker.session import Session
 from crewel.delivery.entry import Entry
 from crewel.limits import Account, Rate

@@ -13,11 +13,9 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from crewel.bayeux.codec import encode, reread
-from crewel.broker.durability.access import StoreAccess
-from crewel.broker.ids import Ids
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, notice_entry
@@ -51,10 +49,8 @@ class SubscriptionFailures:
     def __init__(
         self,
         runtime: Runtime,
-        ids: Ids,
         outbound: Outbound,
         options: SubscriptionOptions,
-        access: StoreAccess,
         subscriptions: StoredSubscriptions,
     ) -> None:
         self._loop = runtime.loop
@@ -62,10 +58,10 @@ class SubscriptionFailures:
         self._quiet_until = 0.0
         self._reported = 0
         self._metrics = runtime.metrics
-        self._ids = ids
+        self._ids = runtime.ids
         self._outbound = outbound
         self._options = options
-        self._access = access
+        self._access = runtime.access
         self._subscriptions = subscriptions
         self._ending: dict[tuple[Session, str], dict[str, str]] = {}
 

@@ -12,13 +12,12 @@ from weakref import WeakKeyDictionary
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import complete, start
+from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
+from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.mailboxes.stored_mailbox import SIZE
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.dispatcher_runner import DispatcherRunner
-from crewel.broker.session_queue.outbound import Outbound
-from crewel.broker.session_queue.stored_mailbox import SIZE
 from crewel.broker.subscriptions.history_start import Room
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe import Permissions
@@ -63,13 +62,13 @@ _CHECKS: Final[Mapping[str, Check]] = {
 class HistoryReader:
     """Reads histories without a subscription."""
 
-    _access: StoreAccess
+    _runtime: Runtime
     _options: SubscriptionOptions
 
     async def read(self, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
         """The newest so many messages of the history, or all, as far as there is room for them; oldest first. Nothing is
         missing that was published before this was asked. Raises StoreError."""
-        access = self._access
+        access = self._runtime.access
         if not access.has_store or not self._options.has_history(channel):
             return []
         newest = count if room is None else min(room.entries if count is None else count, room.entries)

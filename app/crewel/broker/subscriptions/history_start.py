@@ -20,16 +20,15 @@ from typing import Any, Final
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import resolve
+from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.options import Choices, MatchResult, SubscriptionOptions
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId
 from crewel.errors import Refused, StoreError, StoreUnavailable
 from crewel.qos.subscribe import ALL, Position
-from crewel.settings import Settings
 from crewel.storage import histories
 from crewel.storage.histories import History
 from crewel.storage.script_step import Step
@@ -207,15 +206,13 @@ def decide(
 class HistoryReads:
     """What the reading of histories takes of the server."""
 
-    loop: asyncio.AbstractEventLoop
-    settings: Settings
-    access: StoreAccess
+    runtime: Runtime
     outbound: Outbound
     options: SubscriptionOptions
 
     def room_of(self, session: Session) -> Room:
         """What the session's queue can take now."""
-        room = session.mailbox.room(self.settings.bayeux.max_queue_messages)
+        room = session.mailbox.room(self.runtime.settings.bayeux.max_queue_messages)
         durable, bounds = session.mailbox.durable, session.mailbox.bounds
         if durable is None or bounds is None:
             most = self.outbound.backlog.share(session.mailbox.queue_max_bytes)
@@ -238,7 +235,7 @@ class HistoryRead:
     _done: Callable[[], None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._access = self._readers.access
+        self._access = self._readers.runtime.access
         self._of_channel = {start.channel: (start.pattern, self._wanted[start.pattern]) for start in self._starts}
         self._room = Room(0)
 
@@ -277,7 +274,7 @@ class HistoryRead:
     def begin(self, enter: Callable[[], None]) -> asyncio.Future[None]:
         """Read them, queue what they hold, and let `enter` put the session into the index, in one turn. The future raises
         StoreError and Refused, and then nothing has changed."""
-        done: asyncio.Future[None] = self._readers.loop.create_future()
+        done: asyncio.Future[None] = self._readers.runtime.loop.create_future()
         self._begin(enter, done, _TRIES)
         return done
 

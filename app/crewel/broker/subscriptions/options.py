@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.bayeux.channel import Channel, matches
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
-from crewel.broker.channels import Channels
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
 from crewel.broker.subscriptions.filter_context import Budgets, Exceeded, FilterContext
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.entry import Entry
@@ -54,21 +53,21 @@ class SubscriptionOptions:
     """Knows which sessions choose among the messages of their channels."""
 
     _runtime: Runtime
-    _channels: Channels
     _outbound: Outbound
+    _addressing: Addressing
     _topics: TopicTable
-    _groups: ConsumerGroups
+    exceeded: Exceeded
+    """A filter of a session cannot judge a message within its budget."""
     filtered: dict[Session, dict[str, Choices]] = field(default_factory=dict, init=False)
     """The sessions that do not want every message as it comes, and what they want by pattern; all others need not be
     asked about."""
     numbers: Numbers | None = field(default=None, init=False)
     """Numbers events for the replay extension; None: it is not loaded."""
-    exceeded: Exceeded = field(init=False)
-    """A filter of a session cannot judge a message within its budget."""
     _questions: dict[Entry, FilterContext] = field(default_factory=dict, init=False)
     """About the messages that sessions are being asked about, of several channels in turns."""
 
     def __post_init__(self) -> None:
+        self._channels, self._groups = self._addressing.channels, self._addressing.groups
         self._budgets = Budgets(self._runtime.metrics, self._runtime.loop.time)
 
     # Messages

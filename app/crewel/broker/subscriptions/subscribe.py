@@ -10,17 +10,14 @@ from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel, Kind, parse
 from crewel.bayeux.message import Message, named
 from crewel.bayeux.replies import Reply
-from crewel.broker.channels import Channels
-from crewel.broker.durability.access import StoreAccess
-from crewel.broker.durability.subscription_store import SubscriptionStore
-from crewel.broker.guard import NOT_AUTHORIZED, Guard
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.admission import Admission
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.handler_steps import Steps
-from crewel.broker.limiter import Limiter
+from crewel.broker.mailboxes.exchange import Exchange
 from crewel.broker.pipe import META_CHANNELS
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.exchange import Exchange
 from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_start import (
     REPLAY_NEW,
@@ -32,6 +29,7 @@ from crewel.broker.subscriptions.history_start import (
     replay_refusal,
 )
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions
+from crewel.broker.subscriptions.subscription_store import SubscriptionStore
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.records import LogId
 from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, StoreError, StoreUnavailable, coded, denied
@@ -50,18 +48,19 @@ class SubscribeHandler:
     """Answers subscribes and unsubscribes."""
 
     _runtime: Runtime
-    _channels: Channels
-    _limits: Limiter
-    _guard: Guard
-    _topics: TopicTable
-    _options: SubscriptionOptions
+    _admission: Admission
     _permissions: Permissions
-    _access: StoreAccess
-    _subscriptions: SubscriptionStore
+    _topics: TopicTable
     _readers: HistoryReads
     _failures: SubscriptionFailures
     announced: Callable[[], Awaitable[None] | None] | None = field(default=None, init=False)
     """Gives what ends when all other nodes know what is subscribed to here; None if they do."""
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._limits, self._guard = self._admission.limits, self._admission.guard
+        self._channels, self._options = self._permissions.channels, self._permissions.options
+        self._subscriptions = self._permissions.stored
 
     def subscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
@@ -366,12 +365,18 @@ def _reply_ext(result: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> di
 class Permissions:
     """Asks the policy, channel by channel."""
 
-    _channels: Channels
-    _guard: Guard
-    _groups: ConsumerGroups
-    _options: SubscriptionOptions
-    _subscriptions: SubscriptionStore
     _runtime: Runtime
+    _addressing: Addressing
+    _admission: Admission
+    options: SubscriptionOptions
+    stored: SubscriptionStore
+
+    def __post_init__(self) -> None:
+        self.channels, self._groups, self._guard = (
+            self._addressing.channels,
+            self._addressing.groups,
+            self._admission.guard,
+        )
 
     def grant(
         self, session: Session, message: Message, channels: list[Channel]
@@ -399,13 +404,13 @@ class Permissions:
         if not names:
             return
         if session.mailbox.durable is not None:
-            yield self._subscriptions.unsubscribe(session, session.mailbox.durable, names)
+            yield self.stored.unsubscribe(session, session.mailbox.durable, names)
             return
         for name in names:
-            self._options.leave(session, name)
+            self.options.leave(session, name)
 
     def _refused(self, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
-        is_known = channel.name in META_CHANNELS or channel.name in self._channels or channel.kind is Kind.SERVICE
+        is_known = channel.name in META_CHANNELS or channel.name in self.channels or channel.kind is Kind.SERVICE
         if not is_known:
             reason = yield from self._guard.create(session, channel, message)
             if reason is not None:

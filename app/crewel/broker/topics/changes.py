@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import Logged, LogId
@@ -28,12 +27,14 @@ class TopicChanges:
 
     _runtime: Runtime
     _topics: TopicTable
-    _access: StoreAccess
     everywhere: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
     """Waits until all nodes have applied what is in the log now; None: there are no others."""
     erased_at: dict[str, LogId] = field(default_factory=dict, init=False)
     """Where the log has the erasures of topics by this node that it has applied, until they are asked for."""
     _partings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
 
     def take(self, logged: Logged) -> None:
         """The log has this change."""

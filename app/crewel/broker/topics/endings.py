@@ -12,12 +12,8 @@ from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.broker.channels import Channels
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.handler_steps import resolve
-from crewel.broker.ids import Clock
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.erasure import TopicEraser
@@ -28,7 +24,7 @@ from crewel.errors import StoreError, StoreUncertain
 from crewel.event_loop import in_turns
 from crewel.storage import histories
 from crewel.storage.histories import History, Shortened
-from crewel.topics import Event, Facts, State, after, state_of
+from crewel.topics import State, state_of
 
 if TYPE_CHECKING:
     from crewel.broker.topics.topic_table import TopicTable
@@ -49,12 +45,8 @@ class Endings:
     _runtime: Runtime
     _topics: TopicTable
     _queued: QueuedTopics
-    _access: StoreAccess
-    _channels: Channels
-    _groups: ConsumerGroups
-    _shared_queues: SharedQueues
-    _clock: Clock
-    eraser: TopicEraser = field(init=False)
+    _addressing: Addressing
+    eraser: TopicEraser
     """Parts sessions from topics that are erased."""
     _suspects: dict[Topic, None] = field(default_factory=dict, init=False)  # that may be without any reference
     _rests_until: float = field(default=0.0, init=False)
@@ -66,6 +58,9 @@ class Endings:
     """Erased topics, and the queues of the groups that still have messages."""
 
     def __post_init__(self) -> None:
+        self._access, self._clock = self._runtime.access, self._runtime.clock
+        self._channels, self._groups = self._addressing.channels, self._addressing.groups
+        self._shared_queues = self._addressing.shared_queues
         self._round: Iterator[Topic] = iter(())
 
     # By time
@@ -148,7 +143,6 @@ class Endings:
         which the answer was lost is not counted here."""
         access = self._access
         if not access.has_store or not (topic.is_stored or topic.epoch or topic.settings.history_max):
-            after(State.UNREFERENCED, Event.DELAY_EXPIRED, Facts())
             self.forget(topic)
         elif access.trouble is None:
             if self._topics.views.elsewhere is None:
@@ -173,7 +167,6 @@ class Endings:
         topic.history_count = answer.total
         is_referenced = answer.total or topic.is_fresh or self._channels.count(topic.name)
         if self._topics.known.get(topic.name) is topic and not is_referenced:
-            after(State.UNREFERENCED, Event.DELAY_EXPIRED, Facts())
             access = self._access
             kind, notes = histories.ChangeKind.ENDED, access.is_shared
             step = histories.erase(access.keys, access.token, topic.name, access.facts_max, kind, notes=notes)

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.channels import Channels
-from crewel.broker.durability.access import StoreAccess
-from crewel.broker.guard import NOT_AUTHORIZED, Guard
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import finished
-from crewel.broker.ids import Ids
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.session_queue.outbound import Outbound
+from crewel.broker.topics.listeners import TopicsListener
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import notice_entry
@@ -52,18 +50,17 @@ _UNCOMMITTED: Final = 2000
 class TopicEraser:
     """Parts sessions from topics that are erased."""
 
-    _channels: Channels
+    _runtime: Runtime
     _outbound: Outbound
-    _ids: Ids
-    _groups: ConsumerGroups
-    _shared_queues: SharedQueues
-    _access: StoreAccess
+    _addressing: Addressing
     _sessions: dict[str, Session]
     _queued: QueuedTopics
-    _wants_notice_of: Callable[[Session, str], bool]
-    _leave: Callable[[Session, str], None]
-    _erase_subscription: Callable[..., asyncio.Future[None]]
-    _committed: Callable[[], Awaitable[None]]
+    _listener: TopicsListener
+
+    def __post_init__(self) -> None:
+        self._access, self._ids = self._runtime.access, self._runtime.ids
+        self._channels, self._groups = self._addressing.channels, self._addressing.groups
+        self._shared_queues = self._addressing.shared_queues
 
     async def end_subscriptions(
         self, name: str, groups: Iterable[str], until: LogId, among: Collection[Session] | None = None
@@ -108,16 +105,16 @@ class TopicEraser:
         if not session.mailbox.dispatcher.rules.tells:
             return False
         hearing = [each for each in channel.patterns if each in session.subscriptions]
-        return any(self._wants_notice_of(session, each) for each in hearing)
+        return any(self._listener.wants_notice(session, each) for each in hearing)
 
     def _part(self, session: Session, name: str, *, ends: bool, tells: bool) -> list[asyncio.Future[None]]:
         """Part the session from the topic. What has to be waited for, raises StoreError."""
         if not session.is_live or not (ends or tells):
             return []
         if session.mailbox.durable is not None:
-            return [self._erase_subscription(session, session.mailbox.durable, name, ends=ends, tells=tells)]
+            return [self._listener.erase_subscription(session, session.mailbox.durable, name, ends=ends, tells=tells)]
         if ends:
-            self._leave(session, name)
+            self._listener.leave(session, name)
         if tells:
             waiting = [each.priority for each in self._queued.in_memory(session) if each.channel == name]
             notice = PendingMessage(channel=name, priority=min([NORMAL, *waiting]))
@@ -143,7 +140,7 @@ class TopicEraser:
                 total += len(places)
                 uncommitted += len(places)
                 if uncommitted >= _UNCOMMITTED:
-                    await self._committed()
+                    await self._listener.committed()
                     uncommitted = 0
                 await turns.rest()
             await turns.rest()

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.channels import Channels
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.addressing.channels import Channels
+from crewel.broker.addressing.consumer_groups import ConsumerGroups, GroupState, joined_groups
+from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.handler_steps import resolve
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups, GroupState, joined_groups
-from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.delivery.batches import NO_BATCHES
@@ -44,8 +44,8 @@ _AT_ONCE: Final = 500
 class QueuedTopics:
     """Looks up which topics the queues refer to, session by session with turns for others: each may have many messages."""
 
+    _runtime: Runtime
     _shared_queues: SharedQueues
-    _access: StoreAccess
     _sessions: dict[str, Session]
 
     async def queued(self) -> Counter[str]:
@@ -70,7 +70,7 @@ class QueuedTopics:
         return _of_topics(counts) + await self.queued()
 
     def _durables(self) -> list[DurableSession]:
-        return list(self._access.node.sessions.values())
+        return list(self._runtime.access.node.sessions.values())
 
     async def is_queued(self, name: str) -> bool:
         """Whether a message of this channel waits for a session, or in a shared queue. Raises StoreError."""
@@ -179,12 +179,11 @@ class Shares:
 class TopicViews:
     """What topics are at the moment of a request: their state, and what refers to them."""
 
+    _runtime: Runtime
     _topics: TopicTable
     _queued: QueuedTopics
-    _access: StoreAccess
     _channels: Channels
     _groups: ConsumerGroups
-    _loop: asyncio.AbstractEventLoop
     elsewhere: Callable[[str], Awaitable[Shares]] | None = field(default=None, init=False)
     """Gives what the other nodes have of a topic; None: there are none."""
 
@@ -267,7 +266,7 @@ class TopicViews:
 
     def count(self, topic: Topic) -> asyncio.Future[None]:
         """Let the store say what the history holds; what it has answered is known when the future is done."""
-        done: asyncio.Future[None] = self._loop.create_future()
+        done: asyncio.Future[None] = self._runtime.loop.create_future()
 
         def answered(answer: History | StoreError) -> None:  # at once, so that what was published after it counts too
             if isinstance(answer, StoreError):
@@ -277,7 +276,7 @@ class TopicViews:
                 topic.newest = answer.entries[-1].id if answer.entries else topic.newest if answer.total else LogId(0)
             resolve(done, None)
 
-        access = self._access
+        access = self._runtime.access
         if not access.has_store:
             resolve(done, None)
         else:

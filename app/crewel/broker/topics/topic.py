@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from crewel.bayeux.channel import parse
-from crewel.broker.point_to_point.consumer_groups import GroupState
+from crewel.broker.addressing.consumer_groups import GroupState
 from crewel.delivery.records import LogId
 from crewel.errors import SettingsError
 from crewel.qos.names import group_queue

@@ -15,17 +15,16 @@ from typing import Any
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
-from crewel.broker.channels import Channels
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.admission import Admission
 from crewel.broker.handler_steps import resolve
-from crewel.broker.ids import Clock
-from crewel.broker.limiter import Limiter
-from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.changes import TopicChanges
 from crewel.broker.topics.endings import Endings
+from crewel.broker.topics.erasure import ERASE_SERVICE, EraseService, TopicEraser
+from crewel.broker.topics.listeners import TopicsListener
 from crewel.broker.topics.references import QueuedTopics, TopicViews, channel_of
 from crewel.broker.topics.topic import Topic, read_rules
 from crewel.delivery.records import LogId
@@ -43,31 +42,33 @@ class TopicTable:
     """Topics by the names of their channels. Raises SettingsError for rules that cannot be."""
 
     _runtime: Runtime
-    _access: StoreAccess
-    _channels: Channels
-    _groups: ConsumerGroups
-    _shared_queues: SharedQueues
-    _limits: Limiter
-    _clock: Clock
-    queued: QueuedTopics
+    _mailboxes: Mailboxes
+    _addressing: Addressing
+    _admission: Admission
+    _sessions: dict[str, Session]
+    _listener: TopicsListener
     known: dict[str, Topic] = field(default_factory=dict, init=False)
     """Those that are configured, and those that were erased and still have messages in queues."""
 
     def __post_init__(self) -> None:
-        self._loop = self._runtime.loop
-        self._rules = read_rules(self._runtime.settings)
-        self.changes = TopicChanges(self._runtime, self, self._access)
-        self.views = TopicViews(self, self.queued, self._access, self._channels, self._groups, self._runtime.loop)
-        self.endings = Endings(
-            self._runtime,
-            self,
-            self.queued,
-            self._access,
-            self._channels,
-            self._groups,
-            self._shared_queues,
-            self._clock,
-        )
+        runtime, addressing, sessions = self._runtime, self._addressing, self._sessions
+        self._loop, self._access = runtime.loop, runtime.access
+        self._channels, self._groups = addressing.channels, addressing.groups
+        self._limits = self._admission.limits
+        self._rules = read_rules(runtime.settings)
+        self.queued = QueuedTopics(runtime, addressing.shared_queues, sessions)
+        self.changes = TopicChanges(runtime, self)
+        self.views = TopicViews(runtime, self, self.queued, self._channels, self._groups)
+        outbound = self._mailboxes.outbound
+        eraser = TopicEraser(runtime, outbound, addressing, sessions, self.queued, self._listener)
+        self.endings = Endings(runtime, self, self.queued, addressing, eraser)
+        runtime.services.calls[ERASE_SERVICE] = EraseService(self._admission.guard, self).erase
+        self._admission.guard.admit(ERASE_SERVICE)
+        runtime.metrics.gauge("topics", lambda: len(self.known))
+
+    def sweep(self) -> None:
+        """End the topics that nothing refers to any more."""
+        self.endings.sweep()
 
     # What a publish asks
 

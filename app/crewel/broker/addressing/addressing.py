@@ -1,0 +1,79 @@
+"""Receivers of messages: names of sessions, channels and their subscribers, groups, and queues that several sessions share."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from crewel.broker.addressing.channels import Channels
+from crewel.broker.addressing.consumer_groups import ConsumerGroups
+from crewel.broker.addressing.destinations import Destinations
+from crewel.broker.addressing.listeners import AddressingListener
+from crewel.broker.addressing.names import BEYOND_STORED, Names
+from crewel.broker.addressing.shared_queues import SharedQueues
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
+from crewel.broker.topics.topic import kept_groups
+
+
+class Wanted(Protocol):
+    """What other nodes have to know of this one's subscribers and groups."""
+
+    def wants(self, pattern: str) -> None:
+        """There is a subscriber to this pattern or a member of the group with this queue, and was none."""
+
+    def gives_up(self, pattern: str) -> None:
+        """There is none any more."""
+
+
+class Addressing:
+    """The addresses of one broker, and their queues."""
+
+    def __init__(self, runtime: Runtime, mailboxes: Mailboxes, listener: AddressingListener) -> None:
+        self._listener = listener
+        self.wanted: Wanted | None = None
+        """The other nodes; None: there are none."""
+        settings = runtime.settings
+        self.names = Names(BEYOND_STORED if settings.storage.enabled else -1)
+        self.channels = Channels()
+        self.channels.make_lazy(settings.bayeux.lazy_channels)
+        self.groups = ConsumerGroups(runtime.services, self, kept_groups(settings))
+        self.shared_queues = SharedQueues(runtime, mailboxes, self.names, self.groups, listener)
+        self.destinations = Destinations(runtime, self.channels, mailboxes, self.names, self.shared_queues)
+        runtime.metrics.gauge("channels", lambda: len(self.channels))
+        runtime.metrics.gauge("subscriptions", lambda: self.channels.subscriptions)
+
+    def sweep(self) -> None:
+        """Forget what is unused."""
+        self.shared_queues.sweep()
+        self.channels.sweep()
+
+    # What groups report
+
+    def waiting(self, name: str) -> int:
+        """How many messages wait in a queue."""
+        return self.shared_queues.waiting(name)
+
+    def joins(self, session: Session, queue: str, *, is_new: bool) -> None:
+        """A session has joined the group that has this queue."""
+        if is_new:
+            self._listener.new_member(queue)
+        self.shared_queues.joined(session, queue)
+
+    def left(self, queue: str) -> None:
+        """A member has left the group that has this queue."""
+        self.shared_queues.schedule_lease(queue)
+
+    def group_changed(self, pattern: str) -> None:
+        """A group on this pattern was made or has ended."""
+        self._listener.group_changed(pattern)
+
+    def first_here(self, queue: str) -> None:
+        """The group gets its first member at this node."""
+        if self.wanted is not None:
+            self.wanted.wants(queue)
+
+    def none_here(self, queue: str) -> None:
+        """The group has lost the last one."""
+        if self.wanted is not None:
+            self.wanted.gives_up(queue)

@@ -1,0 +1,190 @@
+"""Groups of consumers: of each message that its members receive, one member gets it, and another one when that fails.
+
+A group is the members that have subscribed to one pattern under one name. A message for a group is stored in the group's
+queue by the step that publishes it; the shared queues lease it to a member. The group ends with its last member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import NamedTuple, Protocol
+
+from crewel.bayeux.channel import Channel
+from crewel.broker.service_registry import ServiceRegistry
+from crewel.broker.session import Session
+from crewel.qos.names import group_of, group_queue
+
+
+class GroupState(NamedTuple):
+    """A group as operators see it."""
+
+    pattern: str
+    name: str
+    waiting: int
+    """Messages that no member has got yet."""
+    members: list[str]
+    """Names of the sessions."""
+
+
+def joined_groups(nodes: Iterable[Iterable[GroupState]]) -> list[GroupState]:
+    """The groups of several nodes, each with its members at all of them, by pattern and name."""
+    found: dict[tuple[str, str], GroupState] = {}
+    for group in chain.from_iterable(nodes):
+        known = found.get(group[:2], group._replace(members=[]))
+        waiting = max(known.waiting, group.waiting)  # in the store, as far as each node knows
+        found[group[:2]] = known._replace(waiting=waiting, members=sorted([*known.members, *group.members]))
+    return [found[key] for key in sorted(found)]
+
+
+class GroupsListener(Protocol):
+    """Gets what happens to groups, which are named by their queues."""
+
+    def waiting(self, name: str) -> int:
+        """How many messages wait in a queue."""
+
+    def first_here(self, queue: str) -> None:
+        """The group gets its first member at this node."""
+
+    def none_here(self, queue: str) -> None:
+        """The group has lost the last one."""
+
+    def group_changed(self, pattern: str) -> None:
+        """A group on this pattern was made or has ended."""
+
+    def joins(self, session: Session, queue: str, *, is_new: bool) -> None:
+        """A session has joined the group; `is_new`: it was no member before."""
+
+    def left(self, queue: str) -> None:
+        """A member has left the group."""
+
+
+class ConsumerGroups:
+    """The groups of one broker. They are known by the queue in which their messages wait."""
+
+    def __init__(self, services: ServiceRegistry, listener: GroupsListener, kept: Iterable[str] = ()) -> None:
+        """`kept` are the queues of the groups that do not end with their last member: a rule for topics names them."""
+        self._listener = listener
+        self.kept = dict.fromkeys(kept)
+        self._members: dict[str, dict[Session, None]] = {}
+        self._by_pattern: dict[str, tuple[str, ...]] = {}
+        self._of: dict[Session, dict[str, None]] = {}
+        self.elsewhere: set[str] = set()
+        """The queues of groups that have members at other nodes, as far as is known."""
+        for queue in self.kept:
+            self._list(queue)
+        services.session_removed.append(self._removed)
+
+    def on(self, channel: Channel) -> tuple[str, ...]:
+        """The queues of the groups that receive this channel."""
+        known = self._by_pattern
+        if not known:
+            return ()
+        return tuple(queue for pattern in channel.patterns for queue in known.get(pattern, ()))
+
+    # Members
+
+    def join(self, session: Session, pattern: str, group: str) -> None:
+        """The session is a member from now on; twice is once."""
+        queue = group_queue(pattern, group)
+        members = self._members.get(queue)
+        if members is None:
+            members = self._members[queue] = {}
+            if queue not in self.elsewhere and queue not in self.kept:
+                self._appear(queue)
+            self._listener.first_here(queue)
+        is_new = session not in members
+        members[session] = None
+        self._of.setdefault(session, {})[queue] = None
+        self._listener.joins(session, queue, is_new=is_new)
+
+    def leave(self, session: Session, pattern: str, group: str | None = None) -> None:
+        """The session is a member no more of this group, or of all on the pattern. What it has got it may still
+        settle."""
+        for queue in self.queues_of(session):
+            if group_of(queue) == (pattern, group) or (group is None and _pattern_of(queue) == pattern):
+                self._leave(session, queue)
+                self._listener.left(queue)
+
+    def _removed(self, session: Session, _timed_out: bool) -> None:
+        for queue in self.queues_of(session):
+            self._leave(session, queue)
+            self._listener.left(queue)
+
+    def set_aside(self, session: Session) -> None:
+        """The session is taken out without having ended: the store will bring it back."""
+        for queue in self.queues_of(session):
+            self._leave(session, queue)
+
+    def _leave(self, session: Session, queue: str) -> None:
+        queues, members = self._of[session], self._members[queue]
+        del queues[queue], members[session]
+        if not queues:
+            del self._of[session]
+        if members:
+            return
+        del self._members[queue]
+        self._listener.none_here(queue)
+        if queue not in self.elsewhere and queue not in self.kept:
+            self._vanish(queue)
+
+    def add_elsewhere(self, queue: str) -> None:
+        """The group that has this queue has a member at another node."""
+        if queue not in self.elsewhere:
+            self.elsewhere.add(queue)
+            if queue not in self._members and queue not in self.kept:
+                self._appear(queue)
+
+    def remove_elsewhere(self, queue: str) -> None:
+        """It has none there any more."""
+        self.elsewhere.discard(queue)
+        if queue not in self._members and queue not in self.kept:
+            self._vanish(queue)
+
+    def _appear(self, queue: str) -> None:
+        self._list(queue)
+        self._listener.group_changed(_pattern_of(queue))
+
+    def _list(self, queue: str) -> None:
+        pattern = _pattern_of(queue)
+        self._by_pattern[pattern] = (*self._by_pattern.get(pattern, ()), queue)
+
+    def _vanish(self, queue: str) -> None:
+        pattern = _pattern_of(queue)
+        rest = tuple(each for each in self._by_pattern[pattern] if each != queue)
+        if rest:
+            self._by_pattern[pattern] = rest
+        else:
+            del self._by_pattern[pattern]
+        self._listener.group_changed(pattern)
+
+    # Who is what
+
+    def queues(self) -> list[str]:
+        """The queues of all groups, with members here or elsewhere."""
+        return list({**self._members, **dict.fromkeys(self.elsewhere), **self.kept})
+
+    def members(self, queue: str) -> list[Session]:
+        """The members of the group that has this queue."""
+        return list(self._members.get(queue, ()))
+
+    def of(self, session: Session) -> list[tuple[str, str]]:
+        """The groups that the session is in: pattern and name."""
+        return [found for queue in self.queues_of(session) if (found := group_of(queue)) is not None]
+
+    def queues_of(self, session: Session) -> list[str]:
+        """The queues of these groups."""
+        return list(self._of.get(session, ()))
+
+    def states(self) -> list[GroupState]:
+        """All groups with members here, and those that are kept, by pattern and name."""
+        return sorted(
+            GroupState(*of, self._listener.waiting(queue), [session.name for session in self.members(queue)])
+            for queue in {**self._members, **self.kept}
+            if (of := group_of(queue)) is not None
+        )
+
+
+def _pattern_of(queue: str) -> str:
+    of = group_of(queue)
+    return "" if of is None else of[0]

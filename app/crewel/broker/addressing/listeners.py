@@ -1,0 +1,28 @@
+"""What queues and groups report to the parts above them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from crewel.delivery.records import PendingDeadLetter
+
+
+class LettersListener(Protocol):
+    """Gets the dead letters that are made."""
+
+    def letters_made(self, letters: Iterable[PendingDeadLetter]) -> None:
+        """These are to be counted."""
+
+    def letters_stored(self, dead_ids: Sequence[str]) -> None:
+        """The store has these since just now."""
+
+
+class AddressingListener(LettersListener, Protocol):
+    """Gets what happens to groups and their queues."""
+
+    def group_changed(self, pattern: str) -> None:
+        """A group on this pattern was made or has ended."""
+
+    def new_member(self, queue: str) -> None:
+        """The group with this queue has a new member."""

@@ -1,0 +1,195 @@
+"""Messages that are put back into the shared queue that they came from: because their receiver has failed them, or gets nothing
+for the time being, or has ended; and which sessions have failed a message that may go to one of several.
+
+The store remembers failures with the message while that lies in its queue; here they are remembered while a session has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crewel.broker.addressing.consumer_groups import ConsumerGroups
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry
+from crewel.delivery.outcomes import POISON
+from crewel.delivery.records import EndReason, LogId, PendingMessage
+from crewel.errors import StoreError
+from crewel.errors.codes import is_below
+from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, one_queue
+from crewel.storage import shared_queues
+from crewel.storage.shared_queues import Requeued
+
+if TYPE_CHECKING:
+    from crewel.broker.addressing.shared_queues import SharedQueues
+
+
+@dataclass(eq=False)
+class Requeue:
+    """Puts messages of sessions back, for others."""
+
+    _runtime: Runtime
+    _groups: ConsumerGroups
+    _shared_queues: SharedQueues
+    _expected: dict[DurableSession, set[str]] = field(default_factory=dict, init=False)
+    """Queues to look at when these sessions have ended."""
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+
+    # While the session lives
+
+    def try_other(
+        self,
+        session: Session,
+        entry: Entry,
+        code: str,
+        reason: str,
+        attempts: int = 0,
+        given: str = "",
+        tries: str = "",
+    ) -> bool:
+        """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
+        another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be
+        a dead letter becomes one at once."""
+        durable, place = session.mailbox.durable, entry.position
+        waiting = durable.inbox.get(place) if durable is not None and place else None
+        if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
+            return False
+        failures = self._shared_queues.failures
+        failed = (*failures.of(place).by, durable.name)
+        if not self._has_others(waiting.source, failed):
+            return False
+        failures.note(place, Failure(failed, code, reason, given))
+        durable.attempted(place, attempts)
+        self._requeue(session, durable, [place], failed=True)
+        return True
+
+    def requeue_all(self, session: Session) -> None:
+        """The session gets nothing for the time being: let others have what it has not settled, where there are others."""
+        durable = session.mailbox.durable
+        if durable is None or not durable.inbox:
+            return
+        failures = self._shared_queues.failures
+        places = [
+            place
+            for place, waiting in durable.inbox.items()
+            if is_exclusive(waiting.source) and self._has_others(waiting.source, (*failures.of(place).by, durable.name))
+        ]
+        if places:
+            self._requeue(session, durable, places, failed=False)
+
+    def rebalance(self, session: Session) -> None:
+        """The session is there, or in another group: let it have what those keep who get nothing for the time being."""
+        if session.mailbox.durable is None or not session.name:
+            return
+        subject = session.name.split("/")[1]
+        queues = [] if subject == ANONYMOUS else [one_queue(subject)]
+        for name in (*queues, *self._groups.queues_of(session)):
+            for each in self._shared_queues.members(name):
+                if each.mailbox.is_paused:
+                    self.requeue_all(each)
+
+    def _has_others(self, name: str, but: Iterable[str]) -> bool:
+        shared = self._shared_queues
+        if shared.has_others is not None and shared.has_others():
+            return True  # perhaps; the store knows, and what all members have failed comes back from it
+        return any(
+            each.mailbox.durable is not None and each.mailbox.durable.name not in but and shared.is_able(each)
+            for each in shared.members(name)
+        )
+
+    def _requeue(self, session: Session, durable: DurableSession, places: list[LogId], *, failed: bool) -> None:
+        access, mailbox = self._access, session.mailbox
+        sources = {durable.inbox[place].source: None for place in places}
+        attempts = {}
+        for place in places:
+            attempts[place] = mailbox.attempts(place)
+            mailbox.forget_stored(place)
+            durable.requeue(place)
+        access.node.mark_dirty(durable)
+
+        def answered(answer: Requeued | StoreError) -> None:
+            if not isinstance(answer, StoreError):
+                ended = self._runtime.metrics.ended
+                ended[EndReason.RETURNED] += answer.returned
+                ended[EndReason.LAPSED] += answer.lapsed
+            # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
+            for name in sources:
+                self._shared_queues.returned(name)
+
+        step = shared_queues.requeue(access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed)
+        access.writing.submit(step, answered, retries=True)
+
+    # When it ends
+
+    def of(self, durable: DurableSession) -> dict[LogId, PendingMessage]:
+        """What of an ending session goes back. A group whose last member this is gets nothing back: no session would take it
+        from there. Of members at other nodes the store knows."""
+        return {
+            place: waiting
+            for place, waiting in durable.inbox.items()
+            if waiting.source and (group_of(waiting.source) is None or self._has_members(waiting.source))
+        }
+
+    def _has_members(self, name: str) -> bool:
+        return bool(self._shared_queues.members(name)) or name in self._groups.elsewhere or name in self._groups.kept
+
+    def expect(self, durable: DurableSession, name: str) -> None:
+        """A message of this queue has gone to a session that is ending or has ended: there it is requeued without a notice."""
+        leaving, node = self._access.leaving, self._access.node
+        if durable.name in leaving or node.sessions.get(durable.name) is durable:
+            self._expected.setdefault(durable, set()).add(name)
+        self._shared_queues.refresh(name)
+
+    def ended(
+        self, durable: DurableSession, returning: Mapping[LogId, PendingMessage], returned: Iterable[LogId]
+    ) -> None:
+        """A session has ended, and the store has put these messages of it back into their queues, unless others still have
+        them. Of those that are not among `returning`, this server had not known."""
+        shared, expected = self._shared_queues, self._expected.pop(durable, set())
+        if any(place not in returning for place in returned) and not expected:
+            self._runtime.spawn(shared.load_again())
+        # Also without an answer about them: a repeated end does not name what the first one requeued.
+        for name in {*expected, *(waiting.source for waiting in returning.values())}:
+            shared.returned(name)
+
+
+MOST: Final = 10_000
+"""Messages of which it is remembered; the oldest are forgotten, and are tried once more by all."""
+
+
+class Failure(NamedTuple):
+    """What is remembered of one message."""
+
+    by: tuple[str, ...] = ()
+    """Names of the sessions that have failed it."""
+    code: str = "user.update.error"
+    """What the last one said."""
+    reason: str = "every receiver that was present has failed it"
+    given: str = ""
+    """The code as it was given, if another one counts."""
+
+
+_NO_FAILURE: Final = Failure()
+
+
+class Failures:
+    """The failures of one server."""
+
+    def __init__(self) -> None:
+        self._known: dict[LogId, Failure] = {}
+
+    def of(self, place: LogId) -> Failure:
+        """What is remembered of this message."""
+        return self._known.get(place, _NO_FAILURE)
+
+    def note(self, place: LogId, failure: Failure) -> None:
+        """Remember this of the message."""
+        self._known.pop(place, None)
+        while len(self._known) >= MOST:
+            del self._known[next(iter(self._known))]
+        self._known[place] = failure

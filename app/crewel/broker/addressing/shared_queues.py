@@ -1,0 +1,493 @@
+"""Queues that are not one session's: of subjects without a session, of what one of several sessions gets, of groups.
+
+The store has them. Here is known that there are messages in them and which sessions may have them; and each is leased to a
+session as soon as one is there that has room for it. A leased message lies in the inbox of one session, and knows its queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from operator import attrgetter
+from time import time
+from typing import Final
+
+from crewel.broker.addressing.consumer_groups import ConsumerGroups
+from crewel.broker.addressing.lease_room import AHEAD, lease_room
+from crewel.broker.addressing.listeners import AddressingListener
+from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.requeue import Failures, Requeue
+from crewel.broker.addressing.shared_queue import SharedQueue
+from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session, State
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
+from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.qos.connect import Bounds
+from crewel.qos.names import Name, group_of, is_exclusive, one_queue, subject_of, subject_queue
+from crewel.storage import receivers, shared_queues
+from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, StoredQueue
+from crewel.times import format_span
+
+log = logging.getLogger(__name__)
+
+FULL: Final = "resource.overflow.queue.entries"
+_PAUSE_S: Final = 0.2  # before the store is asked again that was away
+_LOOK_S: Final = 1.0  # between looks at a queue that sessions of other nodes may empty
+_AT_FIRST_S: Final = 0.15
+"""An answer that took longer may be that to a repeat: it tells what was when the store was asked first."""
+
+
+@dataclass(eq=False)
+class SharedQueues:
+    """The shared queues of one broker."""
+
+    _runtime: Runtime
+    _mailboxes: Mailboxes
+    _names: Names
+    _groups: ConsumerGroups
+    _listener: AddressingListener
+    _known: dict[str, SharedQueue] = field(default_factory=dict, init=False)
+    blocked: set[str] = field(default_factory=set, init=False)
+    """Queues with messages for which no session that is there has room."""
+    announce: Callable[[str], None] | None = field(default=None, init=False)
+    """Tells the other nodes that there is something in a queue; None on a server that has its store to itself."""
+    has_others: Callable[[], bool] | None = field(default=None, init=False)
+    """Whether there are other nodes, which may have sessions for the queues; None as above."""
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._outbound = self._mailboxes.outbound
+        self._settings = self._runtime.settings
+        self._loop = self._runtime.loop
+        self._metrics = self._runtime.metrics
+        self._spawn = self._runtime.spawn
+        self.failures = Failures()
+        self.requeue = Requeue(self._runtime, self._groups, self)
+        self._turns = count(1)
+        self._runtime.services.session_added.append(self.on_connect)
+        self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
+
+    # What is in them
+
+    def restore(self, found: Iterable[StoredQueue]) -> None:
+        """Know what the store has, and lease what can be leased."""
+        for queue in self._known.values():
+            queue.count, queue.is_asked = 0, False
+        for stored in found:
+            queue = self._queue(stored.name)
+            queue.count = stored.size
+            queue.touched_at = self._loop.time() - max(0.0, time() - stored.touched / 1_000_000)
+        is_serving = self._access.is_reloading  # and more may have come since this was read
+        for queue in list(self._known.values()):
+            if is_serving:
+                self._ask(queue)
+            else:
+                self.schedule_lease(queue.name)
+
+    async def keep_groups(self) -> None:
+        """Tell the store which groups keep their messages without members, before it is read. Raises StoreError."""
+        access = self._access
+        await access.writing.ask(shared_queues.keep(access.keys, access.token, [*self._groups.kept], access.facts_max))
+
+    async def load_again(self) -> None:
+        """Something may be there of which this server knows nothing: look where that is so."""
+        try:
+            found = await shared_queues.queues(self._access.store)
+        except StoreError as error:
+            log.warning("the shared queues cannot be read at the moment: %s", error)
+        else:
+            for stored in found:
+                if self.waiting(stored.name) != stored.size:
+                    self.refresh(stored.name)
+
+    def _queue(self, name: str) -> SharedQueue:
+        queue = self._known.get(name)
+        if queue is None:
+            queue = self._known[name] = SharedQueue(name, self._loop.time())
+        return queue
+
+    def names(self) -> list[str]:
+        """The queues in which something waits."""
+        return [queue.name for queue in self._known.values() if queue.count]
+
+    async def stored(self) -> list[str]:
+        """The same, as the store has it: other nodes fill queues that none of the sessions here may have. Raises StoreError."""
+        if not self._access.is_shared:
+            return self.names()
+        return [stored.name for stored in await shared_queues.queues(self._access.store)]
+
+    def waiting(self, name: str) -> int:
+        """How many messages wait in the queue."""
+        queue = self._known.get(name)
+        return 0 if queue is None else queue.count
+
+    def bounds(self, name: str) -> Bounds:
+        """How much may wait in the queue."""
+        ptp, bytes_max = self._settings.ptp, self._settings.delivery.queue_max_bytes
+        return Bounds(ptp.subject_queue_max_entries if subject_of(name) else ptp.group_queue_max_entries, bytes_max)
+
+    def filled(self, name: str, count: int = 1) -> None:
+        """The store has put so many messages into the queue."""
+        queue = self._queue(name)
+        queue.count += count
+        queue.touched_at = self._loop.time()
+        self.schedule_lease(name)
+
+    def filled_for_all(self, name: str) -> None:
+        """The store has put one message into the queue, which a session of another node may get too."""
+        self.filled(name)
+        if self.announce is not None:
+            self.announce(name)
+
+    def returned(self, name: str) -> None:
+        """The store may have put something back into the queue: it is for whatever session has room, of any node."""
+        self.refresh(name)
+        if self.announce is not None:
+            self.announce(name)
+
+    def announced(self, names: Iterable[str]) -> None:
+        """Another node says that there is something in these queues."""
+        for name in names:
+            if self.members(name):
+                self.refresh(name)
+
+    def filled_groups(self, names: Iterable[str], log_id: LogId) -> None:
+        """The store has put this message into the queue of each of these groups. Where too many wait already it becomes a dead
+        letter."""
+        most = self._settings.ptp.group_queue_max_entries
+        for name in names:
+            self.filled(name)
+            if self._access.is_shared:
+                if self.waiting(name) * 2 > most:  # this server learns later of what others have put into it
+                    self._spawn(self._refuse_if_full(name, log_id, most))
+            elif self.waiting(name) > most:
+                self._refuse(name, log_id, most)
+
+    async def _refuse_if_full(self, name: str, log_id: LogId, most: int) -> None:
+        """Make a dead letter of it if the store has too many: other nodes fill and empty the queue too."""
+        with suppress(StoreError):
+            self._queue(name).count = await shared_queues.size(self._access.store, name)
+        if self.waiting(name) > most:
+            self._refuse(name, log_id, most)
+
+    def _refuse(self, name: str, log_id: LogId, most: int) -> None:
+        self.dead_letter(name, [log_id], FULL, f"more than {most} messages wait for the group")
+
+    def expired(self, name: str, removed: int, left: int) -> None:
+        """The store has taken so many messages out of the queue because their life had ended, and so many are left."""
+        self._queue(name).count = left
+        self._metrics.ended[EndReason.EXPIRED] += removed
+
+    async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
+        """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
+        if not self.waiting(name) and not self._access.is_shared:
+            return []
+        found = await shared_queues.peek(self._access.store, name, count, start)
+        return [Entry.read_back(logged) for logged in found]
+
+    async def drop(self, name: str) -> int:
+        """Drop the messages in the queue; returns how many. Raises StoreError."""
+        dropped = 0
+        while self.waiting(name) and (count := await self.discard(name, None, EndReason.DROPPED)):
+            dropped += count
+        return dropped
+
+    async def discard(self, name: str, ids: list[LogId] | None, reason: EndReason) -> int:
+        """End these messages of the queue, or all, at most so many as one step takes; returns how many. Raises StoreError."""
+        access = self._access
+        step = shared_queues.discard(access.keys, access.token, name, ids, access.facts_max, reason=reason)
+
+        def answered(count: int | StoreError) -> int | StoreError:
+            if not isinstance(count, StoreError):
+                self._discarded(name, reason, count)
+            return count
+
+        discarded: int = await access.writing.ask(step, then=answered)
+        return discarded
+
+    def _discarded(self, name: str, reason: EndReason, count: int) -> None:
+        queue = self._queue(name)
+        queue.count = max(0, queue.count - count)
+        self._metrics.ended[reason] += count
+
+    # Who may have them
+
+    def members(self, name: str) -> list[Session]:
+        """The sessions that may have messages of the queue."""
+        if group_of(name) is not None:
+            return self._groups.members(name)
+        return [each for each in self._names.of_subject(subject_of(name)) if each.takes_ptp]
+
+    def next_of(self, sessions: Iterable[Session]) -> Session:
+        """The one of these, which have equally much to do, that has waited longest for a message: it gets the next one."""
+        session = min(sessions, key=attrgetter("turn"))
+        session.take_turn(next(self._turns))
+        return session
+
+    def is_able(self, session: Session) -> bool:
+        """Whether the session's client is there, and gets messages."""
+        return session.is_live and not (
+            session.mailbox.is_absent or session.mailbox.is_paused or session.mailbox.rejects_all
+        )
+
+    def _room(self, session: Session, name: str) -> int:
+        return lease_room(session, name, session.mailbox.depth) if self.is_able(session) else 0
+
+    def _rooms(self, name: str, sessions: Iterable[Session]) -> list[Member]:
+        """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
+        for a message."""
+        sessions = sorted(sessions, key=attrgetter("turn"))
+        return [
+            Member(each.mailbox.durable.name, self._room(each, name))
+            for each in sessions
+            if each.mailbox.durable is not None
+        ]
+
+    # Leases
+
+    def on_connect(self, session: Session) -> None:
+        """The session is there, or there again, or takes messages again: let it have the messages that wait for it."""
+        if session.name and self._access.is_shared:
+            for name in self._names_for(session):
+                self._look(self._queue(name))  # another node may have filled it
+        elif self._known and session.name:
+            for name in self._names_for(session):
+                self.schedule_lease(name)
+        self.requeue.rebalance(session)
+
+    def joined(self, session: Session, name: str) -> None:
+        """The session has joined the group that has this queue."""
+        self.schedule_lease(name)
+        self.requeue.rebalance(session)
+
+    def _names_for(self, session: Session) -> tuple[str, ...]:
+        subject = session.name.split("/")[1]
+        return (subject_queue(subject), one_queue(subject), *self._groups.queues_of(session))
+
+    def on_capacity(self, session: Session) -> None:
+        """The session may have room again."""
+        if not self.blocked:
+            return
+        for name in self._names_for(session):
+            if name in self.blocked:
+                self.schedule_lease(name)
+
+    def schedule_lease(self, name: str) -> None:
+        """Let the store lease the messages in the queue to those that have room."""
+        queue, access = self._known.get(name), self._access
+        if queue is None or not queue.count or not access.has_store or access.is_superseded:
+            return
+        if queue.is_asked:
+            queue.lease_again = True
+            return
+        queue.lease_again = False
+        sessions = self.members(name)
+        if not sessions and group_of(name) is not None:
+            if name in self._groups.kept:
+                pass  # it waits for the next member, of whichever node
+            elif name in self._groups.elsewhere:
+                queue.count = 0  # it is for sessions of other nodes
+            else:
+                self.end_queue(name)
+            return
+        members = self._rooms(name, sessions)
+        if any(member.room for member in members):
+            self._lease(queue, members)
+        elif not members and any(map(_can_receive, sessions)):
+            queue.is_asked = True
+            self._spawn(self._hand_over(queue))
+        elif members:
+            self.blocked.add(name)
+
+    def _lease(self, queue: SharedQueue, members: list[Member]) -> None:
+        access = self._access
+        queue.is_asked, queue.lease_again, queue.asked_at = True, False, self._loop.time()
+        step = shared_queues.lease(access.keys, access.token, queue.name, members, access.facts_max)
+        sessions = access.node.sessions
+        asked = {member.name: sessions[member.name] for member in members if member.name in sessions}
+
+        def answered(answer: Lease | StoreError) -> None:
+            if isinstance(answer, StoreUncertain):
+                again = shared_queues.leased_before(step)
+                access.writing.submit(again, partial(self._leased, queue, asked), retries=True)
+            else:
+                self._leased(queue, asked, answer)
+
+        access.writing.submit(step, answered)
+
+    def _leased(
+        self, queue: SharedQueue, asked: Mapping[SessionName, DurableSession], answer: Lease | StoreError
+    ) -> None:
+        if isinstance(answer, StoreError):
+            queue.is_asked = False
+            if isinstance(answer, StoreUnavailable | StoreFull):
+                self._loop.call_later(_PAUSE_S, self.refresh, queue.name)
+            return  # else the sessions are another server's by now, or all is read again
+        self.expired(queue.name, answer.expired, answer.left)
+        self.blocked.discard(queue.name)
+        is_late = self._loop.time() - queue.asked_at > _AT_FIRST_S
+        for leased in answer.leased:
+            durable = asked.get(leased.receiver)
+            if leased.id <= self._access.node.cursor:
+                self._arrive(queue.name, leased, durable)
+            else:
+                self._access.in_place(leased.id, partial(self._arrive, queue.name, leased, durable))
+        newest = max((leased.id for leased in answer.leased), default=LogId(0))
+        self._access.in_place(newest, partial(self._after_lease, queue, asked, answer, is_late=is_late))
+
+    def _after_lease(
+        self, queue: SharedQueue, asked: Mapping[SessionName, DurableSession], answer: Lease, *, is_late: bool
+    ) -> None:
+        """All that was leased has come, and taken its room: ask for another lease, where there is reason to."""
+        queue.is_asked = False
+        if is_late:
+            self._look(queue)
+        elif answer.left and (answer.leased or queue.lease_again or not asked):
+            self.schedule_lease(queue.name)
+        elif answer.left:
+            self.blocked.add(queue.name)
+        elif queue.lease_again and self._access.is_shared:
+            self._look(queue)  # the step may have come before what another node has put into the queue
+        queue.lease_again = queue.is_asked and queue.lease_again
+
+    def _arrive(self, name: str, leased: Leased, durable: DurableSession | None) -> None:
+        session: Session | None = None if durable is None else durable.connected
+        if session is None:
+            if durable is not None:
+                self.requeue.expect(durable, name)
+            return  # another session of its name has nothing of it
+        session.take_turn(next(self._turns))
+        place = leased.id
+        pending = PendingMessage(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
+        self._outbound.loader.on_inbox_message(session, place, pending)
+        if not leased.failed:
+            return
+        failure = self.failures.of(place)
+        if {each.mailbox.durable.name for each in self.members(name) if each.mailbox.durable is not None} <= set(
+            leased.failed
+        ):
+            session.mailbox.dead_letter_stored(place, *failure[1:])
+        else:
+            self.failures.note(place, failure._replace(by=leased.failed))
+
+    async def _hand_over(self, queue: SharedQueue) -> None:
+        """Send the waiting messages to sessions that acknowledge nothing; they have ended by that."""
+        try:
+            while (candidates := [each for each in self.members(queue.name) if _can_receive(each)]) and queue.count:
+                entries = await self.peek(queue.name, AHEAD)
+                for entry in entries:
+                    receivers = [self.next_of(candidates)] if is_exclusive(queue.name) else candidates
+                    self._outbound.fan_out(entry, receivers, None)
+                count = await self.discard(queue.name, [entry.position for entry in entries], EndReason.SETTLED)
+                if not count:
+                    queue.count = 0
+        finally:
+            queue.is_asked = False
+
+    def refresh(self, name: str) -> None:
+        """The store may have put something into the queue: let it say how much there is, and lease what can be leased."""
+        queue = self._queue(name)
+        queue.touched_at = self._loop.time()
+        self._ask(queue)
+
+    def _ask(self, queue: SharedQueue) -> None:
+        if self._asks(queue):
+            self._lease(queue, self._rooms(queue.name, self.members(queue.name)))
+
+    def _look(self, queue: SharedQueue) -> None:
+        """Ask the store how much is in the queue, and for a lease only if that is anything: a subject may have very many
+        sessions, and mostly nothing waits for them."""
+        if self._asks(queue):
+            queue.looked_at = self._loop.time()
+            self._lease(queue, [])
+
+    def _asks(self, queue: SharedQueue) -> bool:
+        """Whether the store can be asked now. If it is being asked already, it will be asked once more."""
+        access = self._access
+        if access.is_superseded or access.writing.is_closed:
+            return False
+        if queue.is_asked:
+            queue.count += 1  # more or less: the next answer tells
+            queue.lease_again = True
+        return not queue.is_asked
+
+    # What no session will have
+
+    def end_queue(self, name: str) -> None:
+        """The last member of the group is gone, and so are the messages that wait for it: by the same step of the store, unless
+        it came later. Where other nodes have members nothing is gone, and it is theirs."""
+        access = self._access
+        step = shared_queues.discard(access.keys, access.token, name, None, access.facts_max, reason=EndReason.LAPSED)
+
+        def answered(count: int | StoreError) -> None:
+            if not isinstance(count, StoreError):
+                was_theirs = self._access.is_shared and not count
+                self._discarded(name, EndReason.LAPSED, 0 if was_theirs else max(count, self.waiting(name)))
+                self._queue(name).count = 0
+
+        access.writing.submit(step, answered, retries=True)
+
+    def dead_letter(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
+        """Make dead letters of these messages of the queue, or of all."""
+        access, delivery = self._access, self._settings.delivery
+        most = access.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes
+        step = shared_queues.dead_letter(access.keys, access.token, name, ids, *most, code=code, reason=reason)
+
+        def answered(discarded: Discarded | StoreError) -> None:
+            if isinstance(discarded, StoreError):
+                return
+            self._discarded(name, EndReason.DEAD, discarded.count)
+            self._listener.letters_made(
+                [PendingDeadLetter(SessionName(name), LogId(0), code, reason)] * discarded.count
+            )
+            self._listener.letters_stored(discarded.letters)
+            if ids is None and discarded.count == shared_queues.MOST_DISCARDED:
+                self.dead_letter(name, None, code, reason)
+
+        access.writing.submit(step, answered, retries=True)
+
+    def sweep(self) -> None:
+        """Make dead letters of what has waited for a subject for so long that no session will come, and forget queues without
+        messages."""
+        for name in list(self.blocked):  # room may have come about without a notice
+            self.schedule_lease(name)
+        idle = self._settings.ptp.subject_idle_ms / 1000
+        now = self._loop.time()
+        for queue in list(self._known.values()):
+            if queue.is_asked:
+                continue
+            if not queue.count:
+                del self._known[queue.name]
+                self.blocked.discard(queue.name)
+            elif queue.touched_at + idle <= now and subject_of(queue.name) and not self.members(queue.name):
+                queue.touched_at = now  # asked for once
+                reason = f"no session of {subject_of(queue.name)} has begun for {format_span(idle)}"
+                self._spawn(self._abandon(queue.name, reason))
+            elif self.announce is not None and queue.looked_at + _LOOK_S <= now:
+                self.announce(queue.name)  # the announcement before may have been lost
+                self._look(queue)
+
+    async def _abandon(self, name: str, reason: str) -> None:
+        """Make dead letters of the queue of a subject, unless a session of it is at another node."""
+        if self._access.is_shared:
+            subject = Name(subject_of(name))
+            try:
+                found = await receivers.find(self._access.store, subject, ())
+            except StoreError:
+                return
+            if any(each.takes_ptp for each in found):
+                return
+        self.dead_letter(name, None, DEAD_SESSION, reason)
+
+
+def _can_receive(session: Session) -> bool:
+    """Whether the session gets messages although it acknowledges none: its client is there."""
+    return session.is_live and session.mailbox.durable is None and session.state is State.CONNECTED

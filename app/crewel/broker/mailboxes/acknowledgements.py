@@ -1,0 +1,138 @@
+"""The port by which the extensions `ack` and `update` act on sessions: what clients acknowledge, and what they say of it.
+
+The extensions read and write the wire and know no slot of a session; here is what it means. Statuses of a connect count before
+its acknowledgement does, for an acknowledgement settles what has no status: `connected` sees to that, whatever the order in
+which the extensions are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from crewel.bayeux.message import Message
+from crewel.broker.mailboxes.exchange import awaits_answer, says_busy
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
+from crewel.delivery.batches import Batches
+from crewel.delivery.dispatcher import NO_DISPATCHER
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import BATCH_BLOCK, LogId
+
+_SPARE = 500  # batch numbers that are reserved ahead of need
+
+
+class StoredSessions(Protocol):
+    """The sessions that the store has."""
+
+    def settle(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
+        """The receiver has acknowledged these."""
+
+    def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
+        """The receiver has acknowledged all that it had been sent, just now."""
+
+
+@dataclass(eq=False)
+class Acknowledgements:
+    """What sessions that acknowledge were sent, and what happens to that."""
+
+    _runtime: Runtime
+    _mailboxes: Mailboxes
+    _filtered: Collection[Session]
+    """The sessions that do not want every message as it comes."""
+    _durability: StoredSessions
+    _read_statuses: Callable[[Session, Message], None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._dispatchers, self._events = self._mailboxes.dispatchers, self._mailboxes.events
+
+    # For `ack`
+
+    def begin(self, session: Session) -> Batches:
+        """Let a session acknowledge from now on; returns what keeps its batches."""
+        session.connect_only = True
+        return session.mailbox.begin_batches()
+
+    def take_last(self, session: Session, batches: Batches) -> None:
+        """A client that waits acknowledges all that it was sent, and nothing was to be sent again."""
+        mailbox = session.mailbox
+        if mailbox.dispatcher is not NO_DISPATCHER:
+            self._take(session, batches, batches.number - 1)
+            return
+        mailbox.retained = 0
+        durable = mailbox.durable
+        if durable is None:
+            batches.futile, batches.sent = 0, {}  # `hand_over`, without a call
+        else:
+            self._durability.acknowledged(session, durable, batches.hand_over())
+
+    def connected(self, session: Session, batches: Batches, message: Message, batch: int | None) -> None:
+        """A connect acknowledges this batch and those before it, or nothing (None). What it leaves open goes out again: with
+        its answer at once if the client has said what it got, and with a pause to one that never makes progress. To a client
+        that says that it is busy, nothing goes out; if it waits for an answer meanwhile, what is new does."""
+        if self._read_statuses is not None and "update" in message.ext:
+            self._read_statuses(session, message)
+        is_busy = says_busy(message)
+        self._take(session, batches, batch, is_busy=is_busy or awaits_answer(message))
+        if is_busy:
+            session.advised_on = None  # as if it had asked not to be held
+            return
+        if not batches.must_resend:
+            if not session.mailbox.queue:
+                session.mailbox.urgent = False  # what was put back for a connect that this one overtook is acknowledged
+            return
+        batches.note_busy(len(session.mailbox.dispatcher.in_flight))
+        session.hold_delay = batches.resend_delay()
+        if batch is not None:
+            # A connect that acknowledges nothing at all is held as usual, and its reply carries them.
+            session.mailbox.urgent = True
+            if not session.hold_delay:
+                session.advised_on = None  # as if it had asked not to be held, so it gets the advice too
+
+    def retain(self, session: Session, batches: Batches, entries: list[Entry]) -> None:
+        """Keep what leaves until it is acknowledged, but for what is not awaited again."""
+        filtered = self._filtered
+        if filtered and session in filtered and any(entry.is_oneway for entry in entries):
+            entries = [entry for entry in entries if not entry.is_oneway]
+        if not batches.must_resend and entries:
+            batches.sent[batches.number] = entries  # `Mailbox.retain`, without a call
+            session.mailbox.retained += len(entries)
+        elif again := session.mailbox.retain(entries):
+            if batches.is_busy:
+                self._runtime.metrics.resends_busy += again
+            else:
+                self._runtime.metrics.resends += again
+                self._events.redelivered(session, again)
+
+    def reserve(self, session: Session, number: int) -> None:
+        """The batch of this number leaves: have more numbers reserved in time, with the next commit."""
+        durable = session.mailbox.durable
+        if durable is not None and number > durable.batch - _SPARE:
+            durable.batch += BATCH_BLOCK
+            self._access.node.mark_dirty(durable)
+
+    def _take(self, session: Session, batches: Batches, batch: int | None, *, is_busy: bool = False) -> None:
+        acknowledged = session.mailbox.acknowledge(batch, is_busy=is_busy)
+        places = [entry.position for entry in acknowledged if entry.position]
+        if places and session.mailbox.durable is not None:
+            self._durability.settle(session.mailbox.durable, places)
+            self._events.settled(session, acknowledged)
+        if session.mailbox.limit is not None:
+            self._dispatchers.note_room(session)
+
+    # For `update`
+
+    def offer_statuses(self, read: Callable[[Session, Message], None]) -> None:
+        """Let sessions ask for the origin of messages. `read` takes the statuses that a connect carries."""
+        self._dispatchers.is_offered = True
+        self._read_statuses = read
+
+    def handle_statuses(self, session: Session, statuses: object, batch: int | None = None) -> list[dict[str, Any]]:
+        """Carry out what the client says of its messages; returns the statuses that do not count, as sent plus `reason`.
+        `batch` is the last one that the client has got, if it says that too: of what was sent after it, it repeats what it
+        had said before."""
+        return self._dispatchers.handle_statuses(session, statuses, batch)

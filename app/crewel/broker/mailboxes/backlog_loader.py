@@ -1,0 +1,227 @@
+"""Brings bodies back into memory: of messages that waited while their receiver was away, or while the server was down.
+
+Memory keeps only the ids of such messages (`DurableSession.evicted`). They are read a burst at a time, when the client is
+there, and stay evicted until they lie in the queue: a message that comes meanwhile is evicted too, unless it goes first. Only a
+few sessions are read for at a time, in the order in which they asked; a read that fails is tried again after a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from crewel.broker.mailboxes.fan_outs import FanOuts
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry, comes_before, notice_entry
+from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage
+from crewel.errors import StoreError, StoreUnavailable
+from crewel.qos.publish import NORMAL
+from crewel.storage import log as stored_log
+
+log = logging.getLogger(__name__)
+
+_BURST: Final = 100  # bodies that are read at once
+_READERS: Final = 8  # sessions that are read for at the same time; the store has connections left for others
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+"""Seconds before a read that failed is tried again; each pause is twice as long as the one before."""
+
+
+class Queues(Protocol):
+    """The queues of sessions."""
+
+    fan_outs: FanOuts
+
+    def enqueue(self, session: Session, entry: Entry) -> None:
+        """Put the entry into the session's queue, and mark the session ready."""
+
+    def has_room(self, session: Session, entry: Entry) -> bool:
+        """Whether the entry may wait for the session."""
+
+
+@dataclass(eq=False)
+class BacklogLoader:
+    """The loads that are under way."""
+
+    _runtime: Runtime
+    _outbound: Queues
+    running: dict[DurableSession, asyncio.Future[None]] = field(default_factory=dict, init=False)
+    _pauses: dict[DurableSession, float] = field(default_factory=dict, init=False)
+    """Seconds until the next attempt, for sessions whose last read failed."""
+    _timers: dict[DurableSession, asyncio.TimerHandle] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._loop = self._runtime.loop
+        self._spawn = self._runtime.spawn
+        self._turns = asyncio.Semaphore(_READERS)
+
+    def close(self) -> None:
+        """Try nothing again."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def load_if_waiting(self, session: Session) -> None:
+        """Something is evicted for this session: fetch it if the client is waiting."""
+        if session.held is not None or (session.socket is not None and not session.connect_only):
+            self.load(session)
+
+    def load(self, session: Session) -> asyncio.Future[None] | None:
+        """Fetch what is evicted for the session; the future says when it lies in the queue. None: nothing is evicted."""
+        durable = session.mailbox.durable
+        if durable is None or not durable.evicted or not session.is_live or session.mailbox.is_paused:
+            return None
+        done = self.running.get(durable)
+        if done is None:
+            done = self.running[durable] = self._loop.create_future()
+            self._spawn(self._load(session, durable, done))
+        return done
+
+    async def _load(self, session: Session, durable: DurableSession, done: asyncio.Future[None]) -> None:
+        error = None
+        try:
+            while not await self._read_some(session, durable):
+                pass  # all that was read goes behind what has come meanwhile
+        except StoreError as failure:
+            error = failure
+        finally:
+            del self.running[durable]
+            if not done.done():
+                done.set_result(None)
+        if durable.connected is not session:
+            self._pauses.pop(durable, None)
+        elif error is not None:
+            self._try_again(session, durable, error)
+        else:
+            self._pauses.pop(durable, None)
+            self.load_if_waiting(session)
+
+    def _try_again(self, session: Session, durable: DurableSession, error: StoreError) -> None:
+        if not self._pauses:  # what befalls one befalls many
+            log.warning("queued messages cannot be read, and will be retried: %s", error)
+        pause = self._pauses.get(durable, _FIRST_PAUSE)
+        self._pauses[durable] = min(2 * pause, _LONGEST_PAUSE)
+        former = self._timers.pop(durable, None)
+        if former is not None:
+            former.cancel()
+        self._timers[durable] = self._loop.call_later(pause, self._again, session, durable)
+
+    def _again(self, session: Session, durable: DurableSession) -> None:
+        del self._timers[durable]
+        is_there = durable.connected is session and not session.mailbox.is_absent
+        if not is_there or self.load(session) is None:
+            self._pauses.pop(durable, None)  # its next connect, or the end of a pause, asks once more
+
+    async def _read_some(self, session: Session, durable: DurableSession) -> bool:
+        """Read what goes first, and queue it but for what goes behind messages that came meanwhile. False if that is all of
+        it. Raises StoreError."""
+        async with self._turns:
+            ids = durable.first_evicted(_BURST)
+            found = await self._found(durable, ids)
+        if durable.connected is not session or session.mailbox.is_paused:  # it may have been on hold meanwhile
+            return True
+        queued = durable.load(set(ids))
+        self._queue(session, durable, queued, found)
+        return bool(queued) or not durable.evicted
+
+    async def read(self, durable: DurableSession, ids: list[LogId]) -> list[Entry]:
+        """The messages of these ids that are open, with their bodies. Raises StoreError."""
+        found = await self._found(durable, ids)
+        return [Entry.read_back(found[each]) for each in ids if each in found]
+
+    async def _found(self, durable: DurableSession, ids: list[LogId]) -> dict[LogId, Logged]:
+        store = self._access.store
+        found = await stored_log.fetch(store, [each for each in ids if each in durable.pending])
+        spilled = [each for each in ids if each not in found and each not in durable.notices]
+        return found | await stored_log.fetch_inbox(store, durable.name, spilled) if spilled else found
+
+    def _queue(self, session: Session, durable: DurableSession, ids: list[LogId], found: dict[LogId, Logged]) -> None:
+        for log_id in ids:
+            logged, notice = found.get(log_id), durable.notices.get(log_id)
+            if notice is not None:
+                self._outbound.enqueue(session, notice_entry(notice, log_id, durable.failed.get(notice.channel, "")))
+            elif logged is not None:
+                if log_id in durable.pending or log_id in durable.inbox:
+                    pending = durable.pending.get(log_id) or durable.inbox.get(log_id)
+                    # Its end is as it was counted when it was taken.
+                    entry = Entry.read_back(logged, 0 if pending is None else pending.expires)
+                    self._outbound.enqueue(session, entry)
+            elif durable.end_message(log_id, EndReason.DROPPED):
+                log.error("a message that is queued for a client is no longer in the store")
+        self._access.node.mark_dirty(durable)
+
+    # A message that comes past the log
+
+    def on_notice(self, session: Session, durable: DurableSession, channel: str, place: LogId, why: str) -> None:
+        """The store has put the notice that a topic was erased, or with `why` that a subscription has failed, into the
+        session's record."""
+        told = PendingMessage(channel=channel)
+        of_topic = [each.priority for each in session.mailbox.transients() if told.is_about(each.channel)]
+        former = durable.notice(place, channel, min([NORMAL, *of_topic]), why)
+        if former:
+            session.mailbox.drop_where(lambda entry: entry.position in former)
+        self._access.node.mark_dirty(durable)
+        notice = durable.notices[place]
+        if session.mailbox.rejects_all:
+            durable.end_message(place)
+        elif (
+            session.mailbox.is_absent or session.mailbox.is_paused or durable.has_evicted_before(place, notice.priority)
+        ):
+            durable.evict(place)
+            self.load_if_waiting(session)
+        else:
+            self._outbound.enqueue(session, notice_entry(notice, place, why))
+
+    def on_inbox_message(
+        self, session: Session, place: LogId, pending: PendingMessage, entry: Entry | None = None
+    ) -> None:
+        """The store has put a message into the session's inbox. With the `entry` given, no room has been asked for in the
+        session's queue, and it need not be read where nothing waits before it."""
+        durable = session.mailbox.durable
+        if durable is None:
+            raise StoreUnavailable(f"{session.name} is not a session that is stored")
+        if not durable.arrived(place, pending):
+            return
+        self._access.node.mark_dirty(durable)
+        fan_outs = self._outbound.fan_outs
+        if fan_outs.pending and pending.channel in fan_outs.pending:
+            fan_outs.add(pending.channel, self._queue_in_turn(durable, place, pending, entry))
+        else:
+            self._queue_arrived(session, durable, place, pending, entry)
+
+    def _queue_in_turn(
+        self, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
+    ) -> Iterator[None]:
+        """Queue it when an older message of its channel has reached all of its receivers. By now it may have ended."""
+        session: Session | None = durable.connected
+        if session is not None and place in durable.inbox and not durable.is_evicted(place):
+            self._queue_arrived(session, durable, place, pending, entry)
+        yield
+
+    def _queue_arrived(
+        self, session: Session, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
+    ) -> None:
+        if session.mailbox.dispatcher.rejection is not None:
+            session.mailbox.dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
+            return
+        if entry is not None and not self._outbound.has_room(session, entry):
+            return
+        is_next = not (
+            durable.has_evicted_before(place, pending.priority)
+            or session.mailbox.is_absent
+            or session.mailbox.is_paused
+        )
+        is_late = place < self._access.node.cursor and comes_before(place, pending.priority, session.mailbox.queue)
+        if entry is not None and is_next and not is_late:
+            self._outbound.enqueue(session, entry)
+            return
+        if is_late or comes_before(place, pending.priority, session.mailbox.queue):
+            session.mailbox.recall()  # so that it is read before what is younger
+        durable.evict(place)
+        self.load_if_waiting(session)

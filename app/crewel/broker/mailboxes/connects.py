@@ -1,0 +1,483 @@
+"""The way of a connect: held until something comes or its time has ended, and answered then.
+
+Most connects are those of a client that waits: `hold_plain` takes them by an early return, for they say nothing that has to be
+looked at. All others go through `begin_connect` and `_hold`, between which the extensions and the login have their say.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import inf
+from random import randint
+from typing import Any, Final
+
+import orjson
+
+from crewel.bayeux import replies
+from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.mailboxes.exchange import (
+    CONNECT_CHANNEL,
+    Exchange,
+    Held,
+    Peer,
+    connect_reply,
+    encode_reply,
+    says_busy,
+)
+from crewel.broker.mailboxes.known_connect import KnownConnect
+from crewel.broker.mailboxes.listeners import OutboundListener
+from crewel.broker.mailboxes.timers import SessionTimes, Timers
+from crewel.broker.pipe import Pipe
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session, State, Verdict, new_secret
+from crewel.delivery.batches import NO_BATCHES
+from crewel.settings import Settings
+
+REPEATED_S: Final = 1.0
+"""How soon after a connect that was answered the same one counts as sent twice, and not as the next of a client that numbers
+nothing."""
+_BARE: Final = 4
+"""The fields of a bare connect: `channel`, `clientId`, `connectionType` and `id`."""
+LONGEST_PAUSE_MS: Final = 300
+"""How long clients wait at most before their next connect while a node ends: its sessions are another one's by then."""
+_CONNECTED: Final = State.CONNECTED
+"""Asked for with each connect: a member of an enumeration is a slow look-up."""
+
+
+class Connects(ABC):
+    """The held connects. What they are answered with is taken from the queues by `_departing`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sessions: dict[str, Session],
+        pipe: Pipe,
+        times: SessionTimes,
+        listener: OutboundListener,
+    ) -> None:
+        self._loop = runtime.loop
+        self._settings = runtime.settings.bayeux
+        self._metrics = runtime.metrics
+        self.browsers = Browsers(runtime.settings)
+        self._times = times
+        self._sessions = sessions
+        self._listener = listener
+        self.pipe = pipe
+        self.timers = Timers(runtime.loop, self._on_timer)
+        self.held = 0
+        self._holds = True
+        self._longest_pause_ms = 0
+        """While the server ends and another one will have its sessions soon: how long clients are asked to wait at most."""
+
+    @abstractmethod
+    def load_backlog(self, session: Session) -> None:
+        """A connect is held while messages wait in the store: a status that it carried has put them back."""
+
+    @abstractmethod
+    def _departing(self, session: Session) -> list[bytes]:
+        """The messages that leave now, ready for the wire."""
+
+    @abstractmethod
+    def _on_timer(self, session: Session, now: float) -> float:
+        """A deadline of the session has come; returns the next."""
+
+    def hold_plain(self, peer: Peer, fields: Any) -> bool:
+        """Answer or hold what a waiting client sends again and again: a connect that comes alone and says nothing unusual, for
+        a session without news; or the repeat of its last connect. False: nothing has been done, the general way takes it."""
+        try:
+            if type(fields) is not dict or fields["channel"] != CONNECT_CHANNEL.name:
+                return False
+            client_id, message_id = fields["clientId"], fields["id"]
+        except KeyError:
+            return False
+        ext = fields["ext"] if "ext" in fields else None  # noqa: SIM401 - not a call
+        if type(client_id) is not str or type(message_id) is not str or ("ext" in fields and type(ext) is not dict):
+            return False
+        if (session := self._sessions.get(client_id)) is None:
+            return False
+        if message_id in (session.connect_id, session.connect_before) and self.repeat(session, peer, message_id, ext):
+            return True
+        if "advice" in fields or not (bare_id := message_id.encode()).isalnum():  # of bytes: it is ASCII, too
+            return False
+        return self._hold_bare(session, peer, bare_id, fields)
+
+    def hold_known(self, socket: Peer, known: KnownConnect, payload: bytes) -> bool:
+        """Hold the next connect of a client that acknowledges on a socket, if it says no more than that all has arrived. False:
+        nothing has been done, and the payload has to be parsed."""
+        session = known.session
+        if (part := session.plain) is None or self.pipe.sees_bare_connects:
+            return False
+        if session.id not in self._sessions or socket.relay is not None:
+            return False
+        ext = part.expects(session)
+        bare_id = known.id_in(payload, ext) if ext else None
+        return bare_id is not None and self._hold_bare(session, socket, bare_id, None)
+
+    def _hold_bare(self, session: Session, peer: Peer, bare_id: bytes, fields: Fields | None) -> bool:
+        """Hold a connect without advice. No fields: it is known to say that all has arrived. False: nothing has been done."""
+        # The session is the socket's or the browser's, has connected before on the same transport, and nothing waits for it.
+        if not (
+            session.state is _CONNECTED
+            and not session.mailbox.urgent
+            and session.held is None
+            and (
+                session.socket is peer
+                if peer.pushes
+                else session.socket is None
+                and session.browser == peer.browser is not None
+                and (not self.browsers.has_limit or self.browsers.admits(session))
+            )
+            and session.advised_on == peer.transport
+            and (self._holds and not session.mailbox.is_absent)
+            and (session.mailbox.durable is None or not session.mailbox.durable.evicted)
+        ):
+            return False
+        if session.browser is not peer.browser and session.browser is not None and not peer.pushes:
+            peer.recognise(session.browser)
+        session.peer = peer
+        session.connect_before = session.connect_id
+        session.connect_id = None if peer.pushes or fields is None else fields["id"]
+        session.answered = session.transient = None
+        session.last_seen = now = self._loop.time()
+        message, part = None, session.plain
+        if fields is None:
+            assert part is not None
+            part.took_all(session)
+        elif self.pipe.sees_bare_connects or not (
+            fields.get("connectionType") == peer.transport
+            and (
+                ((count := len(fields)) == _BARE and not session.parts)
+                or (
+                    count == _BARE + 1 and part is not None and fields.get("ext") and part.takes(session, fields["ext"])
+                )
+            )
+        ):
+            message = Message(fields, CONNECT_CHANNEL, fields["id"])
+            if not self._passes(session, peer, message):
+                return True
+        self._metrics.connects += 1
+        deadline = now + (self._settings.timeout_ms if (own := session.timeout_ms) is None else own) / 1000
+        self.hold(session, Held(peer, bare_id if message is None else message, None, deadline))
+        if session.mailbox.durable is not None and session.mailbox.durable.evicted:
+            self.load_backlog(session)
+        if deadline <= now:
+            self.release(session, now)
+        return True
+
+    def _passes(self, session: Session, peer: Peer, message: Message) -> bool:
+        """Whether the connect can still be held once the extensions have seen it. False: it has been answered."""
+        passes = self.pipe.rcv_meta(session, message)
+        if session.mailbox.dispatcher.reported:
+            self._listener.conclude(session)
+        if (
+            passes
+            and session.is_live
+            and not (
+                session.mailbox.urgent or session.hold_delay or session.advised_on is None or "advice" in message.fields
+            )
+        ):
+            return True
+        self._times.saw(session, session.last_seen, peer)
+        self._listener.answer_seen(session, peer, message, passes=passes)
+        return False
+
+    def note_connect(self, exchange: Exchange, session: Session, message_id: str | None) -> None:
+        """A connect came that goes the general way."""
+        self._metrics.connects += 1
+        if exchange.is_overtaken(session, message_id):
+            return
+        session.connect_before = session.connect_id
+        session.connect_id = None if exchange.peer.pushes else message_id
+        session.answered = None
+
+    def begin_connect(self, exchange: Exchange, session: Session, message: Message) -> Reply:
+        """The connect is accepted: it takes the place of one that is held and not newer. Returns its reply as it stands."""
+        peer = exchange.peer
+        if exchange.is_overtaken(session, message.id):
+            exchange.connect = reply = replies.ok(message)
+            return reply
+        if session.held is not None:
+            self.supersede(session)
+        if not peer.pushes:
+            session.socket = None  # it has moved: its messages go with this transport from here on
+        has_advice = "advice" in message.fields and message.has_advice
+        session.transient = (message.advised_ms("timeout"), message.advised_ms("interval")) if has_advice else None
+        if has_advice or session.advised_on != peer.transport:
+            exchange.advise = True
+            session.advised_on = peer.transport
+        exchange.is_busy = session.mailbox.batches is not NO_BATCHES and says_busy(message)
+        exchange.connect = reply = replies.ok(message)
+        return reply
+
+    def _hold(self, exchange: Exchange, session: Session) -> bool:
+        """Hold the connect, True; or leave it to be answered at once, with the advice that it needs."""
+        reply, peer = exchange.connect, exchange.peer
+        assert reply is not None
+        delay = session.hold_delay
+        if delay:
+            session.hold_delay = 0.0
+        may_wait = len(exchange.elements) == 1 and self._holds and not exchange.is_busy
+        waits = (
+            not session.mailbox.urgent
+            or session.mailbox.is_paused
+            or (session.mailbox.limit is not None and not session.mailbox.has_leaving)
+        )
+        if may_wait and (delay or waits):
+            if not peer.pushes and not self.browsers.admits(session):
+                self._times.advise_multiple_clients(session, reply, with_timeout=exchange.advise)
+                return False
+            timeout = self._times.hold_ms(session) / 1000 if exchange.was_connected else 0.0
+            if timeout < delay:
+                timeout = delay
+            if timeout > 0:
+                message = exchange.replies[0][1]
+                assert message is not None
+                now = session.last_seen  # in this very turn: a connect waits for nothing
+                not_before = now + delay if delay else 0.0
+                if session.held is not None:  # of two connects that both waited for the store, the later one counts
+                    self.supersede(session)
+                self.hold(session, Held(peer, message, reply, now + timeout, not_before, exchange.advise))
+                return True
+        if self._longest_pause_ms:
+            self.ask_to_pause(session, self._longest_pause_ms)
+            exchange.advise = True
+        if exchange.advise:
+            reply["advice"] = self._times.advice(session)
+        return False
+
+    def ask_to_pause(self, session: Session, longest_ms: int) -> None:
+        """Let the reply to this connect ask the client to wait a little, not all for the same time. A connect that came at once
+        would fail with its connection, and a stock client then waits for a second or more."""
+        session.transient = (None, randint(longest_ms // 2, longest_ms))  # noqa: S311 - it hides nothing
+        session.advised_on = None
+
+    def hold(self, session: Session, held: Held) -> None:
+        """Keep this connect until something is queued for the session, or until its deadline."""
+        session.held = held
+        session.expires_at = inf
+        self.held += 1
+        peer = held.peer
+        if not peer.pushes:
+            peer.session = session
+            if self.browsers.has_limit:
+                self.browsers.hold(session)
+        if held.deadline < session.alarm or held.not_before:
+            self.timers.at(session, held.not_before or held.deadline)
+
+    def repeat(self, session: Session, peer: Peer, message_id: str, ext: Any) -> bool:
+        """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
+        browser did not get the answer. It is no newer connect that would replace the first one, and nothing in it is
+        acknowledged or reported a second time. While the first is held both get the answer. Else this one is answered at once:
+        as the first one where the session acknowledges, and otherwise, or if a newer connect has overtaken it, without a
+        message, for the client may have the first answer; the batch that it has is then named again. False: it is a connect
+        like any other."""
+        if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
+            return False
+        if session.answered is not None and ext and ext.get("ack") == session.mailbox.batches.number - 1:
+            return False  # it acknowledges the reply to the last one: a client that gives each connect the same id
+        if message_id != session.connect_id:
+            session.connect_before = None
+            peer.send([_empty_reply(session, message_id, ext)])
+            return True
+        held = session.held
+        if held is not None:
+            if held.twin is not None or held.peer.pushes:
+                return False
+            held.twin, peer.session = peer, session
+            return True
+        if self._loop.time() - session.last_seen > REPEATED_S:
+            return False
+        session.connect_id = None  # once: a client that numbers nothing must not be answered again and again
+        answered, session.answered = session.answered, None
+        peer.send([_empty_reply(session, message_id, ext)] if answered is None else answered)
+        return True
+
+    def _let_go(self, session: Session, held: Held) -> None:
+        session.held = None
+        self.held -= 1
+        peer = held.peer
+        if held.twin is not None:
+            held.twin.session = None
+        if not peer.pushes:
+            peer.session = None
+            if session.peer is peer:
+                session.peer = None
+            if self.browsers.has_limit:
+                self.browsers.release(session)
+
+    def release(self, session: Session, now: float) -> None:
+        """Answer the held connect with what is queued."""
+        held = session.held
+        if held is None:
+            return
+        peer, request = held.peer, held.request
+        if peer.pushes:
+            session.held = None  # `_let_go`, without a call
+            self.held -= 1
+        else:
+            self._let_go(session, held)
+        parts = self._departing(session)
+        bare = request if type(request) is bytes and session.is_live and session.advised_on is not None else None
+        if bare is not None and not session.parts:
+            parts.append(connect_reply(bare))
+        elif bare is not None and session.plain is not None:
+            parts.append(connect_reply(bare, session.plain.answer(session)))
+        else:
+            message = held.message(session) if isinstance(request, bytes) else request
+            reply = replies.ok(message) if held.reply is None else held.reply
+            if held.advise or session.advised_on is None or not session.is_live:
+                self._times.advise_released(session, reply, peer.transport)
+            if self.pipe.send_meta(session, reply, message):
+                parts.append(encode_reply(reply, self._metrics))
+        if session.is_live:
+            self._times.arm_time_out(session, now)
+        if parts or not peer.pushes:
+            peer.send(parts)
+        if self._longest_pause_ms:
+            peer.end_well()
+        if held.twin is not None:
+            held.twin.send(parts)
+        elif session.mailbox.batches is not NO_BATCHES:
+            session.answered = parts
+
+    def dismiss(self, session: Session, verdict: Verdict) -> None:
+        """Answer the connect that the session's client holds with this, and without a message: another has the session."""
+        queue, session.mailbox.queue = session.mailbox.queue, []
+        session.verdict, session.advised_on = verdict, None
+        self.release(session, self._loop.time())
+        session.mailbox.queue, session.verdict = queue, None
+
+    def supersede(self, session: Session) -> None:
+        """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""
+        held = session.held
+        if held is not None:
+            self._let_go(session, held)
+            held.peer.supersede()
+            if held.twin is not None:
+                held.twin.supersede()
+
+    def give_back(self, session: Session) -> list[tuple[Peer, list[Any]]]:
+        """Hold the session's connect no more and answer nothing: another node has the session. Returns the requests, or the
+        socket, that brought it, each with its elements."""
+        held = session.held
+        assert held is not None
+        fields = dict(held.message(session).fields)
+        if isinstance(held.request, bytes) and session.plain is not None and (said := session.plain.expects(session)):
+            fields["ext"] = orjson.loads(b"{%b}" % said)
+        self._let_go(session, held)
+        session.connect_id = None  # it has no answer: once more, it is no copy
+        session.leave_socket()
+        self._times.arm_time_out(session, self._loop.time())
+        return [(peer, [fields]) for peer in (held.peer, held.twin) if peer is not None]
+
+    def vanished(self, peer: Peer) -> None:
+        """The connection of this request is gone: whatever comes waits for the next connect."""
+        if peer.relay is not None:
+            peer.relay.gone()
+            return
+        session = peer.session
+        held = None if session is None else session.held
+        if session is None or held is None:
+            return
+        if held.twin is not None and peer in (held.peer, held.twin):
+            held.peer, held.twin = held.twin if held.peer is peer else held.peer, None
+            peer.session = None
+        elif held.peer is peer:
+            self._let_go(session, held)
+            session.connect_id = None  # it has no answer: once more, it is no copy
+            self._times.arm_time_out(session, self._loop.time())
+
+    def half_closed(self, peer: Peer, longest_pause_ms: int = 0) -> None:
+        """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
+        the connect is answered now: the one gets its answer, the other does not stay held. With a pause, it is the node
+        with its connection that is about to end."""
+        if peer.relay is not None:
+            peer.relay.half_closed()
+            return
+        session = peer.session
+        held = None if session is None else session.held
+        if session is not None and held is not None and peer in (held.peer, held.twin):
+            if longest_pause_ms:
+                self.ask_to_pause(session, longest_pause_ms)
+            self.release(session, self._loop.time())
+
+    def socket_closed(self, socket: Peer) -> None:
+        """The socket is gone. An anonymous session stays, for a reload or another transport, as long as its connect would have
+        been held and the grace after it. A named one lives for longer anyway, and its client counts as gone after the grace
+        alone, so that the next process of its name need not wait for a connect that is gone."""
+        if socket.relay is not None:
+            socket.relay.gone()
+        session = socket.session
+        if session is None:
+            return
+        if session.socket is socket:
+            session.socket = None
+        held = session.held
+        if held is not None and held.peer is socket:
+            self._let_go(session, held)
+            now = self._loop.time()
+            self._times.arm_time_out(session, max(held.deadline, now) if session.grace_ms is None else now)
+
+
+class Browsers:
+    """The cookie binding, and the count of held connects a cookie."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings.bayeux
+        self._holding: dict[str, int] = {}
+        self.has_limit = self._settings.max_sessions_per_browser >= 0
+        """Whether connects need counting at all."""
+
+    def bind_new(self, session: Session, peer: Peer) -> None:
+        """Bind a new session to the cookie that its handshake carried, or to a new one. A socket without a cookie leaves
+        the session open to the first HTTP request that shows its `clientId`."""
+        if peer.browser is None and not peer.pushes:
+            _mint(peer)
+        session.browser = peer.browser
+
+    def may_speak_for(self, session: Session, peer: Peer) -> bool:
+        """Whether this request, or this socket, belongs to the session's browser; the first one with a cookie to use a session
+        that was made without one binds it. A socket needs no cookie, for many clients send none with an upgrade, but another
+        browser's is refused."""
+        browser = session.browser
+        if browser is not None and browser == peer.browser:
+            if browser is not peer.browser:
+                peer.recognise(browser)
+            return True
+        if peer.pushes and peer.browser is None:
+            return True
+        if session.browser is None:
+            if peer.browser is None:
+                _mint(peer)
+            session.browser = peer.browser
+        return self._settings.trust_client_session or session.browser == peer.browser
+
+    def admits(self, session: Session) -> bool:
+        """Whether one more connect of this browser may be held."""
+        limit = self._settings.max_sessions_per_browser
+        return limit < 0 or session.browser is None or self._holding.get(session.browser, 0) < limit
+
+    def hold(self, session: Session) -> None:
+        """Count a connect that is held over HTTP; there is no need to where nothing is limited."""
+        browser = session.browser
+        if browser is not None and self.has_limit:
+            self._holding[browser] = self._holding.get(browser, 0) + 1
+
+    def release(self, session: Session) -> None:
+        """Count it no more."""
+        if self._holding and session.browser is not None:
+            left = self._holding.pop(session.browser, 0) - 1
+            if left > 0:
+                self._holding[session.browser] = left
+
+
+def _empty_reply(session: Session, message_id: str, ext: Any) -> bytes:
+    """The reply to a copy of a connect, without a message. A client that acknowledges finds in each reply a batch: here the one
+    that it has acknowledged itself, for it may not have got a later one."""
+    batch = ext.get("ack") if ext and session.mailbox.batches is not NO_BATCHES else None
+    return connect_reply(message_id.encode(), b'"ack":%d' % batch if type(batch) is int else b"")
+
+
+def _mint(peer: Peer) -> None:
+    peer.mint(new_secret())

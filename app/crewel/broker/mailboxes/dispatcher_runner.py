@@ -1,0 +1,452 @@
+"""Dispatchers at work: what clients report of their messages is carried out, and what operators ask for.
+
+The pure half, `delivery.dispatcher`, decides; here messages are moved, sessions paused and ended, and holdbacks stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from time import time
+from typing import Any, Final
+
+import orjson
+
+from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.mailboxes.events import Events
+from crewel.broker.mailboxes.listeners import DispatcherListener
+from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.mailboxes.pings import Pings
+from crewel.broker.mailboxes.timers import SessionTimes, cause
+from crewel.broker.mailboxes.updates import OnewayUpdates
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Event, Session, State
+from crewel.delivery.dispatcher import NO_DISPATCHER, Dispatcher, Judgement, Rejection, Rules
+from crewel.delivery.entry import Entry
+from crewel.delivery.open_limit import OpenLimit
+from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
+from crewel.delivery.records import EndReason, SessionRecord
+from crewel.delivery.states import DispatcherState, Holdback
+from crewel.errors import IllegalArgument
+from crewel.qos.connect import ConnectQos, Retries
+from crewel.storage import sessions as stored_sessions
+
+log = logging.getLogger(__name__)
+
+_HELD: Final = "user.update.holdback"
+_NAMED_CHANNELS: Final = 3
+_SKIPPED: Final = "an operator has taken it out of the queue"
+
+
+@dataclass(eq=False)
+class DispatcherRunner:
+    """The dispatchers of one broker."""
+
+    _runtime: Runtime
+    _sessions: dict[str, Session]
+    _outbound: Outbound
+    _times: SessionTimes
+    _events: Events
+    _listener: DispatcherListener
+    is_offered: bool = field(default=False, init=False)
+    """Whether sessions may ask for the origin of messages: an extension of this server offers it."""
+    updated: set[Session] = field(default_factory=set, init=False)
+    """The sessions that receive `ext.update`, including those that acknowledge nothing."""
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._expiry = self._outbound.expiry
+        self._node = self._runtime.settings.node.name
+        self.pings = Pings(self._runtime, self._outbound)
+        self._runtime.metrics.gauge(
+            "held_sessions", lambda: sum(self.holdback(each) is not None for each in self._sessions.values())
+        )
+        self._runtime.metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.updated)))
+
+    # Logins
+
+    def configure(self, session: Session, qos: ConnectQos) -> None:
+        """Give the session the dispatcher that its login asks for. One that it has stays, with its holdback."""
+        tells = self._tells(session, qos)
+        if qos.ping_interval_ms:
+            # A held connect that is released empty is the ping, and the next connect the answer.
+            session.timeout_ms = min(qos.ping_interval_ms, self._runtime.settings.bayeux.timeout_ms)
+        if session.mailbox.dispatcher is not NO_DISPATCHER:
+            was_rejecting = session.mailbox.dispatcher.rejection is not None
+            session.mailbox.dispatcher.revive(self._rules(session, qos))
+            if was_rejecting:
+                self._store(session)
+        elif tells or qos.dispatcher is not None or qos.max_open:
+            session.mailbox.dispatcher = Dispatcher(self._rules(session, qos))
+        session.mailbox.limit = OpenLimit(qos.max_open, session.mailbox.dispatcher) if qos.max_open else None
+        if session.mailbox.limit is not None:
+            session.mailbox.limit.left(session.mailbox.queue)
+        is_oneway = qos.update and self.is_offered and not session.mailbox.is_reliable
+        if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
+            session.add_part(OnewayUpdates(self.updated, self._expiry, self._node))
+        if tells or is_oneway:
+            self.updated.add(session)
+        else:
+            self.updated.discard(session)
+        self._apply_state(session)
+
+    def _tells(self, session: Session, qos: ConnectQos) -> bool:
+        return qos.update and self.is_offered and session.mailbox.is_reliable
+
+    def _rules(self, session: Session, qos: ConnectQos) -> Rules:
+        delivery, asked = self._runtime.settings.delivery, qos.dispatcher or Retries()
+        retries = delivery.retries if asked.retries is None else asked.retries
+        delay = (delivery.delay_ms if asked.delay_ms is None else asked.delay_ms) / 1000
+        wait_ms = delivery.ack_wait_ms if qos.ack_wait_ms is None else qos.ack_wait_ms
+        rules = Rules(
+            tells=self._tells(session, qos),
+            settle=qos.settle,
+            ack_wait=wait_ms / 1000 if wait_ms > 0 else inf,
+            retries=retries,
+            delay=delay,
+            factor=asked.factor,
+            max_delay=inf if asked.max_delay_ms is None else asked.max_delay_ms / 1000,
+            on_user_error=OnUserError(delivery.on_user_error),
+        )
+        counts = qos.dispatcher is not None and asked.absence
+        return replace(rules, gives_up=rules.all_pauses()) if counts else rules
+
+    def rules(self, session: Session) -> Rules:
+        """What the session's dispatcher goes by, or would."""
+        has_none = session.mailbox.dispatcher is NO_DISPATCHER
+        return self._rules(session, session.asked) if has_none else session.mailbox.dispatcher.rules
+
+    def restore(self, session: Session, record: SessionRecord) -> None:
+        """The session came back from the store: its dispatcher stands where it stood."""
+        stored = record.dispatch
+        if stored is None:
+            return
+        dispatcher = self.of(session)
+        if "sink" in stored:
+            dispatcher.rejection = Rejection(stored["code"], stored["reason"], stored.get("given", ""))
+            self._reject_all(session)
+        else:
+            dispatcher.holdback = Holdback.from_json(stored)
+        self._apply_state(session)
+
+    def of(self, session: Session) -> Dispatcher:
+        """The session's dispatcher, which is made if it has none. Raises IllegalArgument for one that does not
+        acknowledge: nothing waits for it."""
+        if not session.mailbox.is_reliable:
+            raise IllegalArgument(
+                "dispatcherActive", f"{session.name} does not acknowledge: the server keeps nothing for it"
+            )
+        if session.mailbox.dispatcher is NO_DISPATCHER:
+            session.mailbox.dispatcher = Dispatcher(self._rules(session, session.asked))
+        return session.mailbox.dispatcher
+
+    def leave(self, session: Session, event: Event) -> None:
+        """The session ends: what of it is in memory only becomes dead letters, if a client may come back for it."""
+        self._log_end(session, event)
+        self.updated.discard(session)
+        self.pings.ended(session)
+        durable = session.mailbox.durable
+        self._expiry.leave(session)
+        if durable is not None and (
+            durable.is_named or durable.death is not None or self._runtime.settings.delivery.letters_for_anonymous
+        ):
+            session.mailbox.dead_letter_transients(*(durable.death or (DEAD_SESSION, "the session has ended")))
+        elif session.mailbox.is_reliable:
+            self._runtime.metrics.ended[EndReason.LAPSED] += len(session.mailbox.transients())
+        if session.mailbox.is_paused:
+            self._pause(session, is_paused=False)
+            session.mailbox.drop_where(lambda entry: not entry.channel.startswith("/meta/"))
+
+    def _log_end(self, session: Session, event: Event) -> None:
+        """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
+        backlog = session.mailbox.depth
+        if not backlog or not session.mailbox.is_reliable:
+            return
+        durable = session.mailbox.durable
+        keeps = self._runtime.settings.delivery.letters_for_anonymous
+        is_kept = durable is not None and (durable.is_named or durable.death is not None or keeps)
+        why = cause(session, event, self._times, self._runtime.loop.time())
+        if is_kept:
+            self._events.died(session, backlog, why)
+        log.log(
+            logging.WARNING if is_kept else logging.INFO,
+            "the session %s has ended (%s); its waiting messages (%d) %s",
+            session.name or "of a client without a name",
+            why,
+            backlog,
+            "become dead letters, or go back to their subject or group" if is_kept else "end with it",
+        )
+
+    # What clients say
+
+    def handle_statuses(self, session: Session, given: object, batch: int | None = None) -> list[dict[str, Any]]:
+        """Carry out what the client says of its messages; returns the statuses that do not count, with why. What they mean
+        for the client itself waits for `conclude`. `batch` is the last one that the client has got, if it says that as well:
+        of what was sent after it, it repeats what it had said before."""
+        dispatcher = session.mailbox.dispatcher
+        statuses, rejected = read_statuses(given)
+        if batch is not None:
+            repeated = {
+                entry.origin.id for entry in session.mailbox.batches.sent_after(batch) if entry.origin is not None
+            }
+            statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
+        if not (dispatcher.rules.tells and session.is_live):
+            reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
+            return [*rejected, *({**status.given, "reason": reason} for status in statuses)]
+        now, now_ms = self._runtime.loop.time(), int(time() * 1000)
+        had_unclaimed = bool(dispatcher.unclaimed)
+        judgement = dispatcher.judge(statuses, session.name, now, now_ms)
+        if judgement.unclaimed and not had_unclaimed:
+            channels = ", ".join(sorted({entry.channel for entry in judgement.unclaimed})[:_NAMED_CHANNELS])
+            log.warning(
+                "%s: no listener takes its messages of %s; they stay open until one does", session.name, channels
+            )
+        self._carry_out(session, dispatcher, judgement)
+        if not dispatcher.reported:
+            self._follow(session, dispatcher)
+        return rejected + judgement.rejected
+
+    def conclude(self, session: Session) -> None:
+        """The request that reported failures is read to its end: carry out what they mean for the client itself."""
+        dispatcher = session.mailbox.dispatcher
+        if not session.is_live:
+            return
+        death = dispatcher.conclude(self._runtime.loop.time())
+        if death is not None:
+            self._end_failed(session, *death)
+        else:
+            self._follow(session, dispatcher)
+
+    def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
+        self._events.judged(session, dispatcher, judgement)
+        session.mailbox.carry_out(judgement, partial(self._listener.try_other, session))
+        self._runtime.metrics.redeliveries += len(judgement.put_back)
+        if judgement.holdback is not None:
+            self._note_hold(session, judgement.holdback)
+            self._store(session)
+
+    def _follow(self, session: Session, dispatcher: Dispatcher) -> None:
+        """Let the session stand as its dispatcher does, and others have what it gets no more."""
+        if dispatcher.is_paused or dispatcher.rejection is not None:
+            self._listener.is_blocked(session)
+        if dispatcher.rejection is not None and not session.mailbox.rejects_all:
+            self._reject_all(session)
+            self._store(session)
+        self._apply_state(session)
+        self._listener.has_capacity(session)
+
+    def _end_failed(self, session: Session, code: str, reason: str) -> None:
+        """The client has failed for good: the messages that wait for it become dead letters, and it has to handshake again."""
+        if session.mailbox.durable is not None:
+            session.mailbox.durable.death = (code, reason)
+        self._listener.end(session, Event.FAILED)
+
+    def _reject_all(self, session: Session) -> None:
+        """Waiting and new messages become dead letters."""
+        session.mailbox.rejects_all = True
+        assert session.mailbox.dispatcher.rejection is not None
+        self._dead_letter_all(session, *session.mailbox.dispatcher.rejection)
+
+    def _dead_letter_all(self, session: Session, code: str, reason: str, given: str = "") -> int:
+        return session.mailbox.dead_letter_all(self._expiry.now(), code, reason, given)
+
+    def note_room(self, session: Session) -> None:
+        """The client of a session with a limit may have room for messages again."""
+        if session.mailbox.queue:
+            self._outbound.make_ready(session)
+        self._listener.has_capacity(session)
+
+    def note_active(self, session: Session) -> None:
+        """Another client has the session now."""
+        self._listener.is_active(session)
+
+    # Pauses
+
+    def _apply_state(self, session: Session) -> None:
+        """Pause the session or resume it, as its dispatcher stands."""
+        dispatcher = session.mailbox.dispatcher
+        if dispatcher is NO_DISPATCHER:
+            return
+        if dispatcher.is_paused is not session.mailbox.is_paused:
+            self._pause(session, is_paused=dispatcher.is_paused)
+        elif session.mailbox.queue and not session.mailbox.is_paused:
+            self._outbound.make_ready(session)
+        if session.mailbox.durable is not None:
+            self._outbound.loader.load_if_waiting(session)
+        self._outbound.timers.at(session, dispatcher.next_at())
+
+    def _pause(self, session: Session, *, is_paused: bool) -> None:
+        session.mailbox.pause(is_paused=is_paused)
+        if session.mailbox.queue and not is_paused:
+            self._outbound.make_ready(session)
+
+    def on_timer(self, session: Session, now: float) -> float:
+        """It may be time for something; returns when it may be time again."""
+        dispatcher = session.mailbox.dispatcher
+        if not session.is_live:
+            return inf
+        if dispatcher.resume(now):
+            self._apply_state(session)
+            self._listener.is_active(session)
+        if dispatcher.rules.ack_wait != inf:
+            judgement = dispatcher.overdue(now, int(time() * 1000))
+            if judgement.dead_letters or judgement.put_back:
+                self._carry_out(session, dispatcher, judgement)
+                self.conclude(session)
+        return dispatcher.next_at()
+
+    def back(self, session: Session, *, has_backlog: bool) -> None:
+        """The client was away, and is there again."""
+        self._events.back(session)
+        session.mailbox.note_retained()
+        if session.mailbox.dispatcher is not NO_DISPATCHER:
+            session.mailbox.dispatcher.flushes = has_backlog
+            session.mailbox.dispatcher.restart_wait(self._runtime.loop.time())
+            self._outbound.timers.at(session, session.mailbox.dispatcher.next_at())
+        self._listener.is_active(session)
+
+    def await_client(self, session: Session, now: float) -> None:
+        """The client is gone. Its login may have said for how long it is waited for."""
+        session.expires_at = min(session.expires_at, now + session.mailbox.dispatcher.rules.gives_up)
+        self._events.lost(session)
+
+    def _store(self, session: Session) -> asyncio.Future[None] | None:
+        """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""
+        durable, access, dispatcher = session.mailbox.durable, self._access, session.mailbox.dispatcher
+        if durable is None:
+            return None
+        state: dict[str, Any] | None = None
+        if dispatcher.holdback is not None:
+            state = dispatcher.holdback.as_json()
+        elif dispatcher.rejection is not None:
+            code, reason, given = dispatcher.rejection
+            state = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
+            state |= {"given": given} if given else {}
+        text = None if state is None else orjson.dumps(state)
+        step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
+        future = access.writing.ask(step, retries=True)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may not be awaited
+        return future
+
+    # What operators ask for
+
+    def state(self, session: Session) -> DispatcherState:
+        """Where the session's dispatcher stands."""
+        return session.mailbox.dispatcher.observe(is_gone=self.is_away(session))
+
+    def is_away(self, session: Session) -> bool:
+        """Whether the session's client is gone, whatever its dispatcher does."""
+        is_gone = session.mailbox.is_absent or session.state is not State.CONNECTED
+        return is_gone or self._times.is_gone(session, self._runtime.loop.time())
+
+    def away_since(self, session: Session) -> float:
+        """The loop time (s) since which the session's client, which is away, counts as gone."""
+        gone_in = self._times.gone_in(session, self._runtime.loop.time())
+        if gone_in is None or session.state is not State.CONNECTED:  # no connect has come yet
+            return session.added_at
+        return min(self._runtime.loop.time() + gone_in, self._runtime.loop.time())
+
+    def holdback(self, session: Session) -> Holdback | None:
+        """Why the session's dispatcher is inactive; None if it is active."""
+        return session.mailbox.dispatcher.holdback
+
+    def waiting(self, session: Session) -> int:
+        """How many messages wait, are sent, or are open for the session."""
+        return session.mailbox.depth
+
+    def unclaimed(self, session: Session) -> int:
+        """How many of them no listener of the client takes, as far as it says."""
+        return len(session.mailbox.dispatcher.unclaimed)
+
+    def waiting_bytes(self, session: Session) -> int:
+        """Their bytes."""
+        return session.mailbox.size
+
+    async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
+        """Let the session's messages wait until it is activated. A session that is on hold already stays as it is."""
+        dispatcher = self.of(session)
+        if dispatcher.holdback is None:
+            dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
+            self._note_hold(session, dispatcher.holdback)
+            self._listener.is_blocked(session)
+            self._apply_state(session)
+            await self._stored(session)
+
+    def _note_hold(self, session: Session, holdback: Holdback) -> None:
+        self._events.held(session, holdback)
+        why = ", ".join(filter(None, (holdback.code, holdback.reason)))
+        log.warning(
+            "%s is on hold by %s (%s): its messages wait until an operator activates it, crewel sessions activate %s",
+            session.name,
+            holdback.who,
+            why or "no reason given",
+            session.name,
+        )
+
+    async def activate(self, session: Session) -> None:
+        """Let the session's messages go to it again, the held one in its old place."""
+        dispatcher = session.mailbox.dispatcher
+        if dispatcher.holdback is not None:
+            dispatcher.holdback = None
+            self._events.released(session)
+            self._apply_state(session)
+            self._listener.is_active(session)
+            await self._stored(session)
+
+    def retry(self, session: Session) -> bool:
+        """Send again what its client could not take, without waiting longer; whether it was waited with."""
+        if not session.mailbox.dispatcher.retry():
+            return False
+        self._apply_state(session)
+        self._listener.is_active(session)
+        return True
+
+    async def _stored(self, session: Session) -> None:
+        stored = self._store(session)
+        if stored is not None:
+            await stored
+
+    async def skip(self, session: Session) -> int:
+        """Make a dead letter of the message that is on hold, or else of the first that waits; returns how many."""
+        code, reason, held = self._cause(session)
+        count = int(session.mailbox.dead_letter_one(held, code, reason))
+        self._note_ended(session)
+        return count
+
+    async def drain(self, session: Session) -> int:
+        """Make dead letters of all waiting messages; returns how many."""
+        code, reason, _ = self._cause(session)
+        count = self._dead_letter_all(session, code, reason)
+        self._note_ended(session)
+        return count
+
+    def _note_ended(self, session: Session) -> None:
+        if session.mailbox.limit is not None:
+            self.note_room(session)
+
+    def _cause(self, session: Session) -> tuple[str, str, str]:
+        """Why messages are taken out of the queue: code, reason, and the id of the one that is on hold."""
+        held = self.holdback(session)
+        return (_HELD, _SKIPPED, "") if held is None else (held.code or _HELD, held.reason or _SKIPPED, held.message_id)
+
+    async def clear(self, session: Session) -> int:
+        """Drop all waiting messages; returns how many."""
+        return await self.remove(session, session.mailbox.depth)
+
+    async def remove(self, session: Session, count: int) -> int:
+        """Drop the first so many of the waiting messages, the stored ones first; returns how many."""
+        dropped = session.mailbox.drop_first(count)
+        self._note_ended(session)
+        return dropped
+
+    async def peek(self, session: Session, count: int) -> list[Entry]:
+        """The first so many of the waiting messages, the stored ones first. Raises StoreError."""
+        places = session.mailbox.stored()[:count]
+        durable = session.mailbox.durable
+        stored: list[Entry] = []
+        if places and durable is not None:
+            stored = await self._outbound.loader.read(durable, places)
+        return stored + session.mailbox.transients()[: count - len(stored)]

@@ -1,0 +1,70 @@
+"""Messages that go out of all queues when their life has ended: those that were published with `forceDestroy`.
+
+They end `expired`, and leave nothing behind: at the moment when they would leave, and by the sweep, for receivers that are
+away or on hold. What a client has got while it is there stays open, for it may still report their status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import LogId
+
+
+@dataclass(eq=False)
+class Expiry:
+    """Takes them out."""
+
+    _runtime: Runtime
+    _watched: set[Session] = field(default_factory=set, init=False)  # sessions with such messages in memory
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self.clock: Callable[[], float] = self._runtime.clock
+        """Tells seconds since 1970."""
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        return int(self.clock() * 1_000_000)
+
+    def watch(self, session: Session, entry: Entry) -> None:
+        """The entry has been queued for the session."""
+        session.mailbox.expiry = min(session.mailbox.expiry or entry.expires, entry.expires)
+        self._watched.add(session)
+
+    def leave(self, session: Session) -> None:
+        """The session ends: its client will say nothing more of what it has got."""
+        session.mailbox.leave(self.now())
+        self._watched.discard(session)
+
+    def remove_expired(self, session: Session) -> None:
+        """Take out what has to go out by now."""
+        if session.mailbox.is_due(self.now()):
+            self.expire(session, is_away=session.mailbox.is_absent)
+
+    def sweep(self) -> None:
+        """Take out what has to go out by now, of all sessions."""
+        now = self.now()
+        self._watched = {session for session in self._watched if session.is_live}
+        due = {session for session in self._watched if session.mailbox.expiry <= now}
+        for durable in self._access.node.expiring(now):
+            if durable.connected is None:
+                self._end_stored(durable, durable.expired(now))
+            else:
+                due.add(durable.connected)
+        for session in due:
+            self.expire(session, is_away=session.mailbox.is_absent)
+
+    def expire(self, session: Session, *, is_away: bool) -> None:
+        """Take out what has to go out by now. `is_away`: so has what was sent and never acknowledged."""
+        if not session.mailbox.expire(self.now(), is_away=is_away):
+            self._watched.discard(session)
+
+    def _end_stored(self, durable: DurableSession, places: Iterable[LogId]) -> None:
+        durable.expire(places)
+        self._access.node.mark_dirty(durable)

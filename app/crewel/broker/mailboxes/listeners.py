@@ -1,0 +1,58 @@
+"""What the parts of this package report to the parts above them: calls that go up, by the names of what has happened."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from crewel.bayeux.message import Message
+from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.session import Event, Session
+from crewel.delivery.entry import Entry
+
+
+class OutboundListener(Protocol):
+    """Gets what `Outbound` notices, and does not do itself."""
+
+    def on_timer(self, session: Session, now: float) -> float:
+        """It may be time for something that the session's dispatcher waits for. Returns when it may be time again."""
+
+    def conclude(self, session: Session) -> None:
+        """A request has been read to its end whose statuses reported failures of the client."""
+
+    def answer_seen(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
+        """A plain connect cannot be held any more once the extensions have seen it; `passes`: they let it through."""
+
+    def disconnect(self, session: Session) -> None:
+        """The queue of a session that acknowledges is full, and its policy ends the session."""
+
+
+class DispatcherListener(Protocol):
+    """Gets what happens to a session, from its dispatcher."""
+
+    def is_active(self, session: Session) -> None:
+        """The session takes messages of shared queues again: it was on hold, failing or away."""
+
+    def has_capacity(self, session: Session) -> None:
+        """The queue of the session may have capacity again for messages of shared queues."""
+
+    def is_blocked(self, session: Session) -> None:
+        """The session takes no messages of shared queues for the time being."""
+
+    def try_other(
+        self, session: Session, entry: Entry, code: str, reason: str, attempts: int, given: str, tries: str
+    ) -> bool:
+        """Whether another session gets a message that this one has failed: its code, reason, attempts, the code as given if
+        another one counts, and its earlier attempts."""
+
+    def end(self, session: Session, event: Event) -> None:
+        """The client of the session has failed for good: the session ends."""
+
+
+class MailboxesListener(DispatcherListener, Protocol):
+    """Gets what the mailboxes of a server report."""
+
+    def answer_seen(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
+        """As `OutboundListener` has it."""
+
+    def disconnect(self, session: Session) -> None:
+        """As `OutboundListener` has it."""

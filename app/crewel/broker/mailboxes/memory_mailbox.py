@@ -1,0 +1,101 @@
+"""The mailbox of a session that the store does not have: its messages end with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import assert_never
+
+from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, LogId
+from crewel.qos.connect import OverflowPolicy
+
+
+class MemoryMailbox(Mailbox):
+    """Nothing in it is stored, and nothing of it becomes a dead letter."""
+
+    __slots__ = ()
+
+    @classmethod
+    def holding(cls, former: Mailbox) -> MemoryMailbox:
+        """The mailbox of a session that has left the store, with what `former` holds in memory."""
+        made = cls.__new__(cls)
+        made.take_over(former)
+        made.durable = None
+        return made
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more waits than is in memory: never."""
+        return False
+
+    def stored(self) -> list[LogId]:
+        """The places of the stored messages: none."""
+        return []
+
+    # A full queue
+
+    def make_room(self, entry: Entry, usual: int) -> bool:
+        """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
+        the session must. `usual` is the limit of messages where the session has none of its own."""
+        if self.recovered is not None and self.recovered not in self.queue:
+            self.recovered = None  # it has gone out
+        limit = self.queue_limit or usual
+        if self._fits(entry, limit) or (entry.is_notice and self.overflow_policy is OverflowPolicy.DISCONNECT):
+            return True
+        while self._apply_policy(entry):
+            if self._fits(entry, limit):
+                return True
+        return False
+
+    def shorten(self) -> None:
+        """Cut the queue if it has more than its share, when all queues together have too much. A queue that nothing more comes
+        to would keep what it has."""
+        while self.queue and not self.has_bytes(0):
+            if not self._apply_policy(self.queue[-1]):
+                break
+
+    def _apply_policy(self, entry: Entry) -> bool:
+        """Do as the policy says; True if a message was dropped for this one."""
+        policy = self.overflow_policy
+        self._listener.overflowed(policy, None)
+        match policy:
+            case OverflowPolicy.DISCONNECT:
+                self.must_end = True
+                return False
+            case OverflowPolicy.DROP_OLDEST | OverflowPolicy.DEAD_MESSAGE:  # no login without a store gets the latter
+                return not self.queue or self._drop_oldest(entry)
+            case _:
+                assert_never(policy)
+
+    def _fits(self, entry: Entry, limit: int) -> bool:
+        queue = self.queue
+        if (self.rejects_all or len(queue) + self.retained >= limit) and (queue or self.retained):
+            return False
+        return not queue or self.has_bytes(len(entry.wire))
+
+    def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Notices of topics and subscriptions that wait behind messages: none."""
+        return []
+
+    def end_stored(self, place: LogId, reason: EndReason) -> None:
+        """Nothing is stored."""
+
+    def end_evicted(self, place: LogId, reason: EndReason) -> None:
+        """Nothing is evicted."""
+
+    def dead_letter_new(
+        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
+    ) -> None:
+        """The message only ends."""
+        self._listener.left_no_letter()
+
+    def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
+        """Nothing is stored."""
+        return False
+
+    def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
+        pass
+
+    def _is_stored(self, entry: Entry) -> bool:
+        return False

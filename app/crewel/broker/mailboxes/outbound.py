@@ -1,0 +1,366 @@
+"""The way out: queues, and the responses that leave.
+
+A publish only puts references into queues and marks sessions ready; the ready ones are flushed once a turn of the event
+loop, so that many messages share one response.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+
+from crewel.broker.mailboxes.backlog import Backlog
+from crewel.broker.mailboxes.backlog_loader import BacklogLoader
+from crewel.broker.mailboxes.connects import Connects
+from crewel.broker.mailboxes.exchange import Exchange, encode_reply
+from crewel.broker.mailboxes.expiry import Expiry
+from crewel.broker.mailboxes.fan_outs import FanOuts
+from crewel.broker.mailboxes.listeners import OutboundListener
+from crewel.broker.mailboxes.timers import SessionTimes
+from crewel.broker.mailboxes.updates import Updates
+from crewel.broker.pipe import Pipe
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session, State
+from crewel.delivery.batches import NO_BATCHES
+from crewel.delivery.entry import Entry, insert
+
+log = logging.getLogger(__name__)
+
+
+class Outbound(Connects):
+    """Queues entries and answers exchanges."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sessions: dict[str, Session],
+        pipe: Pipe,
+        times: SessionTimes,
+        fan_outs: FanOuts,
+        listener: OutboundListener,
+    ) -> None:
+        super().__init__(runtime, sessions, pipe, times, listener)
+        self.backlog = Backlog(runtime.settings.limits)
+        """The messages in all queues."""
+        self.fan_outs = fan_outs
+        self.expiry = Expiry(runtime)
+        self.loader = BacklogLoader(runtime, self)
+        """Brings back the messages that are in the store only."""
+        self._encode_updates = Updates(runtime, self.timers, self.expiry).encode
+        self._ready: list[Session] = []
+        self._overflowed: set[Session] = set()
+        self._is_ending = False  # whether more of these end in the next turn
+
+    def load_backlog(self, session: Session) -> None:
+        """A connect is held while messages wait in the store: a status that it carried has put them back."""
+        self.loader.load_if_waiting(session)
+
+    # Into the queues
+
+    def fan_out(
+        self, entry: Entry, sessions: Iterable[Session], publisher: Session | None, *, in_turn: bool = False
+    ) -> None:
+        """Put the entry into the queue of each session but the publisher's; or, where nothing waits before it, hand it to the
+        session's socket at once, for the transport collects what is written in one turn of the loop. Many
+        sessions, and those for which an older message of the channel is on its way, have it in later turns, unless this is
+        one."""
+        fan_outs = self.fan_outs
+        if fan_outs.pending and not in_turn and entry.channel in fan_outs.pending:
+            fan_outs.add(entry.channel, self._fan_out_in_turns(entry, list(sessions), publisher))
+            return
+        parts, is_direct = [entry.wire], not (entry.lazy or entry.expires)
+        make, frame = None, b""
+        pushed, most = 0, fan_outs.at_once
+        for index, session in enumerate(sessions):
+            if index == most:
+                fan_outs.add(entry.channel, self._fan_out_in_turns(entry, list(sessions)[most:], publisher))
+                break
+            if session is publisher:
+                continue
+            socket = session.socket
+            if (
+                socket is not None
+                and is_direct
+                and not (session.mailbox.queue or session.connect_only or session.parts)
+                and socket.is_writable
+            ):
+                writer = socket.writer
+                if writer is None:
+                    socket.send(parts)
+                else:  # `send`, without a call
+                    if socket.frame is not make:
+                        make = socket.frame
+                        frame = make(parts)
+                    writer.write(frame)
+                pushed += 1
+            else:
+                self.enqueue(session, entry)
+        self._metrics.deliveries += pushed
+
+    def _fan_out_in_turns(self, entry: Entry, sessions: Sequence[Session], publisher: Session | None) -> Iterator[None]:
+        """Put the entry into the queues of many sessions, a few at a time. Those that have ended meanwhile are left out."""
+        step = self.fan_outs.step
+        for at in range(0, len(sessions), step):
+            self.fan_out(entry, [each for each in sessions[at : at + step] if each.is_live], publisher, in_turn=True)
+            yield
+
+    def enqueue(self, session: Session, entry: Entry) -> None:
+        """Put the entry into the session's queue and mark the session ready."""
+        mailbox = session.mailbox
+        size = mailbox.queue_bytes + len(entry.wire)
+        if (
+            len(mailbox.queue) + mailbox.retained >= (mailbox.queue_limit or self._settings.max_queue_messages)
+            or size > mailbox.queue_max_bytes
+            or mailbox.rejects_all
+            or self.backlog.is_full
+        ):
+            # What is stored was asked about when it was taken, and comes in order.
+            if not (mailbox.durable is not None and entry.position) and not self.has_room(session, entry):
+                return
+            size = mailbox.queue_bytes + len(entry.wire)
+        if entry.weight is None and not entry.position:
+            self.backlog.weigh(entry)
+        mailbox.queue_bytes = size
+        mailbox.queue_counted += 1
+        queue = mailbox.queue
+        if queue and queue[-1].priority < entry.priority:
+            insert(queue, entry, mailbox.batches.resending)
+        else:
+            queue.append(entry)
+        if entry.expires:
+            self.expiry.watch(session, entry)
+        if mailbox.limit is not None:
+            mailbox.limit.queued(entry)
+        if entry.lazy and self._settings.max_lazy_ms > 0:
+            self._wait_lazily(session)
+            return
+        mailbox.urgent = True
+        if not mailbox.is_ready:
+            mailbox.is_ready = True
+            if not self._ready:
+                self._loop.call_soon(self._flush)
+            self._ready.append(session)
+
+    def enqueue_first(self, session: Session, entry: Entry) -> None:
+        """Put an entry that is not lazy into an empty queue, and mark the session ready: it fits, whatever the bounds are."""
+        mailbox = session.mailbox
+        mailbox.queue.append(entry)
+        mailbox.urgent = True
+        if not mailbox.is_ready:
+            mailbox.is_ready = True
+            if not self._ready:
+                self._loop.call_soon(self._flush)
+            self._ready.append(session)
+
+    def make_ready(self, session: Session) -> None:
+        """Let the next flush look at this session."""
+        if session.mailbox.is_ready:
+            return
+        session.mailbox.is_ready = True
+        if not self._ready:
+            self._loop.call_soon(self._flush)
+        self._ready.append(session)
+
+    def _wait_lazily(self, session: Session) -> None:
+        mailbox = session.mailbox
+        if mailbox.lazy_at == inf:
+            mailbox.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
+            self.timers.at(session, mailbox.lazy_at)
+
+    def has_room(self, session: Session, entry: Entry) -> bool:
+        """Whether the entry may wait for the session. If not, the policy of its queue has been applied: the entry has ended, or
+        the session ends with one of the next flushes."""
+        mailbox = session.mailbox
+        if mailbox.make_room(entry, self._settings.max_queue_messages):
+            return True
+        if mailbox.must_end:
+            self.end_soon(session)
+        return False
+
+    def shorten(self, sessions: Iterable[Session]) -> None:
+        """Cut the queues that have more than their share, if all together have too much."""
+        if not self.backlog.is_full:
+            return
+        for session in list(sessions):
+            session.mailbox.shorten()
+            if session.mailbox.must_end:
+                self.end_soon(session)
+
+    def end_soon(self, session: Session) -> None:
+        """End the session with the next flush; until then it receives what it has, from the front: never a gap."""
+        self._overflowed.add(session)
+        self.make_ready(session)
+
+    # Out of the queues
+
+    def _flush(self) -> None:
+        ready, self._ready = self._ready, []
+        now = self._loop.time()
+        fan_outs = self.fan_outs
+        for index, session in enumerate(ready):
+            if index >= fan_outs.at_once and not index % fan_outs.step and self._loop.time() > now + fan_outs.slice_s:
+                if not self._ready:
+                    self._loop.call_soon(self._flush)
+                self._ready = ready[index:] + self._ready  # others have their turn first
+                return
+            mailbox = session.mailbox
+            mailbox.is_ready = False
+            if mailbox.urgent and not (session.requests or mailbox.is_paused):
+                try:
+                    if session.socket is not None and not session.connect_only:  # `_wake`, without a call
+                        self.push(session)
+                    elif (
+                        session.held is not None
+                        and session.held.not_before <= now
+                        and (mailbox.limit is None or mailbox.has_leaving)
+                    ):
+                        self.release(session, now)
+                except Exception:
+                    log.exception("a flush failed")
+        if self._overflowed and not self._is_ending:
+            self._end_overflowed()
+
+    def _end_overflowed(self) -> None:
+        """End the sessions whose queues were full, as many as fit into a turn."""
+        until = self._loop.time() + self.fan_outs.slice_s
+        while self._overflowed:
+            self._listener.disconnect(self._overflowed.pop())
+            if self._loop.time() > until:
+                break
+        self._is_ending = bool(self._overflowed)
+        if self._is_ending:
+            self._loop.call_soon(self._end_overflowed)
+
+    def _wake(self, session: Session, now: float) -> None:
+        if session.socket is not None and not session.connect_only:
+            self.push(session)
+        elif session.held is not None and session.held.not_before <= now and self._may_send(session):
+            self.release(session, now)
+
+    @staticmethod
+    def _may_send(session: Session) -> bool:
+        """Whether something that waits for the session may leave now."""
+        return not session.mailbox.is_paused and (session.mailbox.limit is None or session.mailbox.has_leaving)
+
+    def push(self, session: Session) -> None:
+        """Send what is queued over the session's socket, as long as the socket takes it."""
+        socket, mailbox = session.socket, session.mailbox
+        while socket is not None and mailbox.queue and socket.is_writable and not mailbox.is_paused:
+            messages = self._departing(session)
+            if messages:
+                socket.send(messages)
+
+    def _departing(self, session: Session) -> list[bytes]:
+        """The messages that leave now, ready for the wire."""
+        mailbox = session.mailbox
+        if mailbox.is_paused:
+            return []
+        if mailbox.expiry:
+            self.expiry.remove_expired(session)
+        if mailbox.limit is None or not session.is_live:
+            entries = mailbox.take(self._settings.max_response_bytes)
+        else:
+            entries = mailbox.take_within(mailbox.limit, self._settings.max_response_bytes)
+        if not entries:
+            return []
+        taken = entries
+        try:
+            if session.plain is not None:
+                entries = session.plain.send(session, entries)
+            elif session.parts:
+                entries = self.pipe.departing(session, entries)
+            count = len(entries)
+            self._metrics.deliveries += count
+            dispatcher = mailbox.dispatcher
+            if dispatcher.rules.tells:
+                return self._encode_updates(session, dispatcher, entries)
+            return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
+        except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
+            for entry in taken:
+                mailbox.dead_letter_unsendable(entry, error)
+            return []
+
+    def _on_timer(self, session: Session, now: float) -> float:
+        mailbox = session.mailbox
+        if mailbox.lazy_at <= now:
+            mailbox.lazy_at = inf
+            mailbox.urgent = mailbox.urgent or bool(mailbox.queue)
+            if mailbox.urgent and not (session.requests or mailbox.is_paused):
+                self._wake(session, now)
+        due = min(mailbox.lazy_at, self._listener.on_timer(session, now))
+        held = session.held
+        if held is None:
+            return due
+        if held.not_before <= now:
+            held.not_before = 0.0  # `now` may be a moment ahead of the clock: what comes next must not wait for that
+        if held.deadline <= now or (mailbox.urgent and not held.not_before and self._may_send(session)):
+            self.release(session, now)
+            return due
+        return min(due, held.deadline, held.not_before or inf)
+
+    # Answers
+
+    def answer(self, exchange: Exchange) -> None:
+        """Hold the exchange's connect, or send its replies with the messages that go with them."""
+        session = exchange.session
+        if exchange.repeated is not None:
+            exchange.peer.send(exchange.repeated)
+            return
+        if session is not None:
+            if not session.is_live and session.state is State.NEW:
+                session = None
+            elif session.mailbox.dispatcher.reported:
+                self._listener.conclude(session)
+        if exchange.connect is not None and session is not None and session.is_live:
+            if len(exchange.elements) == 1 and exchange.is_overtaken(session, exchange.connect.get("id")):
+                exchange.peer.supersede()
+                return
+            if self._hold(exchange, session):
+                return
+        has_messages = (
+            session is not None and session.mailbox.queue and exchange.carries_messages(session, self._settings)
+        )
+        messages = self._departing(session) if session is not None and has_messages else []
+        if exchange.handshake is not None and messages:
+            exchange.handshake["x-messages"] = len(messages)
+        parts = []
+        for reply, message in exchange.replies:
+            if message is None:
+                passes = True
+            elif message.channel.is_meta:
+                passes = self.pipe.send_meta(session, reply, message)
+            else:
+                passes = not self.pipe.sends or self.pipe.send(session, reply)
+            if passes:
+                parts.append(encode_reply(reply, self._metrics))
+        if messages:
+            # Messages come before replies; only a handshake reply goes before all, for the client has no session until then.
+            parts = messages + parts if exchange.handshake is None else parts + messages
+        if parts or not exchange.peer.pushes:
+            exchange.peer.send(parts)
+        if self._longest_pause_ms and exchange.connect is not None:
+            exchange.peer.end_well()
+        if session is None or not session.is_live:
+            return
+        if exchange.connect is not None or exchange.handshake is not None:
+            if exchange.connect is not None:
+                is_kept = session.mailbox.batches is not NO_BATCHES
+            else:
+                is_kept = self._settings.allow_message_delivery_during_handshake
+            if is_kept:
+                session.answered = parts
+            self._times.arm_time_out(session, self._loop.time())
+        if not exchange.peer.pushes:
+            session.peer = None
+        if session.mailbox.urgent:
+            self.make_ready(session)
+
+    def drain(self, sessions: Iterable[Session], longest_pause_ms: int = 0) -> None:
+        """Answer every held connect now: the server is going down. With a pause, another one will have its sessions by then."""
+        self._holds, self._longest_pause_ms = False, longest_pause_ms
+        for session in list(sessions):
+            if longest_pause_ms and session.held is not None:
+                self.ask_to_pause(session, longest_pause_ms)
+            self.release(session, self._loop.time())
+        self.timers.close()

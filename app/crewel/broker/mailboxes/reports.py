@@ -1,0 +1,71 @@
+"""What mailboxes report, and who gets it: the commits of the node, the counters, and the ids of new dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crewel.broker.mailboxes.back_pressure import BackPressure
+from crewel.broker.mailboxes.events import Events
+from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.runtime import Runtime
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, Transient
+from crewel.qos.connect import OverflowPolicy
+from crewel.qos.update import Origin
+
+
+@dataclass(eq=False)
+class MailboxReports:
+    """The listener of all mailboxes of a broker (`MailboxListener`)."""
+
+    _runtime: Runtime
+    _outbound: Outbound
+    _events: Events
+    _pressure: BackPressure
+
+    def __post_init__(self) -> None:
+        self._access = self._runtime.access
+        self._expiry = self._outbound.expiry
+        self._backlog = self._outbound.backlog
+
+    def has_changed(self, durable: DurableSession) -> None:
+        """The next commit has to look at this session."""
+        self._access.node.mark_dirty(durable)
+
+    def transients_ended(self, reason: EndReason, count: int) -> None:
+        """So many messages that the store does not have ended in this way, of a session that acknowledges."""
+        self._runtime.metrics.ended[reason] += count
+
+    def left_no_letter(self) -> None:
+        """A message ended that should have become a dead letter, and cannot become one."""
+        self._runtime.metrics.dropped["noLetter"] += 1
+
+    def overflowed(self, policy: OverflowPolicy, durable: DurableSession | None) -> None:
+        """A queue was full, and its policy was applied; `durable` is the session, if the store has it."""
+        self._runtime.metrics.dropped[policy.value] += 1
+        if durable is not None:
+            self._events.overflow(durable.name, policy.value)
+
+    def charged(self, durable: DurableSession) -> str:
+        """A dead letter of a full queue is charged to the accounts of this session: why the session has to end, or an empty
+        text."""
+        return self._pressure.overflowed(durable.payers)
+
+    @property
+    def letters_for_anonymous(self) -> bool:
+        """Whether sessions without a name leave dead letters."""
+        return self._runtime.settings.delivery.letters_for_anonymous
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        return self._expiry.now()
+
+    def share(self, most: int) -> int:
+        """The bytes that one queue may have whose own limit is `most`: less, if all together have too much."""
+        return self._backlog.share(most)
+
+    def as_transient(self, entry: Entry) -> Transient:
+        """A message that the store does not have, as the record of its dead letter holds it."""
+        origin = entry.origin or Origin(*self._runtime.ids.stamp())
+        return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)

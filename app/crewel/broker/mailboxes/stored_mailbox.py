@@ -1,0 +1,346 @@
+"""The mailbox of a session that the store has.
+
+Stored messages are moved by their place in the log: what must wait again is evicted, and read back by priority and age. So a
+message that is delivered again keeps its place, and no queue is sorted. Transient ones are few, and stay in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple, assert_never
+
+from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry, place_of, priority_of
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter
+from crewel.qos.connect import Bounds, OverflowPolicy
+
+SIZE: Final = "resource.overflow.queue.bytes"
+EXHAUSTED: Final = "resource.exhaust"
+"""The code of a session that ends because its account has too many pending dead letters."""
+
+
+class _Seen(NamedTuple):
+    """What a mailbox looked like when its transient messages were counted. While none of it changes, the count holds."""
+
+    batch: int
+    taken_out: int
+    stored: int
+    queued: int
+    unacknowledged: int
+    opened: int
+
+
+class StoredMailbox(Mailbox):
+    """What it holds of the log is in `durable`, and outlives the process."""
+
+    __slots__ = ("_counted",)
+
+    durable: DurableSession
+
+    def __init__(self, former: Mailbox, durable: DurableSession) -> None:
+        """It holds what the session's former mailbox holds in memory."""
+        self.take_over(former)
+        self.durable = durable
+        self._counted: tuple[_Seen, int] | None = None
+
+    # How much there is
+
+    @property
+    def depth(self) -> int:
+        """How many messages wait, are sent, or are open."""
+        return len(self.durable) + super().depth
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return self.durable.size + super().size
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more waits than is in memory."""
+        return bool(self.durable.evicted)
+
+    def stored(self) -> list[LogId]:
+        """The places of the stored messages, by priority and age."""
+        return self.durable.in_order()
+
+    def has(self, message_id: str) -> bool:
+        """Whether the message of this id waits, is sent, or is open."""
+        return super().has(message_id) or (
+            message_id.isdigit() and self.durable.find(LogId(int(message_id))) is not None
+        )
+
+    # A full queue
+
+    def make_room(self, entry: Entry, usual: int) -> bool:
+        """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
+        the session must. It is asked when a message arrives: one of the log when it is taken, a transient one when it is
+        published."""
+        bounds, rejection = self.bounds, self.dispatcher.rejection
+        if rejection is not None:
+            self.dead_letter_new(entry, rejection.code, rejection.reason, given=rejection.given)
+            return False
+        if bounds is None:
+            return True
+        # An upper bound that costs little: what is open at the client and waits again counts twice.
+        waiting = len(self.queue) + self.retained + len(self.durable.evicted)
+        if waiting < bounds.max_entries and self.durable.fits(bounds.max_bytes):
+            if entry.position or not self.queue or self.has_bytes(len(entry.wire)):
+                return True
+            return self._apply_policy(entry, bounds.policy, SIZE)
+        code = self._exceeded(entry, bounds)
+        if entry.position and (self.durable.find(entry.position) is None or self.must_end):
+            return False  # its own life had ended; or it becomes a dead letter with the end of the session
+        return code is None or self._apply_policy(entry, bounds.policy, code)
+
+    def shorten(self) -> None:
+        """Nothing: its bounds hold for each message that comes."""
+
+    def _exceeded(self, entry: Entry, bounds: Bounds) -> str | None:
+        """The code of the bound that the entry goes beyond."""
+        now = self._listener.now()
+        if self.is_due(now):
+            self.expire(now, is_away=self.is_absent)
+        stored = len(self.durable) - (1 if entry.position else 0)
+        waiting = stored if stored >= bounds.max_entries else stored + self._count_transients(stored)
+        return bounds.exceeded(waiting, self.durable.size)
+
+    def _count_transients(self, stored: int) -> int:
+        """How many messages wait that are not stored. A full queue is asked about every message that arrives, so they are
+        counted again only after something has come or gone."""
+        batches = self.batches
+        seen = _Seen(
+            batches.number,
+            self.taken_out,
+            stored,
+            len(self.queue),
+            len(batches) + batches.resending,
+            len(self.dispatcher.in_flight),
+        )
+        if self._counted is None or self._counted[0] != seen:
+            self._counted = seen, len(self.transients())
+        return self._counted[1]
+
+    def _apply_policy(self, entry: Entry, policy: OverflowPolicy, code: str) -> bool:
+        """Do as the policy says; True if the entry may be queued by that."""
+        durable, recovered = self.durable, self.recovered
+        if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in self.queue:
+            policy = OverflowPolicy.DISCONNECT  # a client that knows that it misses nothing sees no gap
+        self._listener.overflowed(policy, durable)
+        self._listener.has_changed(durable)
+        match policy:
+            case OverflowPolicy.DROP_OLDEST:
+                if self._drop_oldest(entry):
+                    return True
+                self._end_place(entry.position, EndReason.DROPPED)
+            case OverflowPolicy.DISCONNECT:
+                self.must_end = True
+            case OverflowPolicy.DEAD_MESSAGE:
+                if self.leaves_letters:
+                    self.dead_letter_new(entry, code, "the queue of the receiver is full")
+                    if why := self._listener.charged(durable):
+                        durable.death, self.must_end = (EXHAUSTED, why), True
+                else:
+                    self._listener.left_no_letter()
+                    self._end_place(entry.position, EndReason.DROPPED)
+            case _:
+                assert_never(policy)
+        return False
+
+    def _drop_oldest(self, entry: Entry) -> bool:
+        """End the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
+        What is evicted goes behind what is queued, but for what is being sent again at the queue's front."""
+        evicted = None if self.batches.resending else self.durable.lowest_evicted()
+        if evicted is not None and priority_of(evicted) <= entry.priority:
+            self.end_evicted(place_of(evicted), EndReason.DROPPED)
+            return True
+        return super()._drop_oldest(entry)
+
+    @property
+    def leaves_letters(self) -> bool:
+        """Whether what ends with it unsettled becomes dead letters. No client comes back to a session without a name."""
+        return self.durable.is_named or self._listener.letters_for_anonymous
+
+    # Waiting again
+
+    def recall(self, entries: Iterable[Entry] = ()) -> None:
+        """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
+        durable, entries = self.durable, list(entries)
+        for place in {each.position for each in (*entries, *self.queue) if each.position}:
+            if durable.find(place) is not None and not durable.is_evicted(place):
+                durable.evict(place)
+        self.drop_where(_is_of_log)
+        super().recall(each for each in entries if not each.position)
+
+    def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
+        """What was sent to tell what has happened to the topics or subscriptions of these, which wait again: it comes after
+        them, so it waits again too. Nothing waits for its status any more."""
+        durable, dispatcher = self.durable, self.dispatcher
+        if not durable.notices:
+            return []
+        found = [durable.find(each.position) for each in entries]
+        channels = {each.channel for each in found if each is not None}
+        channels.update(each.channel for each in entries if not each.position)
+        notices = [entry for entry, _ in dispatcher.in_flight.values() if entry.position in durable.notices]
+        after = [each for each in notices if any(durable.notices[each.position].is_about(name) for name in channels)]
+        for entry in after:
+            dispatcher.close(entry)
+        return after
+
+    # Ends
+
+    def end(self, entry: Entry, reason: EndReason) -> None:
+        """The message has ended in this way."""
+        super().end(entry, reason)
+        self._end_place(entry.position, reason)
+
+    def end_at(self, index: int, reason: EndReason) -> None:
+        """The message at this index of the queue, which was never sent, ends in this way."""
+        place = self.queue[index].position
+        super().end_at(index, reason)
+        self._end_place(place, reason)
+
+    def end_stored(self, place: LogId, reason: EndReason) -> None:
+        """The stored message at this place ends in this way, and leaves nothing behind."""
+        self.forget_stored(place)
+        self._end_place(place, reason)
+
+    def end_evicted(self, place: LogId, reason: EndReason) -> None:
+        """The evicted message at this place ends in this way. The queue does not have it, and is not looked through."""
+        sent = self.batches.unacknowledged
+        if any(each.position == place for each in sent) or str(place) in self.dispatcher.in_flight:
+            self.end_stored(place, reason)
+        else:
+            self.durable.forget_evicted(place)
+            self._end_place(place, reason)
+
+    def end_messages(self, places: Collection[LogId], entries: Collection[Entry], reason: EndReason) -> None:
+        """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
+        look at everything that waits."""
+        super().end_messages(places, entries, reason)
+        self._end_places(places, reason)
+
+    def conflate(self, channel: str, newest: LogId) -> None:
+        """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
+        has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
+        if not (self.queue or self.durable.pending):
+            return
+        for place in self._never_sent(channel, newest):
+            self.end_stored(place, EndReason.FILTERED)
+        super().conflate(channel, newest)
+
+    @property
+    def has_expiring(self) -> bool:
+        """Whether something may have to go out of all queues once."""
+        return bool(self.expiry or self.durable.expiry)
+
+    def is_due(self, now: int) -> bool:
+        """Whether something may have to go out of all queues by now, microseconds since 1970."""
+        return 0 < self.expiry <= now or 0 < self.durable.expiry <= now
+
+    def expire(self, now: int, *, is_away: bool) -> bool:
+        """End what has to go out of all queues by now. `is_away`: also what was sent and never acknowledged. False if nothing
+        in memory ever has to."""
+        gone = self.take_expired(now, is_away=is_away)
+        self._transients_expired(gone)
+        at_client = {entry.position for entry in self.at_client()}
+        over = {each for each in self.durable.expired(now) if each not in at_client}
+        # By their places too: what the record says of a life may differ a little from what the message says.
+        for entry in [each for each in self.queue if each.position in over]:
+            self.take_out(entry)
+        self.durable.expire(over.union(entry.position for entry in gone if entry.position))
+        self._listener.has_changed(self.durable)
+        return self.note_expiry()
+
+    def forget_stored(self, place: LogId) -> None:
+        """Memory has the stored message at this place no more, wherever it was."""
+        super().forget_stored(place)
+        self.durable.forget_evicted(place)
+
+    def _end_place(self, place: LogId, reason: EndReason) -> None:
+        if place:
+            self.durable.end_message(place, reason)
+            self._listener.has_changed(self.durable)
+
+    def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
+        if places:
+            self.durable.end_messages(places, reason)
+            self._listener.has_changed(self.durable)
+
+    def _is_stored(self, entry: Entry) -> bool:
+        return bool(entry.position)
+
+    def _never_sent(self, channel: str, newest: LogId) -> list[LogId]:
+        """The places of the channel's stored messages that are open and not at the client."""
+        queued = {entry.position for entry in self.queue}  # what goes out again is there too
+        sent = {entry.position for entry in self.in_memory()} - queued
+        return [
+            place
+            for place, pending in self.durable.pending.items()
+            if pending.channel == channel and place != newest and place not in sent
+        ]
+
+    # Dead letters
+
+    def dead_letter_new(
+        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
+    ) -> None:
+        """Make a dead letter of a message that is not in memory yet. One of the server about itself only ends."""
+        durable, place = self.durable, entry.position
+        if self._leaves_letter(entry):
+            message = None if place else self._listener.as_transient(entry)
+            attempts += self._stored_attempts(place)
+            durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, message, given, tries))
+        else:
+            self._listener.left_no_letter()
+            if place:
+                durable.end_message(place, EndReason.DROPPED)
+        self._listener.has_changed(durable)
+
+    def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
+        """The stored message at this place becomes a dead letter; False if it is not open."""
+        durable = self.durable
+        if place not in durable.pending and place not in durable.inbox:
+            return False
+        attempts, tries = self.attempts(place), self.dispatcher.failed_before(str(place))
+        self.forget_stored(place)
+        durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, given=given, tries=tries))
+        self._listener.has_changed(durable)
+        return True
+
+    def dead_letter_all(self, now: int, code: str, reason: str, given: str = "") -> int:
+        """Make dead letters of all waiting messages but for those that have to go out of all queues by now (microseconds since
+        1970); returns how many."""
+        count = super().dead_letter_all(now, code, reason, given)
+        durable = self.durable
+        durable.evicted = [rank for rank in durable.evicted if place_of(rank) in durable.notices]
+        places = self.stored()
+        self._forget_many(places)
+        for place in places:
+            self.dead_letter_stored(place, code, reason, given)
+        return count
+
+    # Attempts
+
+    def attempts(self, place: LogId) -> int:
+        """How often the stored message at this place may have been sent."""
+        pending = self.durable.find(place)
+        return super().attempts(place) + (0 if pending is None else pending.attempts)
+
+    def _stored_attempts(self, place: LogId) -> int:
+        pending = self.durable.pending.get(place) or self.durable.inbox.get(place)
+        return 0 if pending is None else pending.attempts
+
+    def leave(self, now: int) -> None:
+        """The session ends: its client will say nothing more of what it has got. The dead letters of what is stored are written
+        later, with the attempts of this server."""
+        super().leave(now)
+        for message_id in {*self.dispatcher.tries, *self.dispatcher.in_flight}:
+            if message_id.isdecimal():
+                tries = self.dispatcher.failed_before(message_id)
+                self.durable.attempted(LogId(int(message_id)), self._attempts(message_id), tries)
+
+
+def _is_of_log(entry: Entry) -> bool:
+    return bool(entry.position)

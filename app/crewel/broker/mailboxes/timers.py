@@ -1,0 +1,234 @@
+"""When something has to happen for a session: deadlines, how long its client may be away, and what happens to it then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
+from typing import NamedTuple
+
+from crewel.bayeux import advice
+from crewel.bayeux.advice import Advice
+from crewel.bayeux.replies import Reply
+from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.session import Event, Session, State
+from crewel.errors import BayeuxCode
+from crewel.event_loop import GRACE_S, has_stalled
+from crewel.settings import Settings
+from crewel.times import format_span
+
+_WORTH_CLEARING = 64
+
+
+class Timers:
+    """One heap of deadlines for all sessions, and one timer of the event loop for the heap. `on_timer(session, now)` is called
+    at a session's deadline and returns its next one, or infinity.
+
+    A session is in the heap at most once that counts: a deadline that moves into the future is not moved in the heap; when
+    the old one fires, the session says when its next one is. So holding and releasing a connect touches no timer. Entries
+    that no longer count are cleared away before they are the majority: a client may ask for a hold of a day, and a session
+    that has ended must not stay in memory for as long.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_timer: Callable[[Session, float], float]) -> None:
+        self._loop = loop
+        self._on_timer = on_timer
+        self._heap: list[tuple[float, int, Session]] = []
+        self._order = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for = inf
+        self._stale = 0  # entries of the heap that no longer count
+
+    def __len__(self) -> int:
+        """How many entries there are, those that no longer count included."""
+        return len(self._heap)
+
+    def at(self, session: Session, when: float) -> None:
+        """Fire for the session at `when` (loop time, seconds) or earlier."""
+        if when >= session.alarm:
+            return
+        self.forget(session)
+        session.alarm = when
+        heappush(self._heap, (when, next(self._order), session))
+        if when < self._armed_for:
+            self._arm(when)
+
+    def forget(self, session: Session) -> None:
+        """Fire for this session no more."""
+        if session.alarm == inf:
+            return
+        session.alarm = inf
+        self._stale += 1
+        if self._stale > _WORTH_CLEARING and self._stale * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[0] == entry[2].alarm]
+            heapify(self._heap)
+            self._stale = 0
+
+    def close(self) -> None:
+        """Fire no more."""
+        self._heap.clear()
+        self._stale = 0
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._armed_for = None, inf
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._armed_for = self._loop.call_at(when, self._fire), when
+
+    def _fire(self) -> None:
+        due = self._armed_for
+        self._timer, self._armed_for = None, inf
+        if has_stalled(due, self._loop.time()):
+            self._arm(self._loop.time() + GRACE_S)  # what sessions wait for may have come meanwhile, and is read first
+            return
+        # What lies within the clock's own grain is due: a timer may fire a moment early.
+        now = self._loop.time() + 0.001
+        try:
+            while self._heap and self._heap[0][0] <= now:
+                when, _, session = heappop(self._heap)
+                if when == session.alarm:
+                    session.alarm = inf
+                    self.at(session, self._on_timer(session, now))
+                else:
+                    self._stale -= 1
+        finally:
+            if self._heap and self._heap[0][0] < self._armed_for:
+                self._arm(self._heap[0][0])
+
+
+class SessionTimes:
+    """The server's times, or a session's own where it has any. Milliseconds as on the wire; deadlines in seconds of loop
+    time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings.bayeux
+        self._usual_rest = (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
+        self._excused_until = -inf
+
+    def excuse(self, until: float) -> None:
+        """Let no session end by silence before this moment (loop time): its client may be unable to reach this server, and not
+        by its own fault."""
+        self._excused_until = max(self._excused_until, until)
+
+    def end_excuse(self, now: float) -> None:
+        """Clients can reach this server again: from now on each has its usual time for it."""
+        self._excused_until = now + (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
+
+    def are_excused(self, now: float) -> bool:
+        """Whether no session may end by silence."""
+        return now < self._excused_until
+
+    def hold_ms(self, session: Session) -> float:
+        """How long the connect being processed may be held: what it asked for, or what the session was advised."""
+        if session.transient is not None and session.transient[0] is not None:
+            return session.transient[0]
+        return self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
+
+    def pause_ms(self, session: Session) -> float:
+        """How long the client may pause before its next connect."""
+        if session.transient is not None and session.transient[1] is not None:
+            return session.transient[1]
+        return self._settings.interval_ms if session.interval_ms is None else session.interval_ms
+
+    def advice(self, session: Session) -> Advice:
+        """The full advice of this session. A client's own wish for this one connect does not come back as the time-out."""
+        timeout = self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
+        grace = self._settings.max_interval_ms if self._settings.handshake_reconnect else None
+        return advice.retry(int(self.pause_ms(session)), timeout, grace)
+
+    def advise_multiple_clients(self, session: Session, reply: Reply, *, with_timeout: bool) -> None:
+        """Make this the reply to a connect that is not held because its browser holds enough of them."""
+        interval = self._settings.multi_session_interval_ms
+        reply["advice"] = advice.multiple_clients(interval, self._settings.timeout_ms if with_timeout else None)
+        if interval > 0:
+            session.transient = (None if session.transient is None else session.transient[0], interval)
+        else:
+            reply["successful"] = False
+
+    def advise_released(self, session: Session, reply: Reply, transport: str) -> None:
+        """Put the advice into the reply to a connect that was held, or what has happened to the session meanwhile."""
+        if session.verdict is not None:
+            reply.update(successful=False, error=session.verdict.error, advice=session.verdict.advice)
+        elif session.state is State.EXPIRED:
+            reply.update(successful=False, error=BayeuxCode.SESSION_UNKNOWN, advice=advice.handshake())
+        elif not session.is_live:
+            reply["advice"] = advice.none()
+        else:
+            reply["advice"] = self.advice(session)
+            session.advised_on = transport
+
+    def handshaken(self, session: Session, peer: Peer) -> Advice:
+        """The advice that a handshake is answered with."""
+        session.advised_on = peer.transport
+        return self.advice(session)
+
+    def arm_time_out(self, session: Session, now: float) -> None:
+        """Start the time within which the next connect must come."""
+        if session.transient is None and session.interval_ms is None and session.grace_ms is None:
+            session.expires_at = now + self._usual_rest
+        elif session.grace_ms is not None:
+            session.expires_at = now + session.grace_ms / 1000
+        else:
+            session.expires_at = now + (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
+
+    def saw(self, session: Session, now: float, peer: Peer | None = None) -> None:
+        """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""
+        if peer is not None:
+            session.peer = peer
+        session.last_seen = now
+        away = self._settings.max_interval_ms if session.grace_ms is None else session.grace_ms
+        grace = now + away / 1000
+        if session.expires_at < grace:
+            session.expires_at = grace
+
+    def is_gone(self, session: Session, now: float) -> bool:
+        """Whether the client has been away for longer than between two connects: it is not ALIVE, however long its
+        session may live."""
+        left = self.gone_in(session, now)
+        return left is not None and left <= 0
+
+    def gone_in(self, session: Session, now: float) -> float | None:
+        """Seconds until the client counts as gone unless it connects again; None while it is connected."""
+        if session.held is not None or session.socket is not None:
+            return None
+        away = (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
+        rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
+        return rested_at + away - now
+
+
+class Outlook(NamedTuple):
+    """When the session ends unless its client comes (loop time, s; infinite while it is connected), and why."""
+
+    ends_at: float
+    why: str
+
+
+def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
+    """The session's."""
+    gone_in = times.gone_in(session, now)
+    if gone_in is None:
+        return Outlook(inf, "")
+    gives_up = session.mailbox.dispatcher.rules.gives_up
+    if session.mailbox.durable is not None and gives_up < inf:
+        # Once it counts as gone, that is in the time at which it expires.
+        ends_at = session.expires_at if session.mailbox.is_absent else min(session.expires_at, now + gone_in + gives_up)
+        return Outlook(ends_at, f"its client is away, which counts as failing: given up after {format_span(gives_up)}")
+    if session.grace_ms is not None:
+        return Outlook(
+            session.expires_at,
+            f"its client is away for longer than its timeout, {format_span(session.grace_ms / 1000)}",
+        )
+    return Outlook(session.expires_at, "no connect comes in time")
+
+
+def cause(session: Session, event: Event, times: SessionTimes, now: float) -> str:
+    """Why the session ends, in words."""
+    if session.mailbox.durable is not None and session.mailbox.durable.death is not None:
+        code, reason = session.mailbox.durable.death
+        return f"{code}: {reason}" if reason else code
+    words = str(event.value)
+    return outlook(session, times, now).why or words if event is Event.SILENCE else words

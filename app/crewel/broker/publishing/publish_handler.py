@@ -1,0 +1,442 @@
+"""What a client's publish goes through: create, publish, listeners, and then all subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from inspect import isawaitable
+from time import perf_counter
+from typing import Any, Final
+
+from crewel.bayeux import replies
+from crewel.bayeux.channel import Channel, Kind
+from crewel.bayeux.message import Fields, Message, delivered
+from crewel.bayeux.replies import Reply
+from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.addressing.names import identity
+from crewel.broker.admission.admission import Admission
+from crewel.broker.admission.guard import NOT_AUTHORIZED
+from crewel.broker.admission.limiter import Limiter
+from crewel.broker.admission.payers import payers_of
+from crewel.broker.durability.access import Published
+from crewel.broker.durability.log_appender import readonly
+from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, resume, start, wait
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.publishing.broadcaster import Broadcaster, StoragePlan
+from crewel.broker.refusals import refusal
+from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import RemoteCall
+from crewel.broker.session import Event, Session
+from crewel.broker.topics.topic_table import TopicTable
+from crewel.delivery.pending_dead_letters import Payers
+from crewel.errors import (
+    DENIED_BY_POLICY,
+    BayeuxCode,
+    Denied,
+    IllegalArgument,
+    Limited,
+    Refused,
+    RemoteCallError,
+    StoreError,
+    coded,
+    denied,
+)
+from crewel.limits import Account
+from crewel.qos.publish import PublishQos, read_publish_qos
+from crewel.security.grants import Grants
+
+log = logging.getLogger(__name__)
+
+_POINT_TO_POINT: Final = "ptp"  # tells the keys of what is addressed from those of what is published
+
+
+def scoped(key: str, channel: Channel, publisher: Session | None) -> str:
+    """An idempotency key counts for one channel and one subject (`identity`). The server's own publishes share one."""
+    return f"{'' if publisher is None else identity(publisher)} {channel.name} {key}" if key else ""
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class OpenCall:
+    """A remote call that waits for its result."""
+
+    channel: str
+    session: Session
+    id: str | None
+    """The id of its message."""
+    since: float
+    """Loop time, in seconds."""
+
+
+@dataclass(eq=False)
+class PublishHandler:
+    """Handles what clients publish."""
+
+    _runtime: Runtime
+    _outbound: Outbound
+    _addressing: Addressing
+    _admission: Admission
+    _topics: TopicTable
+    _broadcaster: Broadcaster
+
+    def __post_init__(self) -> None:
+        self._ids, self._registry = self._runtime.ids, self._runtime.services
+        self._channels, self._destinations = self._addressing.channels, self._addressing.destinations
+        self._guard, self._limits = self._admission.guard, self._admission.limits
+        self._settings = self._runtime.settings
+        self._metrics = self._runtime.metrics
+        self._spawn = self._runtime.spawn
+        self.open_calls: dict[OpenCall, None] = {}  # in the order in which they began
+
+    def publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
+        """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
+        not it has subscribers."""
+        channel = message.channel
+        if channel.is_wildcard:
+            raise Refused(BayeuxCode.CHANNEL_INVALID)
+        if not session.spend():
+            self._limits.draw(session)
+        listeners = self._registry.listeners
+        if self._guard.is_open(channel) and (not listeners or listeners.keys().isdisjoint(channel.patterns)):
+            return self._publish(session, message)
+        return self._ask_and_publish(session, message)
+
+    def _ask_and_publish(self, session: Session, message: Message) -> Steps[Reply]:
+        channel = message.channel
+        if channel.is_broadcast and channel.name not in self._channels:
+            reason = yield from self._guard.create(session, channel, message)
+            if reason is not None:
+                raise Refused(denied(reason, Denied.PUBLISH_CREATE))
+        reason = yield from self._guard.publish(session, channel, message)
+        if reason is not None:
+            raise Refused(denied(reason, Denied.PUBLISH))
+        ext = message.fields.get("ext")
+        if type(ext) is dict and "publish" in ext:
+            yield from self._ask_for_qos(session, message, self._asked(session, channel, ext["publish"]))
+        if self._registry.listeners and session.is_live:
+            yield from self._listen(session, message)
+        if not session.is_live:
+            raise Refused(BayeuxCode.SESSION_UNKNOWN)
+        outcome = self._publish(session, message)
+        return outcome if isinstance(outcome, dict) else (yield from outcome)
+
+    def _ask_for_qos(self, session: Session, message: Message, qos: PublishQos) -> Steps[None]:
+        """Raise Refused if the QoS asks for more than the grant to publish covers: to configure the topic, or to address
+        messages to a subject."""
+        channel, guard = message.channel, self._guard
+        if self._topics.would_configure(channel, qos) and not (yield from guard.configure(session, channel, message)):
+            text = f"the grant to publish on {channel.name} does not cover the settings of its topic"
+            raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, text)
+        for subject in dict.fromkeys(each.to.subject for each in qos.destinations):
+            if not (yield from guard.address(session, subject, message)):
+                text = f"the grant to publish on {channel.name} does not cover messages to {subject}"
+                raise Refused(coded(NOT_AUTHORIZED, f"client/{subject}"), NOT_AUTHORIZED, text)
+
+    def _publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
+        channel = message.channel
+        fields = message.fields
+        ext = fields["ext"] if "ext" in fields else None  # noqa: SIM401 - not a call
+        if type(ext) is dict and "publish" in ext:
+            return self._publish_with_qos(session, message, self._asked(session, channel, ext["publish"]))
+        if channel.is_broadcast:
+            if not self._topics.plain(channel, session):
+                return self._publish_with_qos(session, message, self._topics.usual(channel))
+            self._broadcaster.send(channel, delivered(message), publisher=session)
+        else:
+            answer = self._registry.answers.get(channel.name)
+            if answer is not None:
+                return answer(session, message)
+            call = self._registry.calls.get(channel.name)
+            if call is not None:
+                self._call(call, session, message)
+            self._metrics.publishes += 1
+            if call is None and self._registry.listeners.keys().isdisjoint(channel.patterns):
+                return self._unhandled(message)
+        return replies.ok(message)
+
+    def _unhandled(self, message: Message) -> Reply:
+        """A message to the server that no part of it takes. Bayeux acknowledges it; a client that asks gets `handled` false."""
+        self._metrics.unhandled += 1
+        reply = replies.ok(message)
+        if "service" in message.ext:
+            reply["ext"] = {"service": {"handled": False}}
+        return reply
+
+    def _publish_with_qos(self, session: Session, message: Message, qos: PublishQos) -> Reply | Steps[Reply]:
+        if message.channel.is_reply and (qos.destinations or qos.administrative):
+            # No policy is asked about an answer, so it must do nothing but answer.
+            raise IllegalArgument("publish", "an answer goes to its requester only, and configures no topic")
+        if qos.administrative and qos.destinations:
+            raise IllegalArgument("destination", "must be left out: a message that configures a topic has no receivers")
+        if (qos.destinations or qos.is_volatile) and self._topics.is_closed(message.channel):
+            raise readonly(message.channel)  # the store refuses what would go into the history, and only that
+        if qos.destinations:
+            return self._publish_to_destinations(session, message, qos)
+        if not message.channel.is_broadcast:
+            raise IllegalArgument(
+                "publish", "a message on a service channel is for the server, unless it has a destination"
+            )
+        if qos.administrative:
+            return self._configure(message, qos)
+        return self._publish_to_subscribers(session, message, qos)
+
+    def _configure(self, message: Message, qos: PublishQos) -> Steps[Reply]:
+        stored = self._topics.administer(message.channel, qos)
+        if stored is not None:
+            try:
+                yield stored
+            except StoreError as error:
+                raise not_stored(error) from error
+        return _published(message, self._ids.new())
+
+    def _publish_to_subscribers(self, session: Session, message: Message, qos: PublishQos) -> Reply | Steps[Reply]:
+        channel = message.channel
+        key = scoped(qos.key, channel, session) if qos.key else ""
+        plan = self._broadcaster.plan_storage(channel, qos, session)
+        if plan is not None:
+            return self._publish_stored(session, message, qos, plan, key)
+        first = self._ids.first_of(key) if key else None
+        if first is not None:
+            return _published(message, first)
+        origin = self._ids.stamp()
+        if key:
+            self._ids.remember(key, origin[0])
+        self._broadcaster.send(channel, _delivered(message, qos), publisher=session, origin=origin, qos=qos)
+        return _published(message, origin[0])
+
+    def _publish_stored(
+        self, session: Session, message: Message, qos: PublishQos, plan: StoragePlan, key: str
+    ) -> Steps[Reply]:
+        try:
+            published: Published = yield self._broadcaster.store(
+                message.channel, _delivered(message, qos), plan, qos, publisher=session, key=key
+            )
+        except StoreError as error:
+            raise not_stored(error) from error
+        if self._topics.changes.everywhere is not None:
+            topic = self._topics.find(message.channel.name)
+            if topic is not None and topic.spreading is not None:
+                yield asyncio.shield(topic.spreading)
+                topic.spreading = None
+        return _published(message, published.id)
+
+    def _publish_to_destinations(self, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:
+        """All destinations are tried, and then the subscribers; one failure among them makes the publish unsuccessful."""
+        channel = message.channel
+        key = scoped(qos.key, channel, session)
+        try:
+            sending = yield from self._destinations.send(
+                session, channel, _delivered(message, qos), qos, f"{key} {_POINT_TO_POINT}" if key else ""
+            )
+        except StoreError as error:
+            raise not_stored(error) from error
+        published = sending.id
+        if qos.subscribable and channel.is_broadcast:
+            outcome = self._publish_to_subscribers(session, message, qos)
+            reply = outcome if isinstance(outcome, dict) else (yield from outcome)
+            published = reply["ext"]["publish"]["id"]
+        states = [{"to": each.to, "state": "OK"} | _failed(each.code, each.message) for each in sending.states]
+        failure = next((each for each in sending.states if each.code), None)
+        if failure is None:
+            reply = _published(message, published)
+        else:
+            reply = replies.failed(message, coded(failure.code, failure.to))
+            reply["ext"] = {"publish": {"id": published} | _failed(failure.code, failure.message)}
+        reply["ext"]["publish"]["destinations"] = states
+        return reply
+
+    def _asked(self, session: Session, channel: Channel, asked: object) -> PublishQos:
+        topics = self._topics
+        is_administrative = type(asked) is dict and asked.get("administrative") is True
+        usual = topics.administered(channel) if is_administrative else topics.usual(channel)
+        qos = read_publish_qos(asked, usual)
+        if qos.history_max != usual.history_max and not session.is_operator:
+            most = self._settings.limits.max_history_entries
+            if 0 < most < qos.history_max:
+                raise IllegalArgument(
+                    "history.maxEntries", f"must be a whole number from 0 to {most} (limits.max_history_entries)"
+                )
+        return qos
+
+    def _listen(self, session: Session, message: Message) -> Steps[None]:
+        for pattern in message.channel.patterns:
+            for listener in self._registry.listeners.get(pattern, ()):
+                try:
+                    verdict = yield from wait(listener(session, message))
+                except Exception:
+                    log.exception("a listener failed on %s: the message continues", message.channel.name)
+                    continue
+                if verdict is False:
+                    raise Refused(BayeuxCode.MESSAGE_DELETED)
+
+    def _call(self, call: RemoteCall, session: Session, message: Message) -> None:
+        """Call, and deliver the result: before the acknowledgement if it is there at once, later on its own if not."""
+        text = self._limits.call_refused(session)
+        if text:
+            self._notify(session, message, {"errorCode": Limited.CAP, "message": text}, successful=False)
+            return
+        try:
+            result = call(session, message.data)
+        except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
+            self._notify(session, message, _failure(message, error), successful=False)
+        else:
+            if isawaitable(result):
+                self._spawn(self._call_later(result, session, message, self._limits.call_started(session)))
+            else:
+                self._notify(session, message, result, successful=True)
+
+    async def _call_later(
+        self, pending: Awaitable[Any], session: Session, message: Message, account: Account | None
+    ) -> None:
+        open_call = OpenCall(message.channel.name, session, message.id, self._runtime.loop.time())
+        self.open_calls[open_call] = None
+        try:
+            try:
+                result = await pending
+            finally:
+                self.open_calls.pop(open_call, None)
+                self._limits.call_finished(session, account)
+        except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
+            self._notify(session, message, _failure(message, error), successful=False)
+        else:
+            self._notify(session, message, result, successful=True)
+
+    def _notify(self, session: Session, message: Message, result: Any, *, successful: bool) -> None:
+        fields: Fields = {"channel": message.channel.name, "data": result, "successful": successful}
+        if message.id is not None:
+            fields["id"] = message.id
+        try:
+            self._outbound.pipe.require_encodable(fields)
+            self._broadcaster.to_one(session, fields)
+        except TypeError as error:
+            self._notify(session, message, _failure(message, error), successful=False)
+
+
+def _failed(code: str, text: str) -> Fields:
+    return {"state": "ERROR", "errorCode": code, "message": text} if code else {}
+
+
+def channel_of(element: object) -> object:
+    """The channel that an element of a payload names, not looked at yet."""
+    return element.get("channel") if isinstance(element, dict) else None
+
+
+def not_stored(error: StoreError) -> Refused:
+    """The refusal of a publish that the store did not take."""
+    return Refused(coded(error.code), error.code, str(error))
+
+
+def _delivered(message: Message, qos: PublishQos) -> Fields:
+    """The message that is delivered, with the channel on which an answer is waited for: clients that know nothing of us can
+    answer too."""
+    fields = delivered(message)
+    if qos.reply_to:
+        fields["ext"] = {**fields.get("ext", {}), "replyTo": qos.reply_to}
+    return fields
+
+
+def _published(message: Message, message_id: str) -> Reply:
+    reply = replies.ok(message)
+    ext = message.fields["ext"] if "ext" in message.fields else None  # noqa: SIM401 - not a call
+    if type(ext) is dict and "publish" in ext:
+        reply["ext"] = {"publish": {"id": message_id, "state": "OK"}}
+    return reply
+
+
+def _failure(message: Message, error: Exception) -> Any:
+    if isinstance(error, RemoteCallError):
+        return error.data
+    # The caller learns that it failed, not how: a traceback is the server's own affair.
+    log.error("the remote call on %s failed", message.channel.name, exc_info=error)
+    return {"message": "internal error"}
+
+
+@dataclass(eq=False)
+class BackendPublisher:
+    """Publishes for back ends."""
+
+    _runtime: Runtime
+    _mailboxes: Mailboxes
+    _limits: Limiter
+    _publish_handler: PublishHandler
+
+    def __post_init__(self) -> None:
+        self._outbound, self._pressure, self._host = (
+            self._mailboxes.outbound,
+            self._mailboxes.pressure,
+            self._mailboxes.host,
+        )
+        self._turns = self._runtime.turns
+        self.on_publish = self._publish_handler.publish
+        """Called with each message."""
+
+    async def post(self, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
+        """Publish these messages, which came from this address, in their order, and answer each as a publish is answered;
+        what is to be stored waits for the store together. Raises Limited, and has published nothing, if the first is one too
+        many."""
+        session = Session(self._host, "")
+        session.authenticate(grants)
+        session.use_name(f"client/{grants.identity}")
+        self._limits.post(session, address)
+        session.move(Event.GRANTED)
+        try:
+            overload = await self._overload(elements, payers_of(session))
+            waiting: list[Reply | asyncio.Task[Reply]] = []
+            until = self._turns.portion()
+            for element in elements:
+                if waiting and perf_counter() >= until:
+                    await self._turns.rest(address)
+                    until = self._turns.portion()
+                waiting.append(await self._begin(session, element, overload))
+            return [await each if isinstance(each, asyncio.Task) else each for each in waiting]
+        finally:
+            session.move(Event.DISCONNECT)
+
+    async def _overload(self, elements: list[Any], payers: Payers) -> Refused | None:
+        """Wait until these may be published. The refusal of those on channels with far too much pending."""
+        relief = self._pressure.relief(map(channel_of, elements), payers) if self._pressure.is_on else None
+        try:
+            if relief is not None:
+                await relief
+        except StoreError as error:
+            return not_stored(error)
+        return None
+
+    async def _begin(self, session: Session, element: Any, overload: Refused | None) -> Reply | asyncio.Task[Reply]:
+        """The reply; or, once the message is on its way to the store, a promise of it. Whatever else must be
+        waited for comes first, so that messages that follow do not overtake this one."""
+        message: Message | None = None
+        try:
+            if type(element) is not dict:
+                raise Refused(BayeuxCode.CHANNEL_MISSING)
+            message = Message.read(element)
+            if overload is not None and self._pressure.delays(message.channel.name, payers_of(session)):
+                raise overload
+            outcome = self._publish(session, message)
+            if isinstance(outcome, dict):
+                return outcome
+            pending, reply = start(outcome)
+            while pending is not None and not isinstance(pending, Promise):
+                pending, reply = resume(outcome, await outcome_of(pending))
+            if pending is not None:
+                return asyncio.ensure_future(_end(outcome, pending, message))
+            assert reply is not None
+        except Exception as error:  # noqa: BLE001 - it becomes the reply
+            return refusal(element, message, error)
+        return reply
+
+    def _publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
+        if message.channel.kind is Kind.META:
+            raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
+        if not self._outbound.pipe.rcv(session, message):
+            raise Refused(BayeuxCode.MESSAGE_DELETED)
+        return self.on_publish(session, message)
+
+
+async def _end(steps: Steps[Reply], pending: Awaitable[Any], message: Message) -> Reply:
+    try:
+        return await complete(steps, pending)
+    except Exception as error:  # noqa: BLE001 - it becomes the reply
+        return refusal(message.fields, message, error)

@@ -1,0 +1,67 @@
+"""Ends sessions whose clients have been silent for too long, and lets the messages of those that are away leave memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from crewel.broker.durability.durability import Durability
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Event, Session
+from crewel.broker.sessions.logins import Logins
+from crewel.broker.sessions.session_table import SessionTable
+from crewel.event_loop import TURN_S
+
+_LOOKED_AT: Final = 64
+"""Sessions that a sweep looks at before it asks for the time."""
+_WORKS_S: Final = 120.0
+"""Seconds for which a request that is being worked on shows that its client is there."""
+
+
+@dataclass(eq=False)
+class SilentSessions:
+    """Looks at the sessions of one server."""
+
+    _runtime: Runtime
+    _mailboxes: Mailboxes
+    _table: SessionTable
+    _durability: Durability
+    _logins: Logins
+    _sessions: dict[str, Session]
+
+    def sweep(self) -> None:
+        """End the sessions whose time has ended."""
+        self._sweep_sessions(iter(list(self._sessions.values())))
+
+    def _sweep_sessions(self, sessions: Iterator[Session]) -> None:
+        """Look at these; what does not fit into one turn of the loop is looked at in the next ones."""
+        now, until = self._runtime.loop.time(), time.perf_counter() + TURN_S
+        silence = self._runtime.settings.bayeux.max_processing_ms / 1000
+        are_excused = self._mailboxes.times.are_excused(now)
+        for number, session in enumerate(sessions, 1):
+            if not session.is_live:
+                continue
+            if session.requests and now < session.last_seen + _WORKS_S:
+                pass  # a request of its client is being worked on: it is there
+            elif are_excused:
+                pass  # it may be unable to come
+            elif session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
+                self._runtime.metrics.sessions_expired += 1
+                self._table.remove(session, Event.SILENCE)
+            elif (
+                session.mailbox.durable is not None
+                and not session.mailbox.is_absent
+                and self._mailboxes.times.is_gone(session, now)
+            ):
+                self._durability.on_disconnect(session)
+                self._mailboxes.dispatchers.await_client(session, now)
+            if session.grants is not None:
+                self._logins.check_token(session)
+                if session.grants.page:
+                    self._logins.watch_page(session)
+            if number % _LOOKED_AT == 0 and time.perf_counter() >= until:
+                self._runtime.loop.call_soon(self._sweep_sessions, sessions)
+                return

@@ -1,0 +1,157 @@
+"""Full queues: what a message that has no room costs and leaves, by policy and by name."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import orjson
+import pytest
+
+from crewel.storage import dead_letters
+from crewel.storage.dead_letter_records import DeadLetterFilter
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
+from tests.work import instructions
+
+AWAY_S = 15.0
+
+
+def full(world: StoredWorld, most: int, policy: str, *, is_stored: bool, is_away: bool) -> Receiver:
+    """A client whose queue has all that it may have."""
+    joe = Receiver(world).started("/a", name="joe/1", queue={"maxEntries": most, "onOverflow": policy})
+    if is_away:
+        world.sweep_after(AWAY_S)
+        assert joe.session.mailbox.is_absent
+    if is_stored:
+        store(world, "/a", *range(most))
+    else:
+        for number in range(most):
+            world.broker.publish("/a", number)
+    return joe
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("policy", ["deadMessage", "dropOldest"])
+def test_a_message_for_a_full_queue_costs_the_same_however_long_the_queue_is(
+    make_stored: MakeStored, policy: str, is_stored: bool, is_away: bool
+) -> None:
+    short, long = 20, 420
+    costs = {}
+    for most in (short, long):
+        world = make_stored("bayeux.max_queue_messages=1000")
+        joe = full(world, most, policy, is_stored=is_stored, is_away=is_away)
+        publish = partial(store, world, "/a") if is_stored else partial(world.broker.publish, "/a")
+        publish("the first one too many")
+        world.settle()
+        costs[most] = instructions(partial(publish, "one more"))
+        assert world.broker.mailboxes.dispatchers.waiting(joe.session) == most
+    assert costs[long] - costs[short] < 2 * (long - short), costs
+
+
+def test_a_full_queue_takes_messages_again_when_one_was_acknowledged(stored: StoredWorld) -> None:
+    joe = Receiver(stored).started("/a", name="joe/1", queue={"maxEntries": 2})
+    for number in range(4):
+        stored.broker.publish("/a", number)
+    assert data(joe.take()) == [0, 1]
+    joe.take()
+    for number in range(4, 7):
+        stored.broker.publish("/a", number)
+    assert data(joe.take()) == [4, 5]
+    assert [letter.code for letter in stored.letters()] == ["resource.overflow.queue.entries"] * 3
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_session_without_a_name_makes_no_letters_of_overflow(stored: StoredWorld, is_stored: bool) -> None:
+    ann = Receiver(stored).started("/a", queue={"maxEntries": 1})
+    before = stored.broker.metrics.dropped["noLetter"]
+    for number in range(3):
+        if is_stored:
+            store(stored, "/a", number)
+        else:
+            stored.broker.publish("/a", number)
+    assert data(ann.take()) == [0]
+    assert stored.letters() == []
+    assert stored.broker.metrics.dropped["noLetter"] == before + 2
+    assert [reason for _, reason, _ in stored.ended()] == ["dropped"] * (2 if is_stored else 0)
+
+
+def test_a_session_without_a_name_makes_letters_of_overflow_if_asked(make_stored: MakeStored) -> None:
+    world = make_stored("delivery.letters_for_anonymous=true")
+    Receiver(world).started("/a", queue={"maxEntries": 1})
+    store(world, "/a", 1, 2)
+    assert [letter.code for letter in world.letters()] == ["resource.overflow.queue.entries"]
+
+
+MESSAGES, RECEIVERS, MOST_LETTERS = 40, 200, 50
+
+
+def test_no_commit_has_more_letters_than_it_may(make_stored: MakeStored) -> None:
+    """One request for many receivers with full queues."""
+    world = make_stored()
+    node = world.access.node
+    node.max_dead_letters = MOST_LETTERS
+    for number in range(RECEIVERS):
+        Receiver(world).started("/a", name=f"joe{number}/1", queue={"maxEntries": 1})
+    (kept,) = store(world, "/a", "fills the queues")
+
+    ids = publish_all(world, range(MESSAGES))
+    told = Counter((session, log_id) for session, reason, log_id in world.ended() if reason == "dead")
+    assert told == {(f"client/joe{n}/1", int(each)): 1 for n in range(RECEIVERS) for each in ids}
+    assert world.wait(dead_letters.count(world.store, DeadLetterFilter())) == MESSAGES * RECEIVERS
+    assert max(letters_of_commits(world)) <= MOST_LETTERS
+    assert {log_id for session in world.access.node.sessions.values() for log_id in session.pending} == {int(kept)}
+
+
+def publish_all(world: StoredWorld, numbers: Iterable[int]) -> list[str]:
+    """Publish these side by side; their ids."""
+
+    async def publish() -> list[str]:
+        return await asyncio.gather(*(world.broker.publish_stored("/a", number) for number in numbers))
+
+    return world.wait(publish())
+
+
+def letters_of_commits(world: StoredWorld) -> list[int]:
+    """How many messages died with each commit, by the facts."""
+    facts: Any = world.wait(world.store.reader.xrange(world.store.keys.facts))
+    ended = [orjson.loads(fields[b"d"])["ended"] for _, fields in facts if fields[b"t"] == b"ended"]
+    return [sum(len(each["ids"]) for each in fact if each["reason"] == "dead") for fact in ended]
+
+
+def test_letters_that_were_not_stored_are_messages_again_when_the_server_dies(
+    make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_stored()
+    world.access.node.max_dead_letters = 2
+    Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
+    (kept,) = store(world, "/a", "fills the queue")
+    world.commit()
+    commit, counted = world.access.node.commit, itertools.count()
+    monkeypatch.setattr(world.access.node, "commit", lambda: commit() if next(counted) < 3 else None)
+    ids = publish_all(world, range(8))
+    assert len(world.letters()) in (2, 4)
+    world.crash()
+    after = make_stored(prefix=world.prefix)
+    letters = [letter.id for letter in after.letters()]
+    (durable,) = after.access.node.sessions.values()
+    assert sorted([*map(int, letters), *durable.pending]) == sorted([int(kept), *map(int, ids)])
+
+
+def test_what_waits_for_a_commit_does_not_wait_for_withheld_letters(make_stored: MakeStored) -> None:
+    """In a steady flood some are always withheld, and an erase would never end."""
+    world = make_stored()
+    world.access.node.max_dead_letters = 1
+    Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
+    store(world, "/a", "fills the queue")
+    world.commit()
+    publish_all(world, range(8))
+    world.wait(world.durability.committed())
+    letters = world.access.node.fan_out.dead_letters
+    assert 0 < letters.size < 8
+    world.commit()
+    assert letters.size == 0
