@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONNECT_CHANNEL: Final = Channel("/meta/connect", ["meta", "connect"])
-_CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
+CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 """The reply to a bare connect that has nothing else to tell."""
-_CONNECTED_WITH: Final = _CONNECTED[:-1] + b',"ext":{%b}}'
+_CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
 """The reply to a connect of a session with a part that adds fields to `ext`."""
 
 _MAX_LOGGED: Final = 100
@@ -281,7 +281,7 @@ def awaits_answer(connect: Message) -> bool:
 
 def connect_reply(message_id: bytes, ext: bytes = b"") -> bytes:
     """The JSON of the reply to a bare connect, which has nothing to tell but `ext`: the JSON less the braces around it."""
-    return _CONNECTED_WITH % (message_id, ext) if ext else _CONNECTED % message_id
+    return _CONNECTED_WITH % (message_id, ext) if ext else CONNECTED % message_id
 
 
 def encode_reply(reply: Reply, metrics: Metrics) -> bytes:
