@@ -345,17 +345,15 @@ def _put_ahead(exchange: Exchange, message: Message | None, outcome: _Outcome, a
     exchange.ahead.append((message, outcome, awaited))
 
 
-def _is_only_stored(element: object) -> bool:
+def _is_only_stored(element: Any) -> bool:
     """Whether the element is a publish that is to be stored and does nothing else: it comes after what is being stored."""
-    if type(element) is not dict or str(element.get("channel")).startswith("/meta/"):
+    try:
+        asked, channel = element["ext"]["publish"], element["channel"]
+        if asked["persistent"] is not True:
+            return False
+    except (KeyError, TypeError):  # a field is missing, or one of them is no object
         return False
-    ext = element.get("ext")
-    asked = ext.get("publish") if type(ext) is dict else None
-    return (
-        type(asked) is dict
-        and asked.get("persistent") is True
-        and not (asked.get("destination") or asked.get("administrative"))
-    )
+    return not (asked.get("destination") or asked.get("administrative") or str(channel).startswith("/meta/"))
 
 
 CONNECT: Final = "/meta/connect"
