@@ -59,6 +59,7 @@ class FastSocket(asyncio.Protocol, Peer):
         "_upgrade",
         "_waiting",
         "_whole",
+        "frame",
         "heard_at",
         "holder",
         "is_heard_from",
