@@ -123,7 +123,9 @@ class Outbound(Connects):
             self.backlog.weigh(entry)
         mailbox.queue_bytes = size
         mailbox.queue_counted += 1
-        if queue and queue[-1].priority < entry.priority:
+        if not queue:
+            mailbox.queue = [entry]
+        elif queue[-1].priority < entry.priority:
             insert(queue, entry, mailbox.batches.resending)
         else:
             queue.append(entry)
@@ -144,7 +146,7 @@ class Outbound(Connects):
     def enqueue_first(self, session: Session, entry: Entry) -> None:
         """Put an entry that is not lazy into an empty queue, and mark the session ready: it fits, whatever the bounds are."""
         mailbox = session.mailbox
-        mailbox.queue.append(entry)
+        mailbox.queue = [entry]
         mailbox.urgent = True
         if not mailbox.is_ready:
             mailbox.is_ready = True
