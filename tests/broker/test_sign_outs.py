@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from crewel.broker.sign_outs import SignOuts
+from crewel.broker.sessions.sign_outs import SignOuts
 from crewel.security.jwt import BadToken
 from crewel.security.sign_in import SignIns, code
 from crewel.security.tokens import AdminToken

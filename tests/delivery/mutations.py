@@ -355,7 +355,7 @@ class EndsAhead(DurableSession):
 class WantsAgainWhatEndedAhead(DurableSession):
     def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
         stored, inbox = self._stored, self._stored_inbox
-        self._stored, self._stored_inbox = {}, set()
+        self._stored, self._stored_inbox = {}, {}
         wanted = super().wants(patterns, log_id)
         self._stored, self._stored_inbox = stored, inbox
         return wanted

@@ -115,6 +115,7 @@ class Receiver(StoredMailbox):
         return Entry.logged("/a", log_id, b'{"channel":"/a"}', origin=origin, **known)
 
     def enqueue(self, entry: Entry) -> None:
+        self.queue = list(self.queue)
         insert(self.queue, entry, self.batches.resending)
 
     # What is sent

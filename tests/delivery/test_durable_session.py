@@ -94,14 +94,14 @@ class TestIntervals:
         durable.unsubscribed("/a", LogId(3), LogId(3))
         durable.subscribed("/a", LogId(3))
         durable.unsubscribed("/a", LogId(3), LogId(6))
-        assert durable.closing == [("/a", 3, 6)]
+        assert durable.closing == (("/a", 3, 6),)
         assert durable.take_change(FAR, LogId(3)) is None
 
     def test_an_interval_is_kept_once_though_the_store_tells_it_twice(self) -> None:
         durable = session(a=3)
         for _ in range(2):
             durable.unsubscribed("/a", LogId(3), LogId(6))
-        assert durable.closing == [("/a", 3, 6)]
+        assert durable.closing == (("/a", 3, 6),)
 
     def test_unsubscribing_what_was_never_confirmed_is_no_error(self) -> None:
         durable = session()
@@ -294,7 +294,7 @@ class TestCommits:
         durable.unsubscribed("/b", LogId(1), LogId(6))
         assert durable.take_change(LogId(9), LogId(3)) is None
         assert change(durable, cursor=9, committed=4).forgotten == (("/a", 1),)
-        assert durable.closing == [("/b", 1, 6)]
+        assert durable.closing == (("/b", 1, 6),)
 
     def test_its_own_cursor_is_forgotten_when_the_node_has_reached_it(self) -> None:
         durable = adopted(own_cursor=LogId(5))

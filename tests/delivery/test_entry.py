@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crewel.delivery.entry import Entry, priority_in
+from crewel.delivery.entry import NO_ENTRIES, Entry, priority_in
 from crewel.delivery.fan_out_buffer import NO_RECIPIENTS
 from crewel.delivery.records import Logged, LogId
 from crewel.qos.update import Origin
@@ -222,3 +222,12 @@ def test_for_who_answers_nothing_it_is_the_shared_encoding() -> None:
     assert told.wire == entry.updated()
     assert entry.wire == b'{"channel":"/a","id":"17"}'
     assert b'"subscription":"/*"' in entry.updated_copy("/*", 0).wire
+
+
+def test_nothing_is_put_into_the_queue_of_all_who_have_none() -> None:
+    entry = Entry({"channel": "/a"})
+    with pytest.raises(TypeError, match="everybody's"):
+        NO_ENTRIES.append(entry)
+    with pytest.raises(TypeError, match="everybody's"):
+        NO_ENTRIES.insert(0, entry)
+    assert NO_ENTRIES == []

@@ -209,7 +209,7 @@ class TestSubscribing:
         served.node.drop(durable)
         assert served.committed().cursor == 11
         assert served.node.answered(pending, held(pending, since=10, until=11)) == []
-        assert durable.closing == []
+        assert durable.closing == ()
 
 
 class TestCommitting:

@@ -69,11 +69,12 @@ class TakesAllThatWasRead(DurableSession):
 
 class QueuesAtTheEnd(RankedReceiver):
     def enqueue(self, entry: Entry) -> None:
-        self.queue.append(entry)
+        self.queue = [*self.queue, entry]
 
 
 class OvertakesWhatIsSentAgain(RankedReceiver):
     def enqueue(self, entry: Entry) -> None:
+        self.queue = list(self.queue)
         insert(self.queue, entry, 0)
 
 

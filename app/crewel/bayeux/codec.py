@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 
@@ -22,7 +22,11 @@ HANDSHAKE_NAMES: Final = ("/meta/handshake", "/meta/handshake/")
 """A trailing slash names the same channel."""
 
 
-def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]:
+encode: Final[Callable[[Any], bytes]] = orjson.dumps
+"""Returns the JSON of one message. Raises TypeError for what JSON cannot say."""
+
+
+def decode(body: bytes | str, max_messages: int, max_depth: int) -> list[Any]:
     """The elements of one payload: a JSON array, or a bare object as a list of one. An element need not be an object;
     that is one message's fault and not the payload's. `max_depth` counts levels of arrays and objects, the batch's own
     included. Raises PayloadError."""
@@ -30,17 +34,17 @@ def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise PayloadError(Fault.MALFORMED, _where(error, body)) from None
-    if type(value) is dict:
+    if type(value) is not list:
+        if type(value) is not dict:
+            raise PayloadError(Fault.EMPTY if value is None else Fault.MALFORMED)
         value = [value]
-    elif type(value) is not list:
-        raise PayloadError(Fault.EMPTY if value is None else Fault.MALFORMED)
     if not value:
         raise PayloadError(Fault.EMPTY)
     # A batch of one, which nearly all are, needs no check.
     if len(value) > 1:
         check_batch(value, max_messages=max_messages)
     # What is nested so deep has that many brackets on either side; most bodies are shorter than they would be.
-    if len(body) > 2 * max_depth - 2 and _openings(body) >= max_depth and _depth(value) > max_depth:
+    if len(body) >= 2 * max_depth and _openings(body) >= max_depth and _depth(value) > max_depth:
         raise PayloadError(Fault.TOO_DEEP)
     return value
 
@@ -51,11 +55,6 @@ def check_batch(elements: list[Any], *, max_messages: int) -> None:
         raise PayloadError(Fault.TOO_MANY)
     if len(elements) > 1 and any(is_handshake(element) for element in elements):
         raise PayloadError(Fault.HANDSHAKE_IN_BATCH)
-
-
-def encode(value: Any) -> bytes:
-    """The JSON of one message. Raises TypeError for what JSON cannot say."""
-    return orjson.dumps(value)
 
 
 def reread(wire: bytes) -> dict[str, Any]:

@@ -95,15 +95,16 @@ class Inbound:
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """Answer these elements through `peer.send`: at once, and return None; or, if something must be waited for, later,
         and return what ends with the answer."""
-        if len(elements) == 1 and self._outbound.hold_plain(peer, elements[0]):
+        count = len(elements)
+        if count == 1 and self._outbound.hold_plain(peer, elements[0]):
             return None
         exchange = Exchange(peer, elements)
         self._find_session(exchange)
-        if elements[_SHORT:] and (payers := payers_of(exchange.session)):
-            count = sum(map(_is_only_stored, elements))
-            if count > _SHORT:
+        if count > _SHORT and (payers := payers_of(exchange.session)):
+            stored = sum(map(_is_only_stored, elements))
+            if stored > _SHORT:
                 exchange.wait()
-                return self._spawn(self._process_admitted(exchange, payers[0], count))
+                return self._spawn(self._process_admitted(exchange, payers[0], stored))
         if self._pressure.is_on and (relief := self._relief(exchange)) is not None:
             exchange.wait()
             return self._spawn(self._process_relieved(exchange, relief))
@@ -265,11 +266,11 @@ class Inbound:
     def _find_session(self, exchange: Exchange) -> None:
         """The first message's `clientId` chooses the session of the whole payload."""
         first = exchange.elements[0]
-        client_id = first.get("clientId") if type(first) is dict else None
-        if type(client_id) is not str:
+        try:
+            session = self._sessions[first["clientId"]]
+        except (KeyError, TypeError):  # no message, an unknown session, or something that is no id of one
             return
-        session = self._sessions.get(client_id)
-        if session is None or first.get("channel") in HANDSHAKE_NAMES:
+        if first.get("channel") in HANDSHAKE_NAMES:
             return
         peer = exchange.peer
         if not (self._may_push(peer, session) if peer.pushes else self._browsers.may_speak_for(session, peer)):
@@ -305,9 +306,9 @@ class Inbound:
         # A connect that comes last is answered as the failures that its request has reported leave the session. Otherwise a
         # later message may settle more: then `Outbound.answer` sees to it.
         if (
-            session is not None
+            channel.is_meta
+            and session is not None
             and session.mailbox.dispatcher.reported
-            and channel.is_meta
             and len(exchange.replies) + 1 == len(exchange.elements)
         ):
             self._dispatchers.conclude(session)
@@ -336,17 +337,15 @@ def _put_ahead(exchange: Exchange, message: Message | None, outcome: _Outcome, a
     exchange.ahead.append((message, outcome, awaited))
 
 
-def _is_only_stored(element: object) -> bool:
+def _is_only_stored(element: Any) -> bool:
     """Whether the element is a publish that is to be stored and does nothing else: it comes after what is being stored."""
-    if type(element) is not dict or str(element.get("channel")).startswith("/meta/"):
+    try:
+        asked, channel = element["ext"]["publish"], element["channel"]
+        if asked["persistent"] is not True:
+            return False
+    except (KeyError, TypeError):  # a field is missing, or one of them is no object
         return False
-    ext = element.get("ext")
-    asked = ext.get("publish") if type(ext) is dict else None
-    return (
-        type(asked) is dict
-        and asked.get("persistent") is True
-        and not (asked.get("destination") or asked.get("administrative"))
-    )
+    return not (asked.get("destination") or asked.get("administrative") or str(channel).startswith("/meta/"))
 
 
 CONNECT: Final = "/meta/connect"

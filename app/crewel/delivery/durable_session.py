@@ -61,7 +61,7 @@ class DurableSession(DeliveryOrder):
         """The session of the broker that is connected to it."""
         self.since: dict[str, LogId] = {}
         """Pattern -> the id after which its subscription holds."""
-        self.closing: list[tuple[str, LogId, LogId]] = []
+        self.closing: tuple[tuple[str, LogId, LogId], ...] = ()
         """Intervals (pattern, from, until] of subscriptions that were given up."""
         self.inbox_until = LogId(0)
         """What other nodes put into its inbox up to here was in it when it came; or it has ended, or was for another session of
@@ -85,7 +85,7 @@ class DurableSession(DeliveryOrder):
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
         self._stored: dict[LogId, PendingMessage] = {}
-        self._stored_inbox: set[LogId] = set()
+        self._stored_inbox: dict[LogId, None] = {}
         self._stored_batch = 0
         self.dead_letters: PendingDeadLetters | None = None
         """Dead letters that the store does not have; None: it has them all."""
@@ -97,7 +97,7 @@ class DurableSession(DeliveryOrder):
         """The session as its former owner left it. What it had pending may have been sent. `sent` remembers what that makes of
         what is known of a message, for all sessions that are adopted with it."""
         durable = cls(record.name)
-        durable.since, durable.closing = dict(record.subscriptions), list(record.closed)
+        durable.since, durable.closing = dict(record.subscriptions), tuple(record.closed)
         durable.ending, durable.death, durable.inbox_until = record.ending, record.death, record.inbox_until
         durable.batch = durable._stored_batch = record.batch
         if record.own_cursor is not None:
@@ -109,7 +109,7 @@ class DurableSession(DeliveryOrder):
         return durable
 
     def _adopt_messages(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> None:
-        self._stored, self._stored_inbox = record.pending, set(record.inbox)
+        self._stored, self._stored_inbox = record.pending, dict.fromkeys(record.inbox)
         self.applied = {each: _sent(record.pending[each], sent) for each in sorted(record.pending)}
         self.applied_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
         messages = {**record.pending, **record.inbox}
@@ -143,7 +143,7 @@ class DurableSession(DeliveryOrder):
         may begin at the same place, and must not be forgotten in its stead."""
         self.since.pop(pattern, None)
         if since < until and (pattern, since, until) not in self.closing:
-            self.closing.append((pattern, since, until))
+            self.closing = (*self.closing, (pattern, since, until))
 
     def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
         """Whether an entry at this place, on a channel that these patterns match, is pending and not yet accounted for. Of one
@@ -268,7 +268,7 @@ class DurableSession(DeliveryOrder):
         self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
 
     def _put_outside_log(self, log_id: LogId) -> None:
-        self._stored_inbox.add(log_id)
+        self._stored_inbox[log_id] = None
         self._newest = max(self._newest, log_id)
         if self._fan_out is not None:
             self._fan_out.changes.note(self)  # it may lie beyond what was taken
@@ -296,7 +296,7 @@ class DurableSession(DeliveryOrder):
         to note it: no commit mentions it any more. It may come again."""
         self.forget_evicted(log_id)
         pending = self.inbox.pop(log_id, None)
-        self._stored_inbox.discard(log_id)
+        self._stored_inbox.pop(log_id, None)
         if pending is not None:
             self.applied_size -= pending.size
 
@@ -350,13 +350,14 @@ class DurableSession(DeliveryOrder):
         if not (caught_up or opened or settled or removed or passed or batch or noticed):
             return None
         if passed:
-            self.closing = [each for each in self.closing if each[2] > committed]
+            self.closing = tuple(each for each in self.closing if each[2] > committed)
         if caught_up:
             self.has_own_cursor = False
         self._stored |= opened
         for log_id in settled:
             del self._stored[log_id]
-        self._stored_inbox.difference_update(removed)
+        for each in removed:
+            self._stored_inbox.pop(each, None)
         for channel in noticed:
             del self._stored_notices[channel]
             self.failed.pop(channel, None)
@@ -377,7 +378,7 @@ class DurableSession(DeliveryOrder):
         opened = {each: pending for each, pending in open_now.items() if each in unknown} if unknown else {}
         if self.dead_letters is not None and (withheld := self.dead_letters.withheld_messages):
             # One that was spilled while it ended lies in the inbox, and must not be pending twice.
-            unknown = withheld.keys() - stored.keys() - self._stored_inbox
+            unknown = withheld.keys() - stored.keys() - self._stored_inbox.keys()
             opened |= {each: withheld[each] for each in withheld if each in unknown}
         gone = stored.keys() - open_now.keys() - withheld.keys()
         settled = tuple(each for each in stored if each in gone and each <= last) if gone else ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from sys import intern
-from typing import Final
+from typing import Any, Final
 
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
@@ -279,6 +279,21 @@ def place_of(rank: int) -> LogId:
 def priority_of(rank: int) -> int:
     """The priority that it tells."""
     return NORMAL - rank // _SPAN
+
+
+class _NoEntries(list[Entry]):
+    """The queue of all mailboxes without a message. What is put there would reach all of their clients, so that is an error."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any) -> Any:
+        raise TypeError("all empty mailboxes share this queue: set the mailbox's queue to a new list instead")
+
+    append = insert = extend = __setitem__ = __iadd__ = __imul__ = _refuse
+
+
+NO_ENTRIES: Final[list[Entry]] = _NoEntries()
+"""A queue without a message: most sessions have none for most of the time, and a list of their own would take 56 bytes."""
 
 
 def insert(queue: list[Entry], entry: Entry, front: int) -> None:

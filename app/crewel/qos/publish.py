@@ -247,4 +247,5 @@ def read_publish_qos(given: object, usual: PublishQos = DEFAULT) -> PublishQos:
     # On the path of each persistent publish: no table is read for the common case.
     if usual is DEFAULT and given == {"persistent": True} and given["persistent"] is True:
         return _PERSISTENT  # as nearly all of them
-    return replace(usual, **PUBLISH.read(given, "publish"))
+    asked = PUBLISH.read(given, "publish")
+    return PublishQos(**asked) if usual is DEFAULT else replace(usual, **asked)  # `replace` reads all that is as usual

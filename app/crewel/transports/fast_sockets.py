@@ -30,6 +30,7 @@ class FastSockets:
         self.turns = endpoint.broker.runtime.turns
         self.arrivals = endpoint.arrivals
         self.bayeux = settings.bayeux
+        self.max_message_bytes = settings.bayeux.max_message_bytes  # at hand, because each frame needs it
         self.hold_known = endpoint.broker.mailboxes.outbound.hold_known
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
@@ -52,7 +53,7 @@ class FastSockets:
     def reader(self, deflate: Parameters | None) -> FrameReader:
         """A reader of all forms of frames. A message over the limit is refused in the words of the other transports, and
         counted."""
-        return FrameReader(self.bayeux.max_message_bytes, self._refused_large, deflate)
+        return FrameReader(self.max_message_bytes, self._refused_large, deflate)
 
     def _refused_large(self) -> str:
         self.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1

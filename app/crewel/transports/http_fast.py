@@ -158,7 +158,7 @@ class FastConnection(asyncio.Protocol, Peer):
                 self._put_off(data)
                 return
             taken = self._take_request(data)
-            if 0 < taken < len(data):
+            if taken and taken < len(data):
                 self._serve(data[taken:])
             return
         if self._chunks is None:
@@ -231,7 +231,7 @@ class FastConnection(asyncio.Protocol, Peer):
         lane = self._lane
         try:
             if head.is_json:
-                elements = decode(data[start:end], max_messages=lane.max_messages, max_depth=lane.max_depth)
+                elements = decode(data[start:end], lane.max_messages, lane.max_depth)
             else:
                 elements = elements_of(data[start:end], head.media_type, head.charset, lane.settings)
         # aiohttp finds the same fault again: a refusal is answered in one place.

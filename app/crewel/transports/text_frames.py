@@ -21,6 +21,8 @@ except ImportError:  # where it could not be compiled
 _WHOLE_TEXT: Final = 0x81  # the last fragment, and text (RFC 6455, 5.2)
 _WHOLE_DEFLATED: Final = 0xC1  # the same of a compressed text (RFC 7692, 6)
 _MASKED: Final = 0x80
+_MASKED_TWO_BYTES: Final = 0xFE
+"""The length follows in two bytes."""
 _SHORTEST_HEAD: Final = 6  # bytes, with the mask
 _TWO_BYTES: Final = 126  # the length follows in two bytes
 _KNOWN_HEADS: Final = 4096
@@ -39,7 +41,7 @@ def whole_text(data: bytes, most: int, first: int = _WHOLE_TEXT) -> bytes | None
             return None
     else:
         size, start = size - 2, start + 2
-        if data[1] != _MASKED | _TWO_BYTES or int.from_bytes(data[2:4], "big") != size:
+        if data[1] != _MASKED_TWO_BYTES or data[2] << 8 | data[3] != size:
             return None
     return apply_mask(data[start:], data[start - 4 : start]) if size <= most else None
 
@@ -59,13 +61,11 @@ def whole_deflated(data: bytes, most: int) -> bytes | None:
 
 def text_frame(payload: bytes) -> bytes:
     """The frame that carries this text."""
-    size = len(payload)
-    return (_known_head(size) if size < _KNOWN_HEADS else _head(size)) + payload
+    return text_head(len(payload)) + payload
 
 
-def _head(size: int) -> bytes:
+@lru_cache(_KNOWN_HEADS)
+def text_head(size: int) -> bytes:
+    """The head of the frame that carries a text of so many bytes."""
     frame = Frame(Opcode.TEXT, bytes(size)).serialize(mask=False)
     return frame[: len(frame) - size]
-
-
-_known_head: Final = lru_cache(_KNOWN_HEADS)(_head)

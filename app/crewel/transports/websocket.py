@@ -27,7 +27,7 @@ from crewel.transports.frame_reader import WINDOW_BITS
 from crewel.transports.http_aiohttp import ParsedPeer
 from crewel.transports.paced_reader import PacedReader, Parser
 from crewel.transports.socket_watch import POLICY_VIOLATION
-from crewel.transports.text_frames import text_frame
+from crewel.transports.text_frames import text_frame, text_head
 
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.exchange import Take
@@ -66,7 +66,8 @@ class Frames:
     def of(self, parts: list[bytes]) -> bytes:
         """The text frame that carries these messages."""
         if len(parts) > 1:
-            return text_frame(b"[" + b",".join(parts) + b"]")  # `join`, without a call
+            payload = b"[" + b",".join(parts) + b"]"  # `join` and `text_frame`, without a call
+            return text_head(len(payload)) + payload
         # By identity: all receivers of a message get the same bytes object, one after another.
         part = parts[0]
         if part is not self._part:

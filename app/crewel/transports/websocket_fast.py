@@ -59,6 +59,7 @@ class FastSocket(asyncio.Protocol, Peer):
         "_upgrade",
         "_waiting",
         "_whole",
+        "frame",
         "heard_at",
         "holder",
         "is_heard_from",
@@ -213,7 +214,7 @@ class FastSocket(asyncio.Protocol, Peer):
             # `_is_free`, without a call.
             is_next = self._is_heard and self.is_writable and not (self._is_busy or self._is_resting)
             if is_next and self._protocol is None:
-                payload = self._whole(data, self._sockets.bayeux.max_message_bytes)
+                payload = self._whole(data, self._sockets.max_message_bytes)
                 if payload is not None:
                     self._answer(payload)
                     return
@@ -305,7 +306,7 @@ class FastSocket(asyncio.Protocol, Peer):
             item = waiting.popleft()
             if isinstance(item, bytes):
                 is_next = self._is_heard and self._protocol is None
-                payload = self._whole(item, self._sockets.bayeux.max_message_bytes) if is_next else None
+                payload = self._whole(item, self._sockets.max_message_bytes) if is_next else None
                 if payload is None:
                     frames, rest = self._parse(item)
                     if rest:
@@ -361,7 +362,7 @@ class FastSocket(asyncio.Protocol, Peer):
         try:
             if not payload:
                 raise PayloadError(Fault.MALFORMED)
-            elements = decode(payload, max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
+            elements = decode(payload, bayeux.max_batch_messages, bayeux.max_depth)
         except PayloadError as error:
             endpoint.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
             if error.fault.close_code:

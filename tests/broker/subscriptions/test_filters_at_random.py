@@ -115,7 +115,7 @@ def _little(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_session_hears_what_its_filters_leave_in_order(world: StoredWorld, seed: int) -> None:
     rng = random.Random(seed)
-    world.broker.outbound.fan_outs.slice_s = 0.0
+    world.broker.mailboxes.outbound.fan_outs.slice_s = 0.0
     made = readers(world)
     for each in made:
         for channel in CHANNELS[: rng.randint(1, 3)]:
@@ -138,7 +138,7 @@ def test_each_session_hears_what_its_filters_leave_in_order(world: StoredWorld, 
         world.advance(1.0)
         for each in made:
             each.take()
-    assert not world.broker.outbound.fan_outs.pending
+    assert not world.broker.mailboxes.outbound.fan_outs.pending
     for each in made:
         for channel in CHANNELS:
             assert each.heard[channel] == sorted(each.heard[channel])

@@ -197,11 +197,12 @@ class SubscriberCache:
                 fan_outs.add(entry.channel, self._queue(members.sessions, index, entry))
                 break
             session: Session = durable.connected
+            mailbox = session.mailbox
             if not (
-                session.mailbox.queue
-                or session.mailbox.retained
-                or session.mailbox.is_absent
-                or session.mailbox.dispatcher is not NO_DISPATCHER
+                mailbox.queue
+                or mailbox.retained
+                or mailbox.is_absent
+                or mailbox.dispatcher is not NO_DISPATCHER
                 or durable.evicted
                 or lazy
             ):

@@ -18,6 +18,7 @@ from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.mailboxes.exchange import (
     CONNECT_CHANNEL,
+    CONNECTED,
     Exchange,
     Held,
     Peer,
@@ -43,6 +44,7 @@ LONGEST_PAUSE_MS: Final = 300
 """How long clients wait at most before their next connect while a node ends: its sessions are another one's by then."""
 _CONNECTED: Final = State.CONNECTED
 """Asked for with each connect: a member of an enumeration is a slow look-up."""
+_CONNECT: Final = CONNECT_CHANNEL.name
 
 
 class Connects(ABC):
@@ -86,17 +88,15 @@ class Connects(ABC):
         """Answer or hold what a waiting client sends again and again: a connect that comes alone and says nothing unusual, for
         a session without news; or the repeat of its last connect. False: nothing has been done, the general way takes it."""
         try:
-            if type(fields) is not dict or fields["channel"] != CONNECT_CHANNEL.name:
+            if type(fields) is not dict or fields["channel"] != _CONNECT:
                 return False
-            client_id, message_id = fields["clientId"], fields["id"]
-        except KeyError:
+            session, message_id = self._sessions[fields["clientId"]], fields["id"]
+        except (KeyError, TypeError):  # an unknown session, or something that is no id of one
             return False
-        ext = fields["ext"] if "ext" in fields else None  # noqa: SIM401 - not a call
-        if type(client_id) is not str or type(message_id) is not str or ("ext" in fields and type(ext) is not dict):
+        if type(message_id) is not str or ("ext" in fields and type(fields["ext"]) is not dict):
             return False
-        if (session := self._sessions.get(client_id)) is None:
-            return False
-        if message_id in (session.connect_id, session.connect_before) and self.repeat(session, peer, message_id, ext):
+        is_repeated = message_id in (session.connect_id, session.connect_before)
+        if is_repeated and self.repeat(session, peer, message_id, fields.get("ext")):
             return True
         if "advice" in fields or not (bare_id := message_id.encode()).isalnum():  # of bytes: it is ASCII, too
             return False
@@ -117,35 +117,38 @@ class Connects(ABC):
     def _hold_bare(self, session: Session, peer: Peer, bare_id: bytes, fields: Fields | None) -> bool:
         """Hold a connect without advice. No fields: it is known to say that all has arrived. False: nothing has been done."""
         # The session is the socket's or the browser's, has connected before on the same transport, and nothing waits for it.
+        mailbox, pushes = session.mailbox, peer.pushes
+        durable = mailbox.durable
         if not (
             session.state is _CONNECTED
-            and not session.mailbox.urgent
+            and not mailbox.urgent
             and session.held is None
             and (
                 session.socket is peer
-                if peer.pushes
+                if pushes
                 else session.socket is None
                 and session.browser == peer.browser is not None
                 and (not self.browsers.has_limit or self.browsers.admits(session))
             )
-            and session.advised_on == peer.transport
-            and (self._holds and not session.mailbox.is_absent)
-            and (session.mailbox.durable is None or not session.mailbox.durable.evicted)
+            and session.advised_on == (transport := peer.transport)
+            and (self._holds and not mailbox.is_absent)
+            and (durable is None or not durable.evicted)
         ):
             return False
-        if session.browser is not peer.browser and session.browser is not None and not peer.pushes:
+        if session.browser is not peer.browser and session.browser is not None and not pushes:
             peer.recognise(session.browser)
         session.peer = peer
         session.connect_before = session.connect_id
-        session.connect_id = None if peer.pushes or fields is None else fields["id"]
+        session.connect_id = None if pushes or fields is None else fields["id"]
         session.answered = session.transient = None
         session.last_seen = now = self._loop.time()
-        message, part = None, session.plain
+        part = session.plain
+        request: Message | bytes = bare_id
         if fields is None:
             assert part is not None
             part.took_all(session)
         elif self.pipe.sees_bare_connects or not (
-            fields.get("connectionType") == peer.transport
+            fields.get("connectionType") == transport
             and (
                 ((count := len(fields)) == _BARE and not session.parts)
                 or (
@@ -153,13 +156,13 @@ class Connects(ABC):
                 )
             )
         ):
-            message = Message(fields, CONNECT_CHANNEL, fields["id"])
-            if not self._passes(session, peer, message):
+            request = Message(fields, CONNECT_CHANNEL, fields["id"])
+            if not self._passes(session, peer, request):
                 return True
         self._metrics.connects += 1
         deadline = now + (self._settings.timeout_ms if (own := session.timeout_ms) is None else own) / 1000
-        self.hold(session, Held(peer, bare_id if message is None else message, None, deadline))
-        if session.mailbox.durable is not None and session.mailbox.durable.evicted:
+        self.hold(session, Held(peer, request, None, deadline))
+        if durable is not None and durable.evicted:
             self.load_backlog(session)
         if deadline <= now:
             self.release(session, now)
@@ -320,7 +323,7 @@ class Connects(ABC):
         parts = self._departing(session)
         bare = request if type(request) is bytes and session.is_live and session.advised_on is not None else None
         if bare is not None and not session.parts:
-            parts.append(connect_reply(bare))
+            parts.append(CONNECTED % bare)
         elif bare is not None and session.plain is not None:
             parts.append(connect_reply(bare, session.plain.answer(session)))
         else:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONNECT_CHANNEL: Final = Channel("/meta/connect", ["meta", "connect"])
-_CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
+CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 """The reply to a bare connect that has nothing else to tell."""
-_CONNECTED_WITH: Final = _CONNECTED[:-1] + b',"ext":{%b}}'
+_CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
 """The reply to a connect of a session with a part that adds fields to `ext`."""
 
 _MAX_LOGGED: Final = 100
@@ -58,7 +58,7 @@ class Forwarded(Protocol):
 class Peer(ABC):
     """One HTTP request (answered once), or one WebSocket (sent to at any time)."""
 
-    __slots__ = ("browser", "frame", "is_writable", "mints_cookie", "relay", "session", "writer")
+    __slots__ = ("browser", "is_writable", "mints_cookie", "relay", "session", "writer")
 
     transport: ClassVar[str] = ""
     """The connection type by its name on the wire."""
@@ -66,6 +66,8 @@ class Peer(ABC):
     """Whether messages may be sent at any time and not only as the answer to a request."""
     connect_only: ClassVar[bool] = False
     """Whether only connect replies may carry messages on this transport."""
+    frame: Callable[[list[bytes]], bytes]
+    """Makes one frame of ready messages, where there is a writer: the same object for all peers that share frames."""
 
     def __init__(self, browser: str | None) -> None:
         self.browser = browser
@@ -80,8 +82,6 @@ class Peer(ABC):
         """Set while another node has its session."""
         self.writer: WriteTransport | None = None
         """Where a frame may be written without asking the peer. None: messages go through `send`."""
-        self.frame: Callable[[list[bytes]], bytes]
-        """Makes one frame of ready messages, where there is a writer: the same object for all peers that share frames."""
 
     def recognise(self, browser: str) -> None:
         """This is the session's text of the request's browser cookie."""
@@ -281,7 +281,7 @@ def awaits_answer(connect: Message) -> bool:
 
 def connect_reply(message_id: bytes, ext: bytes = b"") -> bytes:
     """The JSON of the reply to a bare connect, which has nothing to tell but `ext`: the JSON less the braces around it."""
-    return _CONNECTED_WITH % (message_id, ext) if ext else _CONNECTED % message_id
+    return _CONNECTED_WITH % (message_id, ext) if ext else CONNECTED % message_id
 
 
 def encode_reply(reply: Reply, metrics: Metrics) -> bytes:

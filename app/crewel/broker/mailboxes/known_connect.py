@@ -60,5 +60,5 @@ class KnownConnect:
             front, back = self._before, self._between + ext + self._after
         else:
             front, back = self._before + ext + self._between, self._after
-        message_id = payload.removeprefix(front).removesuffix(back)
+        message_id = payload[len(front) : -len(back)]
         return message_id if message_id.isalnum() and front + message_id + back == payload else None

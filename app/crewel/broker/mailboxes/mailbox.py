@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from crewel.bayeux.channel import SYSTEM
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
-from crewel.delivery.entry import in_order, least
+from crewel.delivery.entry import NO_ENTRIES, in_order, least
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
 from crewel.delivery.records import EndReason, LogId, Transient
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
@@ -90,13 +90,12 @@ class Mailbox(ABC):
         "recovered",
         "rejects_all",
         "retained",
-        "taken_out",
         "unstored_policy",
         "urgent",
     )
 
     queue: list[Entry]
-    """The waiting messages, in the order in which they leave."""
+    """The waiting messages, in the order in which they leave; to begin with, and when all have left, NO_ENTRIES."""
     urgent: bool
     """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
     lazy_at: float
@@ -127,8 +126,6 @@ class Mailbox(ABC):
     """Most bytes that wait for it."""
     queue_bytes: int
     """Bytes of the bodies of as many entries of the queue as `queue_counted` says; `count_bytes` of all."""
-    taken_out: int
-    """How often messages were taken out of it that did not leave."""
     rejects_all: bool
     """Whether all that comes becomes dead letters, because its client has failed for good."""
     unstored_policy: OverflowPolicy
@@ -144,7 +141,7 @@ class Mailbox(ABC):
 
     def __init__(self, listener: MailboxListener, max_bytes: int) -> None:
         self._listener = listener
-        self.queue = []
+        self.queue = NO_ENTRIES
         self.urgent = self.is_ready = self.is_paused = self.is_absent = self.is_reliable = False
         self.must_end = False
         self.lazy_at = inf
@@ -162,7 +159,6 @@ class Mailbox(ABC):
         self.recovered = None
         self.burst = _ANY_BURST
         self.expiry = 0
-        self.taken_out = 0
 
     def take_over(self, former: Mailbox) -> None:
         """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
@@ -192,6 +188,10 @@ class Mailbox(ABC):
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
         where the session has none of its own."""
         return 0 if self.rejects_all else max((self.queue_limit or usual) - len(self.queue) - self.retained, 0)
+
+    def append(self, entry: Entry) -> None:
+        """Put an entry behind all that waits, whatever its priority and the bounds of the queue: the server's last message."""
+        self.queue = [*self.queue, entry]
 
     def count_bytes(self) -> int:
         """The bytes of the bodies in the queue. It is counted as entries come and leave in the usual way; after others have
@@ -247,7 +247,7 @@ class Mailbox(ABC):
                     self.queue_counted -= position
                     self.urgent = True  # the rest goes with the next connect, at once
                     return queue[:position]
-        self.queue = []
+        self.queue = NO_ENTRIES
         self.queue_bytes = self.queue_counted = 0
         self.urgent = False
         self.lazy_at = inf
@@ -388,12 +388,10 @@ class Mailbox(ABC):
     def take_back(self, entry: Entry) -> None:
         """The entry belongs to no batch and waits no more; its status is still awaited."""
         self.queue = self.batches.take_out(entry, self.queue)
-        self.taken_out += 1
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
         """None of these belongs to a batch or waits any more, at the cost of one look at the waiting messages."""
         self.queue = self.batches.take_out_many(gone, self.queue)
-        self.taken_out += 1
         for entry in gone:
             self.dispatcher.close(entry)
 

@@ -108,9 +108,10 @@ class Outbound(Connects):
     def enqueue(self, session: Session, entry: Entry) -> None:
         """Put the entry into the session's queue and mark the session ready."""
         mailbox = session.mailbox
-        size = mailbox.queue_bytes + len(entry.wire)
+        queue, size = mailbox.queue, mailbox.queue_bytes + len(entry.wire)
+        count = len(queue) + mailbox.retained
         if (
-            len(mailbox.queue) + mailbox.retained >= (mailbox.queue_limit or self._settings.max_queue_messages)
+            (count and count >= (mailbox.queue_limit or self._settings.max_queue_messages))
             or size > mailbox.queue_max_bytes
             or mailbox.rejects_all
             or self.backlog.is_full
@@ -118,13 +119,14 @@ class Outbound(Connects):
             # What is stored was asked about when it was taken, and comes in order.
             if not (mailbox.durable is not None and entry.position) and not self.has_room(session, entry):
                 return
-            size = mailbox.queue_bytes + len(entry.wire)
+            queue, size = mailbox.queue, mailbox.queue_bytes + len(entry.wire)
         if entry.weight is None and not entry.position:
             self.backlog.weigh(entry)
         mailbox.queue_bytes = size
         mailbox.queue_counted += 1
-        queue = mailbox.queue
-        if queue and queue[-1].priority < entry.priority:
+        if not queue:
+            mailbox.queue = [entry]
+        elif queue[-1].priority < entry.priority:
             insert(queue, entry, mailbox.batches.resending)
         else:
             queue.append(entry)
@@ -145,7 +147,7 @@ class Outbound(Connects):
     def enqueue_first(self, session: Session, entry: Entry) -> None:
         """Put an entry that is not lazy into an empty queue, and mark the session ready: it fits, whatever the bounds are."""
         mailbox = session.mailbox
-        mailbox.queue.append(entry)
+        mailbox.queue = [entry]
         mailbox.urgent = True
         if not mailbox.is_ready:
             mailbox.is_ready = True
@@ -272,9 +274,8 @@ class Outbound(Connects):
                 entries = self.pipe.departing(session, entries)
             count = len(entries)
             self._metrics.deliveries += count
-            dispatcher = mailbox.dispatcher
-            if dispatcher.rules.tells:
-                return self._encode_updates(session, dispatcher, entries)
+            if mailbox.dispatcher.rules.tells:
+                return self._encode_updates(session, mailbox.dispatcher, entries)
             return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
             for entry in taken:
@@ -318,10 +319,9 @@ class Outbound(Connects):
                 return
             if self._hold(exchange, session):
                 return
-        has_messages = (
-            session is not None and session.mailbox.queue and exchange.carries_messages(session, self._settings)
-        )
-        messages = self._departing(session) if session is not None and has_messages else []
+        messages: list[bytes] = []
+        if session is not None and session.mailbox.queue and exchange.carries_messages(session, self._settings):
+            messages = self._departing(session)
         if exchange.handshake is not None and messages:
             exchange.handshake["x-messages"] = len(messages)
         parts = []

@@ -24,7 +24,6 @@ class _Seen(NamedTuple):
     """What a mailbox looked like when its transient messages were counted. While none of it changes, the count holds."""
 
     batch: int
-    taken_out: int
     stored: int
     queued: int
     unacknowledged: int
@@ -112,7 +111,6 @@ class StoredMailbox(Mailbox):
         batches = self.batches
         seen = _Seen(
             batches.number,
-            self.taken_out,
             stored,
             len(self.queue),
             len(batches) + batches.resending,
@@ -194,6 +192,16 @@ class StoredMailbox(Mailbox):
         """The message has ended in this way."""
         super().end(entry, reason)
         self._end_place(entry.position, reason)
+
+    def take_back(self, entry: Entry) -> None:
+        """The entry belongs to no batch and waits no more; its status is still awaited."""
+        super().take_back(entry)
+        self._counted = None
+
+    def take_out_many(self, gone: Collection[Entry]) -> None:
+        """None of these belongs to a batch or waits any more."""
+        super().take_out_many(gone)
+        self._counted = None
 
     def end_at(self, index: int, reason: EndReason) -> None:
         """The message at this index of the queue, which was never sent, ends in this way."""

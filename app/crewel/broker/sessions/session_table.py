@@ -36,7 +36,7 @@ class SessionTable:
     def disconnect(self, session: Session) -> None:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
         if session.is_live:
-            session.mailbox.queue.append(Entry({"channel": "/meta/disconnect", "successful": True}))
+            session.mailbox.append(Entry({"channel": "/meta/disconnect", "successful": True}))
             self.remove(session, Event.ENDED)
 
     def add(self, session: Session) -> None:
