@@ -226,8 +226,8 @@ def test_for_who_answers_nothing_it_is_the_shared_encoding() -> None:
 
 def test_nothing_is_put_into_the_queue_of_all_who_have_none() -> None:
     entry = Entry({"channel": "/a"})
-    with pytest.raises(TypeError, match="everybody's"):
+    with pytest.raises(TypeError, match="share this queue"):
         NO_ENTRIES.append(entry)
-    with pytest.raises(TypeError, match="everybody's"):
+    with pytest.raises(TypeError, match="share this queue"):
         NO_ENTRIES.insert(0, entry)
     assert NO_ENTRIES == []

@@ -190,7 +190,7 @@ class Mailbox(ABC):
         return 0 if self.rejects_all else max((self.queue_limit or usual) - len(self.queue) - self.retained, 0)
 
     def append(self, entry: Entry) -> None:
-        """Put an entry behind all that waits, whatever its priority and the bounds of the queue: the server's last message."""
+        """Put the last entry of a session behind the queued messages, whatever its priority and the bounds of the queue."""
         self.queue = [*self.queue, entry]
 
     def count_bytes(self) -> int:
