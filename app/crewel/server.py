@@ -29,6 +29,7 @@ from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.services import Service
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
+from crewel.nodes.cluster import Nodes
 from crewel.nodes.membership import Membership
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy
@@ -111,7 +112,8 @@ def attach(
     loaded = [*load_extensions(settings.bayeux.extensions), *extensions]
     if settings.telemetry.traces:
         loaded.append(_tracing(app, settings))
-    broker = Broker(settings, loaded)
+    nodes = Nodes() if settings.cluster.enabled else None
+    broker = Broker(settings, loaded, cluster=nodes)
     broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
     if settings.security.policy == "jwt":
         from crewel.security.jwt_tokens import Tokens
@@ -123,8 +125,8 @@ def attach(
     endpoint = Endpoint(broker)
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
-    if settings.cluster.enabled:
-        app[NODES] = app[ADMIN].membership = _share_store(broker, endpoint)
+    if nodes is not None:
+        app[NODES] = app[ADMIN].membership = _share_store(broker, endpoint, nodes)
     app[BROKER] = broker
     app.cleanup_ctx.append(_keys)
     app.cleanup_ctx.append(_life_of_broker)
@@ -236,11 +238,11 @@ async def _background_of_services(app: web.Application) -> AsyncIterator[None]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _share_store(broker: Broker, endpoint: Endpoint) -> Membership:
+def _share_store(broker: Broker, endpoint: Endpoint, nodes: Nodes) -> Membership:
     """Make of this server one of several that share the store."""
     if (why := broker.settings.why_shorter_hold) is not None:
         log.warning("%s", why)
-    membership = Membership(broker)
+    membership = Membership(broker, nodes)
     endpoint.receive = membership.router.receive
     return membership
 

@@ -35,7 +35,7 @@ class Listener:
     def left_no_letter(self) -> None:
         pass
 
-    def overflowed(self, policy: OverflowPolicy, durable: DurableSession | None) -> None:
+    def overflowed(self, policy: OverflowPolicy, name: str) -> None:
         pass
 
     def charged(self, durable: DurableSession) -> str:

@@ -21,7 +21,7 @@ _MS: Final = 1000
 
 def oldest_of(session: Session) -> int | None:
     """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
-    place = None if session.mailbox.durable is None else session.mailbox.durable.oldest()
+    place = session.mailbox.oldest()
     return None if place is None else place // 1000
 
 

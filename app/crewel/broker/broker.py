@@ -13,6 +13,7 @@ from crewel.bayeux.message import Fields, no_object
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.addressing.destinations import Sending
 from crewel.broker.admission.admission import Admission
+from crewel.broker.cluster import Cluster
 from crewel.broker.dead_letters.dead_letters import DeadLetters
 from crewel.broker.durability.access import Published
 from crewel.broker.durability.durability import Durability
@@ -65,11 +66,12 @@ class Broker:
         settings: Settings,
         extensions: Iterable[InstallableExtension] = (),
         loop: asyncio.AbstractEventLoop | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         installed, by_id = list(extensions), dict[str, Session]()
         above = UpwardCalls(self)
         # Lower ones first: each gets those below it, and reports to `above`.
-        self.runtime = runtime = Runtime(settings, loop or asyncio.get_running_loop())
+        self.runtime = runtime = Runtime(settings, loop or asyncio.get_running_loop(), cluster)
         self.mailboxes = mailboxes = Mailboxes(runtime, by_id, installed, above, self)
         self.addressing = addressing = Addressing(runtime, mailboxes, above)
         self.admission = admission = Admission(runtime, mailboxes, addressing, by_id, above.topic_count)

@@ -82,13 +82,11 @@ class Inbound:
         mailboxes = self._mailboxes
         self._outbound, self._dispatchers, self._times = mailboxes.outbound, mailboxes.dispatchers, mailboxes.times
         self._browsers, self._pressure, self._host = mailboxes.outbound.browsers, mailboxes.pressure, mailboxes.host
-        self._settings = self._runtime.settings
+        self._settings, self._access = self._runtime.settings, self._runtime.access
         self._loop = self._runtime.loop
         self._spawn = self._runtime.spawn
         self._turns = self._runtime.turns
         self._window = PublishWindow()
-        self.new_id = new_secret
-        """Makes the `clientId` of a session."""
         self.on_publish = self._publish_handler.publish
         """Called with each publish of a live session."""
 
@@ -298,7 +296,7 @@ class Inbound:
         channel = message.channel
         session = exchange.session
         if channel.name == HANDSHAKE:
-            exchange.session = session = Session(self._host, self.new_id(), exchange.peer)
+            exchange.session = session = Session(self._host, self._access.marked(new_secret()), exchange.peer)
         elif session is not None and session.id != message.fields.get("clientId"):
             session = None  # only the first message's session speaks in this payload
         pipe = self._outbound.pipe

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from crewel.broker.cluster import Cluster, SingleNode
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.ids import Clock, Ids
 from crewel.broker.service_registry import ServiceRegistry
@@ -37,7 +38,7 @@ class Life:
 class Runtime:
     """One server's. It belongs to one event loop."""
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, cluster: Cluster | None = None) -> None:
         self.settings = settings
         self.loop = loop
         self.metrics = Metrics()
@@ -51,6 +52,8 @@ class Runtime:
         self.metrics.gauge("workers_failing", lambda: len(self.failing_workers))
         self.access = StoreAccess(settings, loop)
         """The store, or that there is none."""
+        self.cluster = cluster or SingleNode()
+        """The other nodes that share the store."""
         self.clock = Clock()
         self.ids = Ids(secrets.token_hex(4), self.clock)
         self.services = ServiceRegistry(self.spawn)

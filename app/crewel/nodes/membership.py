@@ -12,11 +12,11 @@ from typing import Final
 from crewel.broker.addressing.names import BEYOND_STORED
 from crewel.broker.broker import Broker
 from crewel.broker.node_tags import first_number, tag_in, tag_of
-from crewel.broker.session import new_secret
 from crewel.errors import SettingsError, StoreError
 from crewel.event_loop import in_turns
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
+from crewel.nodes.cluster import Nodes
 from crewel.nodes.forwarding import Departures
 from crewel.nodes.frames import Kind
 from crewel.nodes.guests import Arrivals
@@ -36,8 +36,9 @@ _FORGET_S: Final = 60.0
 class Membership:
     """The part that a server has in a cluster."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, nodes: Nodes) -> None:
         self._broker = broker
+        nodes.membership = self
         access, durability = broker.runtime.access, broker.durability
         self._settings = broker.settings.cluster
         self.registry = NodeRegistry(access, durability, broker.metrics, self._settings.lease_ms / 1000)
@@ -56,7 +57,6 @@ class Membership:
         self.router.connect(self.links, self.departures)
         self.bus = self._made_bus(broker)
         broker.dead_letters.notifier.on_stored.append(self.bus.announce_dead_letters)
-        broker.addressing.wanted = self.bus
         self.addressed = RemoteDestinations(
             broker.loop,
             access,
@@ -66,9 +66,6 @@ class Membership:
             self.registry,
             self.links,
         )
-        broker.addressing.shared_queues.has_others = lambda: bool(self.registry.others())
-        broker.addressing.shared_queues.announce = self.addressed.announce
-        broker.addressing.destinations.elsewhere = self.addressed
         self.arrivals.on_addressed = self.addressed.take
         self.calls = Calls(broker.runtime, self.links.open_to)
         broker.runtime.life.on_drain.append(self.departures.drain)
@@ -80,15 +77,10 @@ class Membership:
         )
         self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.on_nodes_changed)
-        broker.publishing.broadcaster.spread = self.bus.spread
-        broker.addressing.channels.on_first, broker.addressing.channels.on_last = self.bus.wants, self.bus.gives_up
-        broker.subscriptions.handler.announced = self.bus.announced
         self.arrivals.on_leaving = self.departures.on_leaving
         self.registry.on_change.append(self._dial)
         self.registry.on_change.append(self._name_again)
         self._named_as = ""
-        durability.inheritance.on_arrival = self.router.on_nodes_changed
-        broker.inbound.new_id = lambda: access.marked(new_secret())
         broker.metrics.gauge("forwarded_open", lambda: len(self.departures))
 
     def _made_bus(self, broker: Broker) -> Bus:

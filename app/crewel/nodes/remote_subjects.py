@@ -46,12 +46,11 @@ class RemoteSubjects:
         calls.serve(CLEAR, self._clear)
         calls.serve(BLOCK, self._block)
         calls.serve(BLOCKED, self._blocked)
-        claims.clear_elsewhere = self._clear_elsewhere
 
     def _ask_all(self, request: Request[Question, Answer], question: Question) -> list[Coroutine[Any, Any, Answer]]:
         return [self._calls.ask(each.token, request, question) for each in self._registry.others()]
 
-    async def _clear_elsewhere(self, subject: str, is_granted: bool) -> str:
+    async def clear_elsewhere(self, subject: str, is_granted: bool) -> str:
         """End the sessions of the subject at all other nodes, but none if one of them is alive and the login is not granted.
         Returns the name of such a one. Raises StoreUnavailable if a node does not answer."""
         if not is_granted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.topics.references import Shares, TopicShare
+from crewel.broker.topics.shares import Shares, TopicShare
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.calls import Calls
@@ -28,10 +28,8 @@ class RemoteTopics:
         self._calls = calls
         calls.serve(LOG, self._read_log)
         calls.serve(TOPIC, self._share)
-        topics.changes.everywhere = self._everywhere
-        topics.views.elsewhere = self._shares
 
-    async def _everywhere(self) -> None:
+    async def everywhere(self) -> None:
         """Wait until this node and all others have taken what is in the log now. One that does not answer takes it later."""
         others = (self._calls.ask(each.token, LOG, Nothing()) for each in self._registry.others())
         answers = await asyncio.gather(self._access.writing.probe_and_wait(), *others, return_exceptions=True)
@@ -44,7 +42,7 @@ class RemoteTopics:
         await self._topics.changes.applied()
         return Nothing()
 
-    async def _shares(self, name: str) -> Shares:
+    async def shares(self, name: str) -> Shares:
         """What the other nodes have of the topic, when they and this one have read what was in the log."""
         asked = (self._calls.ask(each.token, TOPIC, OfTopic(name)) for each in self._registry.others())
         looking = self._access.writing.probe_and_wait()

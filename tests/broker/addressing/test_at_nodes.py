@@ -24,7 +24,8 @@ def announced(world: StoredWorld) -> list[str]:
     """The world is one of several nodes; these queues it announces to the others."""
     found: list[str] = []
     world.access.is_shared = True
-    world.broker.addressing.shared_queues.announce = found.append
+    world.broker.runtime.cluster.announce = found.append  # type: ignore[method-assign]
+    world.broker.runtime.cluster.is_single = False
     return found
 
 

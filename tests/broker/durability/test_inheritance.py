@@ -98,7 +98,7 @@ def test_others_have_a_turn_between_the_portions_of_a_slice(make_stored: Callabl
         if between:
             heir.broker.inbound.receive(Request(publisher.browser), [between.pop()])
 
-    adoption.on_arrival = publish
+    heir.broker.runtime.cluster.sessions_came = publish  # type: ignore[method-assign]
 
     async def adopt() -> list[int]:
         """How many sessions were there in each turn."""

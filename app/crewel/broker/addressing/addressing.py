@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.destinations import Destinations
@@ -16,26 +14,15 @@ from crewel.broker.session import Session
 from crewel.broker.topics.topic import kept_groups
 
 
-class Wanted(Protocol):
-    """What other nodes have to know of this one's subscribers and groups."""
-
-    def wants(self, pattern: str) -> None:
-        """There is a subscriber to this pattern or a member of the group with this queue, and was none."""
-
-    def gives_up(self, pattern: str) -> None:
-        """There is none any more."""
-
-
 class Addressing:
     """The addresses of one broker, and their queues."""
 
     def __init__(self, runtime: Runtime, mailboxes: Mailboxes, listener: AddressingListener) -> None:
         self._listener = listener
-        self.wanted: Wanted | None = None
-        """The other nodes; None: there are none."""
+        self._cluster = runtime.cluster
         settings = runtime.settings
         self.names = Names(BEYOND_STORED if settings.storage.enabled else -1)
-        self.channels = Channels()
+        self.channels = Channels(runtime.cluster)
         self.channels.make_lazy(settings.bayeux.lazy_channels)
         self.groups = ConsumerGroups(runtime.services, self, kept_groups(settings))
         self.shared_queues = SharedQueues(runtime, mailboxes, self.names, self.groups, listener)
@@ -70,10 +57,8 @@ class Addressing:
 
     def first_here(self, queue: str) -> None:
         """The group gets its first member at this node."""
-        if self.wanted is not None:
-            self.wanted.wants(queue)
+        self._cluster.wants(queue)
 
     def none_here(self, queue: str) -> None:
         """The group has lost the last one."""
-        if self.wanted is not None:
-            self.wanted.gives_up(queue)
+        self._cluster.gives_up(queue)

@@ -6,11 +6,12 @@ looking the patterns up is the same as walking a trie, and needs no tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.broker.cluster import Cluster, SingleNode
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic
 from crewel.delivery.changes import Changes
@@ -40,14 +41,11 @@ class Known:
 class Channels:
     """Channels by name; wildcard patterns are channels like others."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster | None = None) -> None:
+        self._cluster = cluster or SingleNode()
         self._known: dict[str, Known] = {}
         self._round: Iterator[tuple[str, Known]] = iter(())
         self._lazy: set[str] = set()
-        self.on_first: Callable[[str], None] | None = None
-        """Called before a channel or pattern gets its first subscriber."""
-        self.on_last: Callable[[str], None] | None = None
-        """Called when it has lost its last one."""
         self.subscriptions = 0
         """How many there are, of all sessions."""
         self.changes: Changes[Session] = Changes()
@@ -75,8 +73,8 @@ class Channels:
         """Add the session to the subscribers of this channel or pattern; twice is once."""
         self.changes.note(session)
         subscribers = self.create(name).subscribers
-        if self.on_first is not None and not subscribers:
-            self.on_first(name)
+        if not subscribers:
+            self._cluster.wants(name)
         subscribers[session] = None
         if name not in session.subscriptions:
             session.subscriptions.add(name)
@@ -88,8 +86,8 @@ class Channels:
         known = self._known.get(name)
         if known is not None:
             known.subscribers.pop(session, None)
-            if self.on_last is not None and not known.subscribers:
-                self.on_last(name)
+            if not known.subscribers:
+                self._cluster.gives_up(name)
         if name in session.subscriptions:
             session.subscriptions.remove(name)
             self._count(session, -1)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
@@ -29,7 +29,7 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName
 from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable, StoreUncertain
-from crewel.qos.names import Name, one_queue, subject_of, subject_queue
+from crewel.qos.names import one_queue, subject_of, subject_queue
 from crewel.qos.publish import PublishQos
 from crewel.qos.update import Origin
 from crewel.storage import shared_queues
@@ -40,20 +40,6 @@ from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
 _FULL: Final = "resource.overflow.queue.entries"
 _GONE: Final = "user.ptp.unknownDestinationSession"
 _CUT_OFF: Final = "resource.unavailable"
-
-
-class Elsewhere(Protocol):
-    """The sessions of other nodes."""
-
-    @property
-    def is_anywhere(self) -> bool:
-        """Whether there may be any."""
-
-    def find(self, destinations: Iterable[Name]) -> Awaitable[list[list[Receiver]]]:
-        """Return for each destination the sessions that it means there. Raises StoreError."""
-
-    def deliver(self, channel: Channel, entry: Entry, names: Mapping[str, list[str]]) -> set[str]:
-        """Send a message to sessions, by the token of their node. Returns the tokens of nodes that cannot be reached."""
 
 
 class DestinationState(NamedTuple):
@@ -106,10 +92,9 @@ class Destinations:
     _mailboxes: Mailboxes
     _names: Names
     _shared_queues: SharedQueues
-    elsewhere: Elsewhere | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._access, self._ids = self._runtime.access, self._runtime.ids
+        self._access, self._ids, self._cluster = self._runtime.access, self._runtime.ids, self._runtime.cluster
         self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
         self._expiry = self._outbound.expiry
 
@@ -124,11 +109,11 @@ class Destinations:
         names, has_store = self._names, self._access.has_store
         next_of = self._shared_queues.next_of
         remote: list[list[Receiver]] = [[] for _ in qos.destinations]
-        if self.elsewhere is not None and self.elsewhere.is_anywhere:
+        if self._cluster.has_sessions:
             # A name is one session's, so what is found here is nowhere else.
             unknown = [each.to for each in qos.destinations if names.find(each.to.relative) is None]
             if unknown:
-                found = dict(zip(unknown, (yield self.elsewhere.find(unknown)), strict=True))
+                found = dict(zip(unknown, (yield self._cluster.find(unknown)), strict=True))
                 remote = [found.get(each.to, []) for each in qos.destinations]
         routes = [
             resolve_destination(each, names, next_of, has_store=has_store, remote=there)
@@ -183,9 +168,7 @@ class Destinations:
         names: defaultdict[str, list[str]] = defaultdict(list)
         for each in dict.fromkeys(receivers):
             names[each.owner].append(each.name)
-        if not names or self.elsewhere is None:
-            return set()
-        return self.elsewhere.deliver(channel, entry, names)
+        return self._cluster.deliver(channel, entry, names) if names else set()
 
     def from_another_node(
         self, channel: Channel, wire: bytes, names: Iterable[str], origin: Origin, about: PendingMessage, to: str

@@ -95,7 +95,7 @@ class Requeue:
 
     def _has_others(self, name: str, but: Iterable[str]) -> bool:
         shared = self._shared_queues
-        if shared.has_others is not None and shared.has_others():
+        if self._runtime.cluster.has_receivers:
             return True  # perhaps; the store knows, and what all members have failed comes back from it
         return any(
             each.mailbox.durable is not None and each.mailbox.durable.name not in but and shared.is_able(each)

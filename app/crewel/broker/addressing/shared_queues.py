@@ -7,7 +7,7 @@ session as soon as one is there that has room for it. A leased message lies in t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -57,10 +57,6 @@ class SharedQueues:
     _known: dict[str, SharedQueue] = field(default_factory=dict, init=False)
     blocked: set[str] = field(default_factory=set, init=False)
     """Queues with messages for which no session that is there has room."""
-    announce: Callable[[str], None] | None = field(default=None, init=False)
-    """Tells the other nodes that there is something in a queue; None on a server that has its store to itself."""
-    has_others: Callable[[], bool] | None = field(default=None, init=False)
-    """Whether there are other nodes, which may have sessions for the queues; None as above."""
 
     def __post_init__(self) -> None:
         self._access = self._runtime.access
@@ -144,14 +140,12 @@ class SharedQueues:
     def filled_for_all(self, name: str) -> None:
         """The store has put one message into the queue, which a session of another node may get too."""
         self.filled(name)
-        if self.announce is not None:
-            self.announce(name)
+        self._runtime.cluster.announce(name)
 
     def returned(self, name: str) -> None:
         """The store may have put something back into the queue: it is for whatever session has room, of any node."""
         self.refresh(name)
-        if self.announce is not None:
-            self.announce(name)
+        self._runtime.cluster.announce(name)
 
     def announced(self, names: Iterable[str]) -> None:
         """Another node says that there is something in these queues."""
@@ -471,8 +465,8 @@ class SharedQueues:
                 queue.touched_at = now  # asked for once
                 reason = f"no session of {subject_of(queue.name)} has begun for {format_span(idle)}"
                 self._spawn(self._abandon(queue.name, reason))
-            elif self.announce is not None and queue.looked_at + _LOOK_S <= now:
-                self.announce(queue.name)  # the announcement before may have been lost
+            elif not self._runtime.cluster.is_single and queue.looked_at + _LOOK_S <= now:
+                self._runtime.cluster.announce(queue.name)  # the announcement before may have been lost
                 self._look(queue)
 
     async def _abandon(self, name: str, reason: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -96,8 +96,6 @@ class Inheritance:
     _destinations: Destinations
     _changes: TopicChanges
     _heir: Heir
-    on_arrival: Callable[[], None] = field(default_factory=lambda: _nothing, init=False)
-    """Called when sessions have come."""
     finished: list[str] = field(default_factory=list, init=False)
     """Dead nodes of which no session is left, whose records still keep the log."""
 
@@ -164,7 +162,7 @@ class Inheritance:
                 return False
             self._bring_in(gap, portion)
             self._have_arrived(record.name for record in portion)
-            self.on_arrival()
+            self._runtime.cluster.sessions_came()
         return True
 
     def _have_arrived(self, names: Iterable[SessionName]) -> None:

@@ -148,12 +148,9 @@ class DispatcherRunner:
         self._log_end(session, event)
         self.updated.discard(session)
         self.pings.ended(session)
-        durable = session.mailbox.durable
         self._expiry.leave(session)
-        if durable is not None and (
-            durable.is_named or durable.death is not None or self._runtime.settings.delivery.letters_for_anonymous
-        ):
-            session.mailbox.dead_letter_transients(*(durable.death or (DEAD_SESSION, "the session has ended")))
+        if session.mailbox.ends_in_letters:
+            session.mailbox.dead_letter_transients(*(session.mailbox.death or (DEAD_SESSION, "the session has ended")))
         elif session.mailbox.is_reliable:
             self._runtime.metrics.ended[EndReason.LAPSED] += len(session.mailbox.transients())
         if session.mailbox.is_paused:
@@ -165,9 +162,7 @@ class DispatcherRunner:
         backlog = session.mailbox.depth
         if not backlog or not session.mailbox.is_reliable:
             return
-        durable = session.mailbox.durable
-        keeps = self._runtime.settings.delivery.letters_for_anonymous
-        is_kept = durable is not None and (durable.is_named or durable.death is not None or keeps)
+        is_kept = session.mailbox.ends_in_letters
         why = cause(session, event, self._times, self._runtime.loop.time())
         if is_kept:
             self._events.died(session, backlog, why)
@@ -240,8 +235,7 @@ class DispatcherRunner:
 
     def _end_failed(self, session: Session, code: str, reason: str) -> None:
         """The client has failed for good: the messages that wait for it become dead letters, and it has to handshake again."""
-        if session.mailbox.durable is not None:
-            session.mailbox.durable.death = (code, reason)
+        session.mailbox.die(code, reason)
         self._listener.end(session, Event.FAILED)
 
     def _reject_all(self, session: Session) -> None:

@@ -116,7 +116,7 @@ class Events:
             self._note("opened", session=session.name, reliable=session.mailbox.is_reliable, transport=peer.transport)
 
     def _closed(self, session: Session, expired: bool) -> None:
-        death = session.mailbox.durable.death if session.mailbox.durable is not None else None
+        death = session.mailbox.death
         reason = "dead" if death is not None else "expired" if expired else "disconnected"
         code = death[0] if death is not None else ""
         self._happened("closed", session.name, {"reason": reason, "code": code})

@@ -17,7 +17,7 @@ from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
 from crewel.delivery.entry import NO_ENTRIES, in_order, least
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
-from crewel.delivery.records import EndReason, LogId, Transient
+from crewel.delivery.records import EndReason, LogId, PendingMessage, Transient
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class MailboxListener(Protocol):
     def left_no_letter(self) -> None:
         """A message ended that should have become a dead letter, and cannot become one."""
 
-    def overflowed(self, policy: OverflowPolicy, durable: DurableSession | None) -> None:
-        """A queue was full, and its policy was applied; `durable` is the session, if the store has it."""
+    def overflowed(self, policy: OverflowPolicy, name: str) -> None:
+        """A queue was full, and its policy was applied; `name` is the session's if the store has it, else empty."""
 
     def charged(self, durable: DurableSession) -> str:
         """A dead letter of a full queue is charged to the accounts of this session: why the session has to end, or an empty
@@ -452,8 +452,20 @@ class Mailbox(ABC):
         """Whether more waits than is in memory."""
 
     @abstractmethod
+    def count_evicted(self) -> int:
+        """How many messages are in the store only."""
+
+    @abstractmethod
     def stored(self) -> list[LogId]:
         """The places of the stored messages, by priority and age."""
+
+    @abstractmethod
+    def oldest(self) -> LogId | None:
+        """The place of the oldest stored message; None without one."""
+
+    @abstractmethod
+    def open_at(self, place: LogId) -> PendingMessage | None:
+        """The stored message at this place; None if it is not open, or the place is 0."""
 
     def has(self, message_id: str) -> bool:
         """Whether the message of this id waits, is sent, or is open."""
@@ -500,6 +512,20 @@ class Mailbox(ABC):
         else:
             self.drop_at(index)
             self.dispatcher.close(entry)
+
+    @property
+    @abstractmethod
+    def death(self) -> tuple[str, str] | None:
+        """Code and reason, if the client has failed for good."""
+
+    @abstractmethod
+    def die(self, code: str, reason: str) -> None:
+        """The client has failed for good: the session is about to end."""
+
+    @property
+    @abstractmethod
+    def ends_in_letters(self) -> bool:
+        """Whether messages that are open when the session ends become dead letters."""
 
     @abstractmethod
     def end_stored(self, place: LogId, reason: EndReason) -> None:

@@ -29,9 +29,31 @@ class MemoryMailbox(Mailbox):
         """Whether more waits than is in memory: never."""
         return False
 
+    def count_evicted(self) -> int:
+        """How many messages are in the store only: none."""
+        return 0
+
     def stored(self) -> list[LogId]:
         """The places of the stored messages: none."""
         return []
+
+    def oldest(self) -> None:
+        """Nothing is stored."""
+
+    def open_at(self, place: LogId) -> None:
+        """Nothing is stored."""
+
+    @property
+    def death(self) -> None:
+        """Nothing is kept for a client that has failed for good."""
+
+    def die(self, code: str, reason: str) -> None:
+        """Nothing is kept for the client."""
+
+    @property
+    def ends_in_letters(self) -> bool:
+        """Whether messages that are open when the session ends become dead letters: never."""
+        return False
 
     # A full queue
 
@@ -58,7 +80,7 @@ class MemoryMailbox(Mailbox):
     def _apply_policy(self, entry: Entry) -> bool:
         """Do as the policy says; True if a message was dropped for this one."""
         policy = self.overflow_policy
-        self._listener.overflowed(policy, None)
+        self._listener.overflowed(policy, "")
         match policy:
             case OverflowPolicy.DISCONNECT:
                 self.must_end = True

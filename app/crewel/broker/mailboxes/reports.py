@@ -41,11 +41,11 @@ class MailboxReports:
         """A message ended that should have become a dead letter, and cannot become one."""
         self._runtime.metrics.dropped["noLetter"] += 1
 
-    def overflowed(self, policy: OverflowPolicy, durable: DurableSession | None) -> None:
-        """A queue was full, and its policy was applied; `durable` is the session, if the store has it."""
+    def overflowed(self, policy: OverflowPolicy, name: str) -> None:
+        """A queue was full, and its policy was applied; `name` is the session's if the store has it, else empty."""
         self._runtime.metrics.dropped[policy.value] += 1
-        if durable is not None:
-            self._events.overflow(durable.name, policy.value)
+        if name:
+            self._events.overflow(name, policy.value)
 
     def charged(self, durable: DurableSession) -> str:
         """A dead letter of a full queue is charged to the accounts of this session: why the session has to end, or an empty

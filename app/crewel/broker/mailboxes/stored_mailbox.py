@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, assert_never
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, place_of, priority_of
-from crewel.delivery.records import EndReason, LogId, PendingDeadLetter
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.qos.connect import Bounds, OverflowPolicy
 
 SIZE: Final = "resource.overflow.queue.bytes"
@@ -59,6 +59,18 @@ class StoredMailbox(Mailbox):
     def has_more(self) -> bool:
         """Whether more waits than is in memory."""
         return bool(self.durable.evicted)
+
+    def count_evicted(self) -> int:
+        """How many messages are in the store only."""
+        return len(self.durable.evicted)
+
+    def oldest(self) -> LogId | None:
+        """The place of the oldest stored message; None without one."""
+        return self.durable.oldest()
+
+    def open_at(self, place: LogId) -> PendingMessage | None:
+        """The stored message at this place; None if it is not open, or the place is 0."""
+        return self.durable.find(place) if place else None
 
     def stored(self) -> list[LogId]:
         """The places of the stored messages, by priority and age."""
@@ -125,7 +137,7 @@ class StoredMailbox(Mailbox):
         durable, recovered = self.durable, self.recovered
         if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in self.queue:
             policy = OverflowPolicy.DISCONNECT  # a client that knows that it misses nothing sees no gap
-        self._listener.overflowed(policy, durable)
+        self._listener.overflowed(policy, durable.name)
         self._listener.has_changed(durable)
         match policy:
             case OverflowPolicy.DROP_OLDEST:
@@ -159,6 +171,20 @@ class StoredMailbox(Mailbox):
     def leaves_letters(self) -> bool:
         """Whether what ends with it unsettled becomes dead letters. No client comes back to a session without a name."""
         return self.durable.is_named or self._listener.letters_for_anonymous
+
+    @property
+    def death(self) -> tuple[str, str] | None:
+        """Code and reason, if the client has failed for good."""
+        return self.durable.death
+
+    def die(self, code: str, reason: str) -> None:
+        """The client has failed for good: what ends with the session has this code and reason."""
+        self.durable.death = code, reason
+
+    @property
+    def ends_in_letters(self) -> bool:
+        """Whether messages that are open when the session ends become dead letters: what a client reports always does."""
+        return self.leaves_letters or self.durable.death is not None
 
     # Waiting again
 

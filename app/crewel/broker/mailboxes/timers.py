@@ -227,8 +227,8 @@ def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
 
 def cause(session: Session, event: Event, times: SessionTimes, now: float) -> str:
     """Why the session ends, in words."""
-    if session.mailbox.durable is not None and session.mailbox.durable.death is not None:
-        code, reason = session.mailbox.durable.death
+    if session.mailbox.death is not None:
+        code, reason = session.mailbox.death
         return f"{code}: {reason}" if reason else code
     words = str(event.value)
     return outlook(session, times, now).why or words if event is Event.SILENCE else words

@@ -57,11 +57,7 @@ class Updates:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
         remote call, stay as they are: no status can be reported for them."""
         now, now_ms = self._loop.time(), self._expiry.now() // 1000
-        size = (
-            len(entries)
-            + len(session.mailbox.queue)
-            + (0 if session.mailbox.durable is None else len(session.mailbox.durable.evicted))
-        )
+        size = len(entries) + len(session.mailbox.queue) + session.mailbox.count_evicted()
         parts = []
         failed: list[tuple[Entry, Exception]] = []
         for index, entry in enumerate(entries):
@@ -69,11 +65,7 @@ class Updates:
                 parts.append(entry.wire)
                 continue
             redeliver = 0 if entry.is_oneway else dispatcher.send(entry, now)
-            waiting = (
-                session.mailbox.durable.find(entry.position)
-                if entry.position and session.mailbox.durable is not None
-                else None
-            )
+            waiting = session.mailbox.open_at(entry.position)
             if waiting is not None:
                 redeliver += waiting.attempts  # an earlier server may have sent it
             try:

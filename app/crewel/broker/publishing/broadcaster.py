@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -64,8 +63,7 @@ class Broadcaster:
         self._channels, self._groups = self._addressing.channels, self._addressing.groups
         self._settings = self._runtime.settings
         self._metrics = self._runtime.metrics
-        self.spread: Callable[[Channel, Entry, str, bytes], None] | None = None
-        """Sends a transient message, with the name of its publisher and its QoS, to the other nodes that want it."""
+        self._cluster, self._is_single = runtime.cluster, runtime.cluster.is_single
 
     def plan_storage(self, channel: Channel, qos: PublishQos, publisher: Session | None = None) -> StoragePlan | None:
         """Where the message is kept; None: nowhere, it is transient. The topic takes notice of it. Raises Limited if the topic
@@ -177,8 +175,8 @@ class Broadcaster:
                 receivers = sum(session is not excluded for session in subscribers)
                 self._events.published(_counted_as(channel), receivers)
             outbound.fan_out(entry, subscribers, excluded)
-        if self.spread is not None:
-            self.spread(channel, entry, "" if publisher is None else publisher.name, qos.as_stored())
+        if not self._is_single:
+            self._cluster.spread(channel, entry, "" if publisher is None else publisher.name, qos.as_stored())
         if for_services is not None:
             self._registry.call_subscribed(channel, for_services, "" if publisher is None else publisher.name)
 

@@ -83,6 +83,7 @@ class PublishHandler:
 
     def __post_init__(self) -> None:
         self._ids, self._registry = self._runtime.ids, self._runtime.services
+        self._is_single = self._runtime.cluster.is_single
         self._channels, self._destinations = self._addressing.channels, self._addressing.destinations
         self._guard, self._limits = self._admission.guard, self._admission.limits
         self._settings = self._runtime.settings
@@ -215,7 +216,7 @@ class PublishHandler:
             )
         except StoreError as error:
             raise not_stored(error) from error
-        if self._topics.changes.everywhere is not None:
+        if not self._is_single:
             topic = self._topics.find(message.channel.name)
             if topic is not None and topic.spreading is not None:
                 yield asyncio.shield(topic.spreading)

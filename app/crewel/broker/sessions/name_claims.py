@@ -4,7 +4,7 @@ login is a copy of one that was answered; and the names that other nodes must no
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
@@ -62,9 +62,6 @@ class NameClaims:
     _times: SessionTimes
     table: SessionTable
     _presence: Presence
-    clear_elsewhere: Callable[[str, bool], Awaitable[str]] | None = field(default=None, init=False)
-    """Does what `clear` does at all other nodes, with the subject and whether the login is granted; if that would leave a
-    session, it ends none and answers its name, else an empty one. None: there are no other nodes."""
     arriving: Counter[str] = field(default_factory=Counter, init=False)
     """Logins that are under way, by subject."""
     _answered: OrderedDict[str, AnsweredLogin] = field(default_factory=OrderedDict, init=False)
@@ -218,8 +215,8 @@ class NameClaims:
             return
         is_granted = session.grants is not None
         alive = "" if is_granted else self.alive_of(subject, target)
-        if not alive and self.clear_elsewhere is not None:
-            alive = yield self.clear_elsewhere(subject, is_granted)
+        if not alive and (cleared := self._runtime.cluster.clear(subject, is_granted=is_granted)) is not None:
+            alive = yield cleared
         if alive:
             raise login_refusal(NOT_AUTHORIZED, asked, f"the client of {alive} is connected, and {_MAY_NOT_CLEAR}")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from crewel.bayeux import replies
@@ -53,8 +53,6 @@ class SubscribeHandler:
     _topics: TopicTable
     _readers: HistoryReads
     _failures: SubscriptionFailures
-    announced: Callable[[], Awaitable[None] | None] | None = field(default=None, init=False)
-    """Gives what ends when all other nodes know what is subscribed to here; None if they do."""
 
     def __post_init__(self) -> None:
         self._access = self._runtime.access
@@ -65,11 +63,11 @@ class SubscribeHandler:
     def subscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
         outcome = self._subscribe(session, message)
-        return outcome if self.announced is None else self._announce(outcome, self.announced)
+        return outcome if self._runtime.cluster.is_single else self._announce(outcome)
 
-    def _announce(self, outcome: Reply | Steps[Reply], announced: Callable[[], Awaitable[None] | None]) -> Steps[Reply]:
+    def _announce(self, outcome: Reply | Steps[Reply]) -> Steps[Reply]:
         reply = outcome if isinstance(outcome, dict) else (yield from outcome)
-        waiting = announced()
+        waiting = self._runtime.cluster.announced()
         if waiting is not None:
             yield waiting
         return reply

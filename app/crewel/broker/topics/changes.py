@@ -7,7 +7,7 @@ for them, and once more when the log has them: of two that cross, the later one 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,6 @@ class TopicChanges:
 
     _runtime: Runtime
     _topics: TopicTable
-    everywhere: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
-    """Waits until all nodes have applied what is in the log now; None: there are no others."""
     erased_at: dict[str, LogId] = field(default_factory=dict, init=False)
     """Where the log has the erasures of topics by this node that it has applied, until they are asked for."""
     _partings: set[asyncio.Task[None]] = field(default_factory=set, init=False)

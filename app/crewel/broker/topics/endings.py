@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -17,7 +17,8 @@ from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.erasure import TopicEraser
-from crewel.broker.topics.references import QueuedTopics, Shares, channel_of
+from crewel.broker.topics.references import QueuedTopics, channel_of
+from crewel.broker.topics.shares import Shares
 from crewel.broker.topics.topic import Topic
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
@@ -145,13 +146,14 @@ class Endings:
         if not access.has_store or not (topic.is_stored or topic.epoch or topic.settings.history_max):
             self.forget(topic)
         elif access.trouble is None:
-            if self._topics.views.elsewhere is None:
+            asked = self._runtime.cluster.shares(topic.name)
+            if asked is None:
                 self._ask_to_end(topic)
             else:
-                self._runtime.spawn(self._end_if_unreferenced(topic, self._topics.views.elsewhere))
+                self._runtime.spawn(self._end_if_unreferenced(topic, asked))
 
-    async def _end_if_unreferenced(self, topic: Topic, elsewhere: Callable[[str], Awaitable[Shares]]) -> None:
-        shares = await elsewhere(topic.name)
+    async def _end_if_unreferenced(self, topic: Topic, asked: Awaitable[Shares]) -> None:
+        shares = await asked
         # If a node cannot say it, the next sweep asks again.
         if not shares.unreached and all(share.lets_go for share in shares.found):
             self._ask_to_end(topic)
@@ -254,8 +256,8 @@ class Endings:
             await self._access.writing.probe_and_wait()  # what other nodes had published before
             until = self._topics.changes.erased_at.pop(name, until)
         await self._part(name, topic, until, force=force)
-        if self._topics.changes.everywhere is not None:
-            await self._topics.changes.everywhere()
+        if (known := self._runtime.cluster.everywhere()) is not None:
+            await known
 
     def erased_elsewhere(self, name: str, until: LogId, *, force: bool) -> Coroutine[Any, Any, None]:
         """Another node has erased the topic in the store, at this place of the log. What is returned does here what is left to

@@ -8,17 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.addressing.channels import Channels
-from crewel.broker.addressing.consumer_groups import ConsumerGroups, GroupState, joined_groups
+from crewel.broker.addressing.consumer_groups import ConsumerGroups, joined_groups
 from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.topics.shares import Shares, TopicShare
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
@@ -29,7 +30,7 @@ from crewel.errors import StoreError, StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.storage import histories
 from crewel.storage.histories import History
-from crewel.topics import Facts, State, TopicSettings, joined, state_of
+from crewel.topics import Facts, State, joined, state_of
 
 if TYPE_CHECKING:
     from crewel.broker.topics.topic_table import TopicTable
@@ -147,34 +148,6 @@ def channel_of(name: str) -> Channel:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicShare:
-    """What one node has of a topic."""
-
-    state: State
-    settings: TopicSettings | None
-    """None if it does not know the topic."""
-    queued: int
-    """Messages that wait for its sessions."""
-    subscribers: int
-    receivers: int
-    groups: list[GroupState]
-    """Those that have members at this node."""
-    lets_go: bool
-    """Whether the topic may end, as far as this node knows."""
-
-
-@dataclass(slots=True)
-class Shares:
-    """What the other nodes have of a topic."""
-
-    found: list[TopicShare] = field(default_factory=list)
-    unreached: int = 0
-    """Nodes that have not said it."""
-    failed: int = 0
-    """Those of them that failed, and were not silent."""
-
-
 @dataclass(eq=False)
 class TopicViews:
     """What topics are at the moment of a request: their state, and what refers to them."""
@@ -184,8 +157,6 @@ class TopicViews:
     _queued: QueuedTopics
     _channels: Channels
     _groups: ConsumerGroups
-    elsewhere: Callable[[str], Awaitable[Shares]] | None = field(default=None, init=False)
-    """Gives what the other nodes have of a topic; None: there are none."""
 
     async def state(self, name: str) -> State:
         """The state of this topic, at all nodes."""
@@ -193,7 +164,8 @@ class TopicViews:
         return joined([await self._state_here(name), *(share.state for share in shares.found)])
 
     async def _shares(self, name: str) -> Shares:
-        shares = Shares() if self.elsewhere is None else await self.elsewhere(name)
+        asked = self._runtime.cluster.shares(name)
+        shares = Shares() if asked is None else await asked
         if shares.unreached:
             log.warning("the references of %d other nodes to %s are not known", shares.unreached, name)
         return shares
@@ -256,7 +228,7 @@ class TopicViews:
         if topic is not None and (topic.history_count or topic.settings.history_max):
             await self.count(topic)
         view = self._view(name, counts)
-        if self.elsewhere is not None:
+        if not self._runtime.cluster.is_single:
             view = _with(view, shares, is_known=topic is not None)
         if view.state is not State.DEAD:
             return view

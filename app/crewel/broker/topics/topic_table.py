@@ -120,7 +120,7 @@ class TopicTable:
         # Only where the publish gets as far as the store: what it asks for must not outlive its refusal there.
         if topic.asked and not topic.is_stored and self._access.is_writable:
             stored = self.store(topic)
-            if stored is not None and self.changes.everywhere is not None:
+            if stored is not None and not self._runtime.cluster.is_single:
                 topic.spreading = self._known_everywhere(stored, raises=False)
         return topic
 
@@ -155,7 +155,7 @@ class TopicTable:
             return None
         done = gather(*asked)
         done.add_done_callback(partial(self._take_back, topic, topic.settings, former, is_kept=bool(was_asked)))
-        return done if self.changes.everywhere is None else self._known_everywhere(done)
+        return done if self._runtime.cluster.is_single else self._known_everywhere(done)
 
     def _known_everywhere(self, done: Future[Any], *, raises: bool = True) -> Future[None]:
         """Done when this is done, and all nodes know what it was about. Raises what it raises, or nothing."""
@@ -173,8 +173,8 @@ class TopicTable:
 
     async def _wait_for_all(self, known: Future[None]) -> None:
         try:
-            if self.changes.everywhere is not None:
-                await self.changes.everywhere()
+            if (known_by_all := self._runtime.cluster.everywhere()) is not None:
+                await known_by_all
         finally:
             resolve(known, None)
 
@@ -249,8 +249,8 @@ class TopicTable:
             removed = await self._clear(topic)
         except StoreUncertain:
             removed = await self._clear(topic, retries=True)  # it may have been done
-        if self.changes.everywhere is not None:
-            await self.changes.everywhere()
+        if (known := self._runtime.cluster.everywhere()) is not None:
+            await known
         return removed
 
     # Configuration

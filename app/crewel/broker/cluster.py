@@ -1,0 +1,122 @@
+"""The other nodes that share the store, as the parts of a broker see them. `SingleNode` has none; those of `Nodes` are real."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable, Mapping
+
+from crewel.bayeux.channel import Channel
+from crewel.broker.topics.shares import Shares
+from crewel.delivery.entry import Entry
+from crewel.qos.names import Name
+from crewel.storage.receivers import Receiver
+
+
+class Cluster(ABC):
+    """What a node tells the others, and what it asks them. An answer of None means that there is nothing to wait for."""
+
+    is_single: bool
+    """Whether this server has its store to itself."""
+
+    # Publishes
+
+    @abstractmethod
+    def spread(self, channel: Channel, entry: Entry, publisher: str, qos: bytes) -> None:
+        """Send a transient message, with the name of its publisher and its QoS, to the nodes that want it."""
+
+    @abstractmethod
+    def wants(self, pattern: str) -> None:
+        """There is a subscriber to this pattern here, or a member of the group with this queue, and was none."""
+
+    @abstractmethod
+    def gives_up(self, pattern: str) -> None:
+        """There is none any more."""
+
+    @abstractmethod
+    def announced(self) -> Awaitable[None] | None:
+        """Wait until all nodes know what is subscribed to here."""
+
+    # Destinations and shared queues
+
+    @property
+    @abstractmethod
+    def has_sessions(self) -> bool:
+        """Whether other nodes may have sessions, or dead ones that are not taken over yet."""
+
+    @property
+    @abstractmethod
+    def has_receivers(self) -> bool:
+        """Whether nodes that live may have sessions for shared queues."""
+
+    @abstractmethod
+    def find(self, destinations: Iterable[Name]) -> Awaitable[list[list[Receiver]]]:
+        """Return for each destination the sessions that it means there. Raises StoreError."""
+
+    @abstractmethod
+    def deliver(self, channel: Channel, entry: Entry, names: Mapping[str, list[str]]) -> set[str]:
+        """Send a message to sessions, by the token of their node. Returns the tokens of nodes that cannot be reached."""
+
+    @abstractmethod
+    def announce(self, queue: str) -> None:
+        """Something is in a shared queue."""
+
+    # Sessions and topics
+
+    @abstractmethod
+    def clear(self, subject: str, *, is_granted: bool) -> Awaitable[str] | None:
+        """End the sessions of the subject at all other nodes, as a login asks for. If that would leave a session, it ends none
+        and the answer is its name, else an empty one."""
+
+    @abstractmethod
+    def sessions_came(self) -> None:
+        """Sessions of a dead node are this one's."""
+
+    @abstractmethod
+    def shares(self, topic: str) -> Awaitable[Shares] | None:
+        """What the other nodes have of a topic."""
+
+    @abstractmethod
+    def everywhere(self) -> Awaitable[None] | None:
+        """Wait until all nodes have applied what is in the log now."""
+
+
+class SingleNode(Cluster):
+    """A server that has its store to itself, or none."""
+
+    is_single = True
+    has_sessions = has_receivers = False
+
+    def spread(self, channel: Channel, entry: Entry, publisher: str, qos: bytes) -> None:
+        """Nowhere."""
+
+    def wants(self, pattern: str) -> None:
+        """This concerns no other node."""
+
+    def gives_up(self, pattern: str) -> None:
+        """This concerns no other node."""
+
+    def announced(self) -> None:
+        """Nothing to wait for."""
+
+    async def find(self, destinations: Iterable[Name]) -> list[list[Receiver]]:
+        """None of them."""
+        return [[] for _ in destinations]
+
+    def deliver(self, channel: Channel, entry: Entry, names: Mapping[str, list[str]]) -> set[str]:
+        """There are no such sessions."""
+        return set()
+
+    def announce(self, queue: str) -> None:
+        """This concerns no other node."""
+
+    def clear(self, subject: str, *, is_granted: bool) -> None:
+        """Nothing to wait for."""
+
+    def sessions_came(self) -> None:
+        """This concerns no other node."""
+
+    def shares(self, topic: str) -> None:
+        """Nothing to wait for."""
+
+    def everywhere(self) -> None:
+        """Nothing to wait for."""

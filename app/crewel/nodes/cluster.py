@@ -1,0 +1,78 @@
+"""The other nodes, as the parts of a broker see them: each question goes to the part of `Membership` that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from crewel.bayeux.channel import Channel
+from crewel.broker.cluster import Cluster
+from crewel.broker.topics.shares import Shares
+from crewel.delivery.entry import Entry
+from crewel.qos.names import Name
+from crewel.storage.receivers import Receiver
+
+if TYPE_CHECKING:
+    from crewel.nodes.membership import Membership
+
+
+class Nodes(Cluster):
+    """Made before the broker, and used when its membership is there."""
+
+    is_single = False
+    membership: Membership
+    """The part that this node has in the cluster."""
+
+    def spread(self, channel: Channel, entry: Entry, publisher: str, qos: bytes) -> None:
+        """Send a transient message to the nodes that want it."""
+        self.membership.bus.spread(channel, entry, publisher, qos)
+
+    def wants(self, pattern: str) -> None:
+        """There is a subscriber to this pattern here, or a member of the group with this queue, and was none."""
+        self.membership.bus.wants(pattern)
+
+    def gives_up(self, pattern: str) -> None:
+        """There is none any more."""
+        self.membership.bus.gives_up(pattern)
+
+    def announced(self) -> Awaitable[None] | None:
+        """Wait until all nodes know what is subscribed to here."""
+        return self.membership.bus.announced()
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether other nodes may have sessions, or dead ones that are not taken over yet."""
+        return self.membership.addressed.is_anywhere
+
+    @property
+    def has_receivers(self) -> bool:
+        """Whether nodes that live may have sessions for shared queues."""
+        return bool(self.membership.registry.others())
+
+    def find(self, destinations: Iterable[Name]) -> Awaitable[list[list[Receiver]]]:
+        """Return for each destination the sessions that it means there. Raises StoreError."""
+        return self.membership.addressed.find(destinations)
+
+    def deliver(self, channel: Channel, entry: Entry, names: Mapping[str, list[str]]) -> set[str]:
+        """Send a message to sessions, by the token of their node. Returns the tokens of nodes that cannot be reached."""
+        return self.membership.addressed.deliver(channel, entry, names)
+
+    def announce(self, queue: str) -> None:
+        """Something is in a shared queue."""
+        self.membership.addressed.announce(queue)
+
+    def clear(self, subject: str, *, is_granted: bool) -> Awaitable[str]:
+        """End the sessions of the subject at all other nodes, as a login asks for."""
+        return self.membership.subjects.clear_elsewhere(subject, is_granted)
+
+    def sessions_came(self) -> None:
+        """Sessions of a dead node are this one's."""
+        self.membership.router.on_nodes_changed()
+
+    def shares(self, topic: str) -> Awaitable[Shares]:
+        """What the other nodes have of a topic."""
+        return self.membership.topics.shares(topic)
+
+    def everywhere(self) -> Awaitable[None]:
+        """Wait until all nodes have applied what is in the log now."""
+        return self.membership.topics.everywhere()
