@@ -17,6 +17,7 @@ from crewel.broker.durability.durability import Durability
 from crewel.broker.ids import elapsed
 from crewel.broker.node_tags import tag_of
 from crewel.errors import StoreError
+from crewel.event_loop import woken
 from crewel.metrics import Metrics
 from crewel.storage import nodes
 from crewel.storage.nodes import Members, Node
@@ -107,11 +108,10 @@ class NodeRegistry:
         while True:
             with suppress(StoreError):
                 await self.refresh()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
-                    await self._hurry.wait()
-            self._hurry.clear()
-            await asyncio.sleep(_SHORTEST_PAUSE_S)
+            until = elapsed() + self._pause()
+            await woken(self._hurry, self._pause())
+            if elapsed() < until:
+                await asyncio.sleep(_SHORTEST_PAUSE_S)
 
     def _pause(self) -> float:
         """Seconds until the next look: not later than the first lease of another node ends, unless it is renewed."""
