@@ -7,7 +7,7 @@ import asyncio
 from crewel.event_loop import woken
 
 
-async def test_it_ends_when_the_event_comes_and_the_next_one_waits_again() -> None:
+async def test_a_wait_ends_when_the_event_comes_and_the_next_one_waits_again() -> None:
     event = asyncio.Event()
     waiting = asyncio.create_task(woken(event, 60))
     await asyncio.sleep(0)
@@ -20,7 +20,7 @@ async def test_it_ends_when_the_event_comes_and_the_next_one_waits_again() -> No
     again.cancel()
 
 
-async def test_it_ends_after_its_time() -> None:
+async def test_a_wait_ends_after_its_time() -> None:
     event = asyncio.Event()
     async with asyncio.timeout(5):
         await woken(event, 0.001)
@@ -34,7 +34,7 @@ async def test_an_event_that_has_come_before_is_not_waited_for() -> None:
         await woken(event, 60)
 
 
-async def test_one_that_is_cancelled_leaves_no_timer() -> None:
+async def test_a_wait_that_is_cancelled_leaves_no_timer() -> None:
     event = asyncio.Event()
     waiting = asyncio.create_task(woken(event, 0.005))
     await asyncio.sleep(0)
