@@ -1,18 +1,21 @@
 """What the whole process tree costs at moderate rates: one server, two workers, two nodes.
 
-    python bench/tree.py            medians of 7, written into bench/RESULTS.md (about 4 minutes)
+    python bench/tree.py            medians of 7, written into bench/RESULTS.md (about 6 minutes)
     python bench/tree.py --quick    printed only
 
 All arms run at the same time, each with a store of its own, and are asked in turn. A cost is the processor time of all
 processes of an arm but its store, which is shown apart: idle work counts, and at few deliveries a second it is a large part.
 The connections of two nodes reach one of them at random. Nothing is bound to a core.
+
+The floor (floor.py) is measured in the same rounds, as one process and as two with half of the clients each and a publisher of
+their own: what the same deliveries cost when another process makes half of them, without anything that two servers share.
 """
 
 import asyncio
 import statistics
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -25,11 +28,13 @@ from section import Section, parser, spread, verdict
 from waiting import Clients, Session
 from workers import cpu
 
+FLOOR = str(Path(__file__).with_name("floor.py"))
 RECEIVERS = 100
 CHANNEL = b"/bench/t"
 RATES = (0, 5, 15)
 """Messages a second, each to all receivers; 0: nothing happens."""
 ARMS = ("one server", "two workers", "two nodes")
+FLOORS = {"floor, one process": 1, "floor, two processes": 2}
 MOST = {"two workers": 1.2, "two nodes": 1.5}
 """At most so many times one server, at the highest rate."""
 SETS = ("bayeux.max_sessions_per_browser=-1", "bayeux.max_interval_ms=3600000", "http.keepalive_ms=3600000")
@@ -44,19 +49,23 @@ class Arm(NamedTuple):
 
     name: str
     processes: list[int]
-    store: int
-    clients: Clients
-    publisher: Session
+    stores: list[int]
+    clients: list[tuple[Clients, Session]]
+    """Each with its publisher."""
 
     def cpu(self) -> tuple[float, float]:
         """Seconds of processor time of its processes, and of its store."""
-        return cpu(self.processes), cpu([self.store])
+        return cpu(self.processes), cpu(self.stores)
+
+    async def deliver(self, more: bytes, rate: int, seconds: float) -> int:
+        """Publish to all receivers at this rate; how many deliveries there were."""
+        asked = (clients.deliver(publisher, CHANNEL, more, rate, seconds) for clients, publisher in self.clients)
+        return sum(await asyncio.gather(*asked))
 
 
 @asynccontextmanager
-async def _running(*sets: str) -> AsyncIterator[tuple[int, int]]:
-    """A server: its process and its port."""
-    command = [sys.executable, "-m", "crewel", "serve", "--port", "0", *(f"--set={each}" for each in (*SETS, *sets))]
+async def _started(*command: str) -> AsyncIterator[tuple[int, int]]:
+    """A program that prints its URL: its process and its port."""
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
@@ -67,6 +76,12 @@ async def _running(*sets: str) -> AsyncIterator[tuple[int, int]]:
     finally:
         process.terminate()
         await process.wait()
+
+
+def _running(*sets: str) -> AbstractAsyncContextManager[tuple[int, int]]:
+    """A server: its process and its port."""
+    options = [f"--set={each}" for each in (*SETS, *sets)]
+    return _started(sys.executable, "-m", "crewel", "serve", "--port", "0", *options)
 
 
 def _children(pid: int) -> dict[int, str]:
@@ -93,17 +108,37 @@ async def serving(name: str) -> AsyncIterator[Arm]:
             store = next(pid for pid, command in children.items() if "valkey-server" in command)
             processes = [servers[0][0], *children.keys() - {store}]
         clients = await stack.enter_async_context(Clients(*(port for _, port in servers)))
-        publisher = await clients.shake_hands(ack=False)
-        for _ in range(RECEIVERS):
-            await clients.receive(CHANNEL)
-        yield Arm(name, processes, store, clients, publisher)
+        yield Arm(name, processes, [store], [(clients, await _received(clients, RECEIVERS))])
+
+
+async def _received(clients: Clients, count: int) -> Session:
+    """Let so many clients receive; returns a publisher."""
+    publisher = await clients.shake_hands(ack=False)
+    for _ in range(count):
+        await clients.receive(CHANNEL)
+    return publisher
+
+
+@asynccontextmanager
+async def floor(name: str) -> AsyncIterator[Arm]:
+    """One arm of the floor with its clients."""
+    count = FLOORS[name]
+    async with AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(_started(sys.executable, FLOOR)) for _ in range(count)]
+        clients = [await stack.enter_async_context(Clients(port)) for _, port in servers]
+        yield Arm(
+            name,
+            [pid for pid, _ in servers],
+            [],
+            [(each, await _received(each, RECEIVERS // count)) for each in clients],
+        )
 
 
 async def ask(arm: Arm, more: bytes, rate: int, seconds: float) -> tuple[float, float]:
     """What one round takes."""
     before, begun = arm.cpu(), perf_counter()
     if rate:
-        count = await arm.clients.deliver(arm.publisher, CHANNEL, more, rate, seconds)
+        count = await arm.deliver(more, rate, seconds)
         await asyncio.sleep(max(0.0, begun + seconds - perf_counter()))
     else:
         await asyncio.sleep(seconds)
@@ -117,15 +152,17 @@ async def measure(rounds: int, seconds: float) -> Costs:
     found: Costs = {}
     async with AsyncExitStack() as stack:
         arms = [await stack.enter_async_context(serving(name)) for name in ARMS]
+        floors = [await stack.enter_async_context(floor(name)) for name in FLOORS]
         kinds = [("idle", b"", 0)]
         kinds += [
             (kind, more, rate) for kind, more in (("transient", b""), ("persistent", PERSISTENT)) for rate in RATES[1:]
         ]
-        for arm in arms:
+        for arm in arms + floors:
             await ask(arm, PERSISTENT, RATES[-1], seconds)
         for number in range(rounds):
             for kind, more, rate in kinds:
-                for arm in arms if number % 2 else arms[::-1]:
+                asked = arms if kind == "persistent" else arms + floors
+                for arm in asked if number % 2 else asked[::-1]:
                     found.setdefault((arm.name, kind, rate), []).append(await ask(arm, more, rate, seconds))
     return found
 
@@ -147,16 +184,26 @@ def report(found: Costs, rounds: int, seconds: float) -> Section:
                 missed.append(f"{arm}, {kind}: {ratio:.2f}, at most {MOST[arm]}: {verdict(is_met=ratio <= MOST[arm])}")
         stores = (statistics.median(store for _, store in found[arm, kind, rate]) for arm in ARMS)
         rows.append((*row, " / ".join(f"{each:.1f}" for each in stores)))
+    rows += [_floor_row(found, rate) for rate in RATES]
     return Section(
         "tree",
         "The whole process tree",
         f"{RECEIVERS} reliable receivers over long-polling; processor time of all processes of the server, parent included;"
         f" the store's is in the last column. Medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest"
-        " and the highest).",
+        " and the highest). The floor is a bare server with the same bytes, as one process and as two with half of the clients"
+        " each.",
         ("of what", "one server:", "two workers:", "ratio:", "two nodes, at random:", "ratio:", "their stores:"),
         rows,
         conclusion=f"At {RATES[-1] * RECEIVERS:,} deliveries/s: {'; '.join(missed)}.",
     )
+
+
+def _floor_row(found: Costs, rate: int) -> tuple[str, ...]:
+    kind = "transient" if rate else "idle"
+    one, two = ([server for server, _ in found[name, kind, rate]] for name in FLOORS)
+    ratio = statistics.median(more / less for less, more in zip(one, two, strict=True))
+    title = f"the floor, {rate * RECEIVERS:,}/s, µs a delivery" if rate else "the floor, idle, ms a second"
+    return title, spread(one), f"{spread(two)} (two processes)", f"{ratio:.2f}", "", "", ""
 
 
 def main() -> None:

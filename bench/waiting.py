@@ -106,10 +106,13 @@ class Clients:
         connection = await self._connect()
         message = {
             "channel": "/meta/handshake",
+            "id": "0",
             "version": "1.0",
             "supportedConnectionTypes": ["long-polling"],
             "ext": {"ack": ack},
         }
+        if not ack:
+            del message["ext"]  # to the floor, all that say something of it want it
         (reply,) = json.loads(await connection.post(json.dumps([message]).encode()))
         assert reply["successful"], reply
         if len(self._ports) > 1:
@@ -126,7 +129,7 @@ class Clients:
         into the subscribe."""
         session = await self.shake_hands(ack=ack)
         answer = await session.connection.post(
-            b'[{"channel":"/meta/subscribe","subscription":"%b","clientId":"%b","id":"1"%b}]'
+            b'[{"channel":"/meta/subscribe","subscription":["%b"],"clientId":"%b","id":"1"%b}]'
             % (channel, session.id, more)
         )
         assert b'"successful":true' in answer, answer

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 BURST_BYTES = 65536
 
@@ -117,6 +118,8 @@ class CuttingProxy:
         self._plan: Plan = _nothing
         self._change = asyncio.Condition()
         self._connections: set[asyncio.Task[None]] = set()
+        self._transports: WeakSet[asyncio.WriteTransport] = WeakSet()
+        self._is_closing = False
         self._listener: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
@@ -129,10 +132,16 @@ class CuttingProxy:
     ) -> None:
         assert self._listener is not None
         self._listener.close()
+        self._is_closing = True
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        await asyncio.sleep(0)  # what was closed is gone with the next turn
+        for _ in range(
+            3
+        ):  # a connection that was accepted last comes within these, and what is aborted is gone with the next
+            for transport in list(self._transports):  # also those whose other end does not take the rest
+                transport.abort()
+            await asyncio.sleep(0)
 
     def targets(self) -> Sequence[int | None]:
         """The ports of servers that a new connection is for: the first one that accepts it gets it."""
@@ -161,6 +170,9 @@ class CuttingProxy:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        self._transports.add(writer.transport)
+        if self._is_closing:
+            return
         connection = asyncio.create_task(self._forward(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
@@ -189,7 +201,9 @@ class CuttingProxy:
         return None
 
     async def _open_at(self, port: int | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        self._transports.add(writer.transport)
+        return reader, writer
 
     async def _carry_requests(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

@@ -33,6 +33,17 @@ def has_stalled(due: float, now: float) -> bool:
     return now - due > _STALL_S
 
 
+async def woken(event: asyncio.Event, seconds: float) -> None:
+    """Wait until this event is set, for so many seconds at most, and clear it. Nothing else may wait for it. `asyncio.timeout`
+    cancels the task, which costs twenty times as much: too much for what each part does every second or more often."""
+    timer = asyncio.get_running_loop().call_later(seconds, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
+    event.clear()
+
+
 class Turns:
     """The turns of one piece of long work. Call `rest` after each short step."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +28,60 @@ class ProcessId(NamedTuple):
     def is_dead(self) -> bool:
         """Whether it has ended for certain. False if it lives, and if nothing can be known from here."""
         return self.is_here and not _lives(self.pid, self.started)
+
+
+class Watch:
+    """Tells which processes of this machine have ended. Where the system has descriptors of processes (Linux since 5.3), one is
+    open for each that lives, so that a further look at it reads no file."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[ProcessId, int] = {}
+
+    def keep(self, processes: Collection[ProcessId]) -> set[ProcessId]:
+        """Watch none but these; returns those that `met` has to look at, for there is no descriptor of them."""
+        for process in self._descriptors.keys() - processes:
+            os.close(self._descriptors.pop(process))
+        return set(processes) - self._descriptors.keys()
+
+    def add(self, descriptors: Mapping[ProcessId, int]) -> None:
+        """Watch these, too, as `met` has returned them."""
+        for process, descriptor in descriptors.items():
+            if process in self._descriptors:
+                os.close(descriptor)
+            else:
+                self._descriptors[process] = descriptor
+
+    def ended(self) -> set[ProcessId]:
+        """Those that have ended since they are watched."""
+        if not self._descriptors:
+            return set()
+        poll = select.poll()
+        for descriptor in self._descriptors.values():
+            poll.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(0)}
+        return {process for process, descriptor in self._descriptors.items() if descriptor in ready}
+
+
+def met(processes: Iterable[ProcessId]) -> tuple[set[ProcessId], dict[ProcessId, int]]:
+    """Return which of these have ended, and descriptors of others. Reads files."""
+    dead, descriptors = set(), {}
+    for process in processes:
+        descriptor = _descriptor(process.pid)  # before the look, for another process may have the number after it
+        if process.is_dead:
+            dead.add(process)
+            if descriptor is not None:
+                os.close(descriptor)
+        elif descriptor is not None:
+            descriptors[process] = descriptor
+    return dead, descriptors
+
+
+def _descriptor(pid: int) -> int | None:
+    """A descriptor that can be read when this process has ended; None if there is none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def this_process() -> ProcessId:

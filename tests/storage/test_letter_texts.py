@@ -10,6 +10,7 @@ from crewel.delivery.records import LogId, PendingDeadLetter, SessionName, Submi
 from crewel.storage import dead_letters, facts, log, shared_queues
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.dead_letters import RedriveOutcome
+from crewel.storage.occupancy import occupied
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import FACTS_MAX, JOE, LETTERS_MAX, Owner, started
@@ -144,9 +145,9 @@ async def test_the_oldest_facts_give_way_beyond_the_bound_in_bytes(store: Store)
     owner = await owner_of(store)
     for number in range(2000):
         await store.reader.xadd(owner.keys.facts, {"t": "ended", "d": b"x" * 1000 + b"%d" % number})
-    before = await facts.size(store)
+    before = (await occupied(store)).facts
     assert await owner.do(facts.trim(owner.keys, 1_000_000)) > 900
-    assert await facts.size(store) < 1_000_000 < before
+    assert (await occupied(store)).facts < 1_000_000 < before
     assert await owner.do(facts.trim(owner.keys, 1_000_000)) == 0
     newest: Any = await store.reader.xrevrange(owner.keys.facts, count=1)
     assert newest[0][1][b"d"].endswith(b"1999")

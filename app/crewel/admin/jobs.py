@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import Fenced, StoreError
+from crewel.event_loop import woken
 from crewel.security.grants import Role, role_of
 from crewel.storage import jobs
 from crewel.storage.dead_letter_records import DeadLetterFilter
@@ -91,12 +92,9 @@ class Jobs:
     async def run_forever(self) -> None:
         """Work off the jobs of this server until cancelled."""
         while True:
-            self._news.clear()
             with suppress(StoreError):
                 await self._look()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_EVERY_S):
-                    await self._news.wait()
+            await woken(self._news, _EVERY_S)
 
     async def begin(self, work: Work, who: str, role: Role, choice: Mapping[str, Any], total: int, **more: Any) -> Job:
         """Enter a job and begin it; `choice` is what `Chosen.as_choice` or the names of sessions say. Raises StoreError."""

@@ -127,7 +127,7 @@ class Link(asyncio.Protocol):
             self._strangers.left(self)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(_BEAT_S, self._beat)
+        self._timer = self._loop.call_at(self._next_beat(), self._beat)
         self._user.opened(self)
         if not self.settled.done():
             self.settled.set_result(None)
@@ -196,7 +196,12 @@ class Link(asyncio.Protocol):
             self.end()
             return
         self.send(Kind.PING)
-        self._timer = self._loop.call_later(_BEAT_S, self._beat)
+        self._timer = self._loop.call_at(self._next_beat(), self._beat)
+
+    def _next_beat(self) -> float:
+        """When it beats next: all links of a machine do at the same moments, so that a process wakes once for all of them."""
+        now = self._loop.time()
+        return now + _BEAT_S + _BEAT_S / 2 - (now + _BEAT_S / 2) % _BEAT_S
 
 
 def _address(wire: asyncio.Transport) -> str:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
 from typing import Final
 
+from crewel import processes
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.durability import Durability
 from crewel.broker.ids import elapsed
 from crewel.broker.node_tags import tag_of
 from crewel.errors import StoreError
+from crewel.event_loop import woken
 from crewel.metrics import Metrics
 from crewel.storage import nodes
 from crewel.storage.nodes import Members, Node
@@ -42,6 +44,7 @@ class NodeRegistry:
         self._gave_up: frozenset[str] = frozenset()  # tokens of those that serve no more, until the next look
         self._pause_s = min(lease_s / _LOOKS, _LONGEST_PAUSE_S)
         self._hurry = asyncio.Event()
+        self._processes = processes.Watch()
         self._told: set[str] = set()
         self.members = Members({}, {})
         self.steady: Mapping[str, Node] = {}
@@ -107,11 +110,10 @@ class NodeRegistry:
         while True:
             with suppress(StoreError):
                 await self.refresh()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
-                    await self._hurry.wait()
-            self._hurry.clear()
-            await asyncio.sleep(_SHORTEST_PAUSE_S)
+            until = elapsed() + self._pause()
+            await woken(self._hurry, self._pause())
+            if elapsed() < until:
+                await asyncio.sleep(_SHORTEST_PAUSE_S)
 
     def _pause(self) -> float:
         """Seconds until the next look: not later than the first lease of another node ends, unless it is renewed."""
@@ -131,7 +133,7 @@ class NodeRegistry:
         if self.others():
             follows.set()
         gave_up, self._gave_up = self._gave_up.intersection(each.token for each in self.others()), frozenset()
-        dead = await asyncio.to_thread(_dead, self.others())
+        dead = await self._ended()
         self.know(self.members, dead)
         dead |= gave_up
         has_dead = dead or any(not each.lives and each.token != self.own for each in self.members.nodes.values())
@@ -170,7 +172,17 @@ class NodeRegistry:
                 log.info("the node %s shares the store", each.name)
         self._told = lives
 
-
-def _dead(others: Iterable[Node]) -> frozenset[str]:
-    """The tokens of those whose process has ended for certain."""
-    return frozenset(each.token for each in others if each.process is not None and each.process.is_dead)
+    async def _ended(self) -> frozenset[str]:
+        """The tokens of those whose process has ended for certain."""
+        here = {
+            each.token: each.process.process
+            for each in self.others()
+            if each.process is not None and each.process.is_here
+        }
+        unknown = self._processes.keep(set(here.values()))
+        ended = self._processes.ended()
+        if unknown:
+            dead, descriptors = await asyncio.to_thread(processes.met, unknown)
+            self._processes.add(descriptors)
+            ended |= dead
+        return frozenset(token for token, process in here.items() if process in ended)

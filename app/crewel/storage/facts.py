@@ -16,7 +16,6 @@ import orjson
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step
-from crewel.storage.store import Store
 
 
 class Field(NamedTuple):
@@ -262,11 +261,6 @@ def _deaths(ended: Disposition, codes: Mapping[tuple[SessionName, LogId], tuple[
         more = {"given": given} if given else {}
         fact = {"session": ended.session, "reason": ended.reason, "code": text, **more, "ids": list(ids)}
         yield orjson.dumps(fact)
-
-
-async def size(store: Store) -> int:
-    """Return about how many bytes the facts take in the store's memory. Raises StoreError."""
-    return int(await store.reader.memory_usage(store.keys.facts) or 0)
 
 
 def trim(k: Keys, max_bytes: int) -> Step[int]:

@@ -149,7 +149,8 @@ def steer(k: Keys, job_id: str, steering: Steering, who: str, now_ms: int) -> St
 
 async def has_open(store: Store) -> bool:
     """Return whether any job runs or is paused. Raises StoreError."""
-    return bool(await store.reader.exists(store.keys.open_jobs))
+    (found,) = await store.look(("EXISTS", store.keys.open_jobs))
+    return bool(found)
 
 
 async def get(store: Store, job_ids: Sequence[str]) -> list[Job]:

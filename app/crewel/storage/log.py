@@ -317,11 +317,6 @@ async def fetch_inbox(store: Store, name: str, ids: Sequence[LogId]) -> dict[Log
     return {log_id: logged(log_id, unpacked(packed)) for log_id, packed in pairs if packed is not None}
 
 
-async def size(store: Store) -> int:
-    """Return about how many bytes the log takes in the store's memory."""
-    return int(await store.reader.memory_usage(store.keys.log) or 0)
-
-
 async def oldest_tenth(store: Store) -> LogId:
     """Return the id of the last entry of the oldest tenth; 0 if the log has fewer than ten. Entries have no number in the
     store, so they are counted: a thousand a round trip."""

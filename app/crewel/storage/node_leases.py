@@ -51,15 +51,16 @@ class Owner:
     @property
     def is_here(self) -> bool:
         """Whether its process runs, or ran, on this machine: then it is known whether it lives."""
-        return self._process.is_here
+        return self.process.is_here
 
     @property
     def is_dead(self) -> bool:
         """Whether its process has ended for certain. False if it lives, and if nothing can be known from here."""
-        return self._process.is_dead
+        return self.process.is_dead
 
     @property
-    def _process(self) -> processes.ProcessId:
+    def process(self) -> processes.ProcessId:
+        """The process."""
         return processes.ProcessId(self.pid, self.machine, self.started)
 
 

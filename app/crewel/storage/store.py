@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from redis.exceptions import RedisError
 
 from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
+from crewel.event_loop import woken
 from crewel.settings import Settings
 from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, why_full, why_not
 from crewel.storage.connection import (
@@ -144,6 +144,15 @@ class Store:
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self.submit(steps, lambda results: None if future.done() else future.set_result(results))
         return await future
+
+    async def look(self, *commands: Command) -> list[Any]:
+        """Return the answers to commands that only read, in one exchange on the connection of the steps: for what is looked at
+        every second, which by `reader` would cost many times as much. Raises StoreError."""
+        answers = await self._writer.ask(commands)
+        for answer in answers:
+            if isinstance(answer, StoreError):
+                raise answer
+        return answers
 
     def submit(self, steps: Sequence[Step[Any]], done: Done) -> None:
         """Do the steps as `run` does, without a coroutine: `done` is called with the results, before this returns if the store
@@ -387,14 +396,11 @@ class Store:
 
     async def _watch(self) -> None:
         while not self._is_ending:
-            self._news.clear()
             if self.is_up:
                 await self._check_health()
             else:
                 await self._reconnect()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
-                    await self._news.wait()
+            await woken(self._news, self._pause())
 
     def _pause(self) -> float:
         if self.is_up:

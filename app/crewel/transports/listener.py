@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
 
+from crewel.event_loop import woken
 from crewel.metrics import Metrics
 from crewel.supervision import Supervisor
 
@@ -163,15 +164,12 @@ class Listener:
 
     async def _watch(self) -> None:
         while not self._is_closed:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_PAUSED_EVERY_S if self._is_paused else _EVERY_S):
-                    await self._look_now.wait()
-            self._look_now.clear()
+            await woken(self._look_now, _PAUSED_EVERY_S if self._is_paused else _EVERY_S)
             await self._check_limit()
 
     async def _check_limit(self) -> None:
         limit = _limit()
-        if self._servers and limit == self._limit and await asyncio.to_thread(_has_one):
+        if self._servers and limit == self._limit and _has_one():
             return
         self._limit = limit
         self._left = limit - await asyncio.to_thread(_used) - self._kept

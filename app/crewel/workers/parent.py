@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.errors import StoreTaken, WorkersFailed
+from crewel.event_loop import woken
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
 from crewel.storage.node_leases import lock_directory
@@ -90,7 +91,8 @@ class Parent:
         self._has_started = False  # before, what keeps one worker from starting keeps all
         self._noted = asyncio.Condition()
         self._stop = asyncio.Event()
-        self._hangup = asyncio.Event()
+        self._wants_successors = False  # since a SIGHUP
+        self._news = asyncio.Event()  # a signal has come, or the end
         self._failure: Exception | None = None
         self._failed: dict[int, int] = {}  # number of a worker: starts in a row that came to nothing
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,8 +105,8 @@ class Parent:
         WorkersFailed if a worker does not start."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
+            loop.add_signal_handler(number, self._end)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         http = self._settings.http
         async with AsyncExitStack() as stack:
             self._sockets = await bind(http.host, http.port)
@@ -255,15 +257,23 @@ class Parent:
 
     # Running
 
+    def _end(self) -> None:
+        """End all workers, and then this process."""
+        self._stop.set()
+        self._news.set()
+
+    def _hang_up(self) -> None:
+        """Replace all workers."""
+        self._wants_successors = True
+        self._news.set()
+
     async def _watch(self) -> None:
         """Obey signals until the end."""
         said = self._store_says()
         while not self._stop.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_EVERY_S):
-                    await self._unless_stopped(self._hangup.wait())
-            if self._hangup.is_set() and not self._stop.is_set():
-                self._hangup.clear()
+            await woken(self._news, _EVERY_S)
+            if self._wants_successors and not self._stop.is_set():
+                self._wants_successors = False
                 await self._replace_all()
             if (says := self._store_says()) != said:
                 said = says
@@ -316,7 +326,7 @@ class Parent:
         serving = sum(each.is_serving for each in self._running)
         if not worker.since and (not self._has_started or (failed >= _TRIES and not serving)):
             self._failure = WorkersFailed(number, status)
-            self._stop.set()
+            self._end()
             return
         pause = min(FIRST_PAUSE_S * 2.0 ** min(failed, _MOST_DOUBLED), _LONGEST_PAUSE_S) if failed else 0.0
         log.error("worker %d ended with status %d, and starts again in %.1f s", number, status, pause)

@@ -46,7 +46,7 @@ from crewel.delivery.records import (
     SessionRecord,
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
-from crewel.event_loop import in_turns
+from crewel.event_loop import in_turns, woken
 from crewel.storage import log as stored_log
 from crewel.storage import node_leases
 from crewel.storage import sessions as stored_sessions
@@ -362,10 +362,7 @@ class Durability:
 
     async def _commit_forever(self) -> None:
         while not self._closing.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._runtime.settings.delivery.commit_ms / 1000):
-                    await self._hurry.wait()
-            self._hurry.clear()
+            await woken(self._hurry, self._runtime.settings.delivery.commit_ms / 1000)
             try:
                 await self._commit()
             except (Behind, Fenced) as error:

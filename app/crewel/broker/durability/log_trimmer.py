@@ -20,6 +20,7 @@ from crewel.storage import dead_letters, streams
 from crewel.storage import facts as stored_facts
 from crewel.storage import log as stored_log
 from crewel.storage import sessions as stored_sessions
+from crewel.storage.occupancy import Occupied, occupied
 from crewel.storage.streams import Progress
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class FactsTrimmer:
     """Keeps the facts within their bound in bytes, and says when facts, dead letters or messages had to be dropped.
 
     The scripts that write them keep the bounds in entries, and those of the dead letters in bytes. To measure the facts takes
-    the store a little: that is done here, about once a second."""
+    the store a little: that is done about once a second."""
 
     _access: StoreAccess
     _settings: Settings
@@ -50,20 +51,18 @@ class FactsTrimmer:
     _lost: int = field(default=0, init=False)  # messages without a dead letter, likewise
     _looks: int = field(default=0, init=False)
 
-    async def run_once(self) -> None:
-        """Look once. Raises StoreError."""
-        await self._trim_facts()
+    async def run_once(self, found: Occupied) -> None:
+        """Look once at what the store has. Raises StoreError."""
+        if found.facts > self._settings.storage.facts_max_bytes:
+            await self._trim_facts()
         self._looks += 1
         if self._looks % _LOOKS_PER_COUNT == 1:
             self._count_lost()
-            await self._count_letters()
+            await self._count_letters(found.dropped)
 
     async def _trim_facts(self) -> None:
-        access = self._access
-        store, most = access.store, self._settings.storage.facts_max_bytes
-        if await stored_facts.size(store) <= most:
-            return
-        dropped = await access.writing.ask(stored_facts.trim(store.keys, most), unordered=True)
+        access, most = self._access, self._settings.storage.facts_max_bytes
+        dropped = await access.writing.ask(stored_facts.trim(access.keys, most), unordered=True)
         self._metrics.facts_dropped += dropped
         log.warning("the %d oldest facts were dropped: they take more than storage.facts_max_bytes=%d", dropped, most)
 
@@ -77,9 +76,8 @@ class FactsTrimmer:
             )
         self._lost = lost
 
-    async def _count_letters(self) -> None:
+    async def _count_letters(self, dropped: int) -> None:
         store, delivery = self._access.store, self._settings.delivery
-        dropped = await dead_letters.dropped(store)
         more = 0 if self._dead_letters is None else dropped - self._dead_letters
         self._dead_letters = dropped
         if more > 0:
@@ -120,9 +118,10 @@ class LogTrimmer:
                 await self._trim()
                 self._trimmed_at = low
             # Also where nothing can be trimmed: one message that is not acknowledged keeps all that come after it.
-            if await stored_log.size(self._access.store) > self._settings.storage.log_max_bytes:
+            found = await occupied(self._access.store)
+            if found.log > self._settings.storage.log_max_bytes:
                 await self.spill()
-            await self._facts.run_once()
+            await self._facts.run_once(found)
             await self._lag.run_once()
         except StoreError as error:
             log.warning("the log could not be trimmed: %s", error)
