@@ -30,8 +30,8 @@ class Servers:
     def _begin(self, world: StoredWorld) -> None:
         self.world, broker, admin = world, world.broker, AdminToken()
         admin.know(TOKEN)
-        other = SignOuts(broker.runtime, broker.access, broker.table, broker.sessions)
-        self.all = [SignIns(admin, broker.sign_outs), SignIns(admin, other)]
+        other = SignOuts(broker.runtime, broker.sessions.table, broker.sessions.by_id)
+        self.all = [SignIns(admin, broker.sessions.sign_outs), SignIns(admin, other)]
 
     def again(self, *, is_killed: bool) -> None:
         """Both end, and begin again."""
