@@ -22,6 +22,7 @@ from tests.faults.conftest import IS_FULL, Tell, volume
 from tests.faults.fuzz_frames import CHANNELS, Frames
 from tests.faults.load import wait_for
 from tests.functional.wire import descriptors, resident, until
+from tests.patience import patience
 from tests.server_process import ROOT, Server
 
 COUNT = volume(250_000, 2500)
@@ -163,7 +164,8 @@ class Fuzz:
                 assert wire.writer is not None
                 wire.writer.write(_UPGRADE)
                 upgrade = await self._answered("an upgrade", _UPGRADE, wire.response())
-                if upgrade is None:  # this process was too slow for the server's patience
+                if upgrade is None or upgrade[0] == 408:  # this process was too slow for the server's patience
+                    self.outcomes["an upgrade: too slow"] += upgrade is not None
                     await wire.close()
                     continue
                 assert upgrade[0] == 101, upgrade
@@ -342,7 +344,7 @@ async def test_no_frame_fells_the_server(lane: str, count: int, start_server: St
         task.cancel()
     for receiver in receivers:
         await receiver.close()
-    assert worst < HEALTH_S
+    assert worst < HEALTH_S * patience()
     assert memory < MEMORY
 
 
