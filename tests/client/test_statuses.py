@@ -79,7 +79,7 @@ class World:
         self._receive([{"channel": "/meta/handshake", "successful": True, "id": "0", "ext": GRANTED}])
 
     def _receive(self, payload: list[Fields]) -> None:
-        self.connection._receive(payload, whole=True)  # noqa: SLF001 - as a transport does
+        self.connection._receive(payload, whole=True)
 
     def listen(self, steps: list[Fields]) -> Listener:
         subscription = subscribed(self.router, "/a")
@@ -88,7 +88,7 @@ class World:
         return listener
 
     async def deliver(self, *messages: Fields) -> None:
-        """Answer a connect with messages, wait until their listeners have done what they do, and note what the next one says."""
+        """Note what a connect says, answer it with messages, and let their listeners do what they do."""
         self._connects += 1
         held = {"channel": "/meta/connect", "id": str(self._connects)}
         sent = self.connection.pipe.outgoing(held)
