@@ -60,6 +60,7 @@ public final class UpdateExtension implements ClientSession.Extension {
     private String heldConnect; // the id of the connect that is on its way or held
     private boolean isTelling;
     private boolean isScheduled;
+    private Runnable goodbye; // waits for the statuses that are being told
     private boolean isStopping;
     private int refusals; // of statuses in a row
     private int begun; // listeners that have not finished
@@ -292,7 +293,7 @@ public final class UpdateExtension implements ClientSession.Extension {
     @Override
     public void outgoing(ClientSession session, Message.Mutable message, Promise<Boolean> promise) {
         if (Channel.META_DISCONNECT.equals(message.getChannel()) && isGranted()) {
-            tellBeforeGoing(() -> promise.succeed(true));
+            tellBeforeGoing(new Object(), () -> promise.succeed(true));
         } else {
             ClientSession.Extension.super.outgoing(session, message, promise);
         }
@@ -684,6 +685,14 @@ public final class UpdateExtension implements ClientSession.Extension {
         } else {
             later(wait, this::tell); // unless a connect takes them before
         }
+        Runnable go;
+        synchronized (lock) {
+            go = goodbye;
+            goodbye = null;
+        }
+        if (go != null) {
+            go.run();
+        }
     }
 
     /** A refusal has a lasting reason, such as a policy: log it for the developer, but once. */
@@ -694,16 +703,20 @@ public final class UpdateExtension implements ClientSession.Extension {
         }
     }
 
-    private void tellBeforeGoing(Runnable go) {
-        Object carrier = new Object();
+    /** The goodbye waits for what is on its way, because requests over HTTP overtake each other. */
+    private void tellBeforeGoing(Object carrier, Runnable go) {
         List<Map<String, Object>> taken;
         synchronized (lock) {
+            if (isTelling) {
+                goodbye = () -> tellBeforeGoing(carrier, go);
+                return;
+            }
             taken = ledger.statuses.take(carrier, ROOM);
         }
         if (taken.isEmpty()) {
             go.run();
         } else {
-            client.getChannel(SERVICE).publish(taken, reply -> tellBeforeGoing(go));
+            client.getChannel(SERVICE).publish(taken, reply -> tellBeforeGoing(carrier, go));
         }
     }
 
