@@ -1,5 +1,5 @@
-"""That the Java client and the example projects in Node.js and Java pass their own tests, and that the page of the Java client can be
-followed; `make test-examples` installs what they need."""
+"""That the Java client and the example projects in Node.js and Java pass their own tests, and that the page of the Java client
+can be followed; `make test-examples` installs what they need."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ import org.eclipse.jetty.client.HttpClient;
 /**
  * Bakes each order once, whatever is killed meanwhile: the server, or this process.
  *
- * <p>The session has a name and is persistent, so its orders wait at the server while no worker is there. The file with its secret lets
- * the next process take it over at once. With {@code maxOpen} 1, one order comes at a time. An order that was being baked when the
- * worker was killed comes again: the book of what was baked tells whether it is done.
+ * <p>The session has a name and is persistent, so its orders wait at the server while no worker is there. The file with its
+ * secret lets the next process take it over at once. With {@code maxOpen} 1, one order comes at a time. An order that was being
+ * baked when the worker was killed comes again: the book of what was baked tells whether it is done.
  */
 public final class Worker {
     private static final long MOST_PIZZAS = 10;

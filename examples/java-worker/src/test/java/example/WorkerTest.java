@@ -54,8 +54,9 @@ class WorkerTest {
 
     private void startWorker() throws Exception {
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
+        String classes = System.getProperty("java.class.path");
         worker = new ProcessBuilder(
-            java, "-cp", System.getProperty("java.class.path"), "example.Worker", server.url(), "kitchen/1", directory.toString()
+            java, "-cp", classes, "example.Worker", server.url(), "kitchen/1", directory.toString()
         ).inheritIO().start();
     }
 

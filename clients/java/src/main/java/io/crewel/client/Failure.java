@@ -40,7 +40,7 @@ record Failure(String errorCode, String message) {
     static String cut(String text, int most) {
         StringBuilder cut = new StringBuilder(text.length() <= most ? text : text.substring(0, most));
         for (int at = 0; at < cut.length(); at++) {
-            if (Character.isHighSurrogate(cut.charAt(at)) && at + 1 < cut.length() && Character.isLowSurrogate(cut.charAt(at + 1))) {
+            if (at + 1 < cut.length() && Character.isSurrogatePair(cut.charAt(at), cut.charAt(at + 1))) {
                 at++;
             } else if (Character.isSurrogate(cut.charAt(at))) {
                 cut.setCharAt(at, '\uFFFD');

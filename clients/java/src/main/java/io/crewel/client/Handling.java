@@ -5,8 +5,8 @@ import java.util.List;
 import java.util.function.Consumer;
 
 /**
- * One delivery, while its listeners process it. It ends when all of them have finished; the first failure counts. The extension's
- * lock guards it.
+ * One delivery, while its listeners process it. It ends when all of them have finished; the first failure counts. The
+ * extension's lock guards it.
  */
 final class Handling {
     private final List<Subscription> expected;

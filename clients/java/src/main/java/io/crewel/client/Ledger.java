@@ -12,8 +12,8 @@ import java.util.Set;
 import org.cometd.bayeux.Message;
 
 /**
- * The messages of one session: in progress, acknowledged (the latest ids), and statuses to send. It does not know the client; the
- * extension's lock guards it.
+ * The messages of one session: in progress, acknowledged (the latest ids), and statuses to send. It does not know the client;
+ * the extension's lock guards it.
  */
 final class Ledger {
     static final String OK = "OK";

@@ -29,7 +29,8 @@ public class PublishException extends RuntimeException {
     }
 
     /**
-     * Returns whether the server refused the message for good. Otherwise it may have accepted it: publish it again with the same key.
+     * Returns whether the server refused the message for good. Otherwise it may have accepted it: publish it again with the
+     * same key.
      *
      * @return whether it is refused
      */

@@ -12,8 +12,8 @@ import org.cometd.client.BayeuxClient;
 import org.cometd.common.HashMapMessage;
 
 /**
- * Publishes messages with options, and repeats those that have a key until the server has replied. A repeat does no harm: the server
- * remembers a key for two minutes.
+ * Publishes messages with options, and repeats those that have a key until the server has replied. A repeat does no harm: the
+ * server remembers a key for two minutes.
  */
 public final class Publisher {
     private static final long PAUSE_MS = 500;
@@ -48,7 +48,8 @@ public final class Publisher {
      * @param channel the channel
      * @param data what the JSON library of the client can write
      * @param options how the message is to be handled. A persistent message without a key gets a random one
-     * @return completes with the id of the message, or null if the server does not say it; fails with a {@link PublishException}
+     * @return completes with the id of the message, or null if the server does not say it; fails with a {@link
+     *     PublishException}
      */
     public CompletableFuture<String> publish(String channel, Object data, PublishOptions options) {
         Map<String, Object> fields = options.copy();
@@ -60,7 +61,9 @@ public final class Publisher {
         return done;
     }
 
-    private void attempt(String channel, Object data, Map<String, Object> fields, long deadline, CompletableFuture<String> done) {
+    private void attempt(
+        String channel, Object data, Map<String, Object> fields, long deadline, CompletableFuture<String> done
+    ) {
         Message.Mutable message = new HashMapMessage();
         message.setData(data);
         message.getExt(true).put("publish", fields);
@@ -80,7 +83,10 @@ public final class Publisher {
         });
     }
 
-    /** Whether a later attempt may succeed: the server was not reached, did not know the session, or could not store the message. */
+    /**
+     * Whether a later attempt may succeed: the server was not reached, did not know the session, or could not store the
+     * message.
+     */
     static boolean isLost(Message reply) {
         String error = reply.get(Message.ERROR_FIELD) instanceof String text ? text : "";
         boolean isUnknown = error.startsWith("401:") || error.startsWith("402:") || error.startsWith("503:");

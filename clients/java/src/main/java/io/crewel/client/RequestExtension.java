@@ -27,8 +27,8 @@ import org.slf4j.LoggerFactory;
 /**
  * Sends requests, waits for the answer to each, and answers requests of others: xMsg's sync-publish.
  *
- * <p>Each request has a reply channel of its own, {@code /ret/ID/LDDDDDD}: the server assigns the ID at the handshake, L stands for
- * Java, D is a counter. One subscription receives all answers; it is confirmed before the first request is sent.
+ * <p>Each request has a reply channel of its own, {@code /ret/ID/LDDDDDD}: the server assigns the ID at the handshake, L stands
+ * for Java, D is a counter. One subscription receives all answers; it is confirmed before the first request is sent.
  */
 public final class RequestExtension implements ClientSession.Extension {
     private static final Logger LOG = LoggerFactory.getLogger(RequestExtension.class);
@@ -99,7 +99,7 @@ public final class RequestExtension implements ClientSession.Extension {
     public static Message.Mutable createResponse(Message request, Object data) {
         String channel = replyChannel(request);
         if (channel == null) {
-            throw new IllegalArgumentException("the message on " + request.getChannel() + " is not a request, and takes no answer");
+            throw new IllegalArgumentException("the message on " + request.getChannel() + " takes no answer: it is no request");
         }
         Message.Mutable response = new HashMapMessage();
         response.setChannel(channel);
@@ -132,8 +132,8 @@ public final class RequestExtension implements ClientSession.Extension {
      * @param channel where responders are subscribed
      * @param data what the JSON library of the client can write
      * @param limit how long to wait for the answer
-     * @return completes with the first answer; fails with an {@link AnswerTimeoutException}, an {@link ErrorAnswerException} or a
-     *     {@link RequestException}
+     * @return completes with the first answer; fails with an {@link AnswerTimeoutException}, an {@link ErrorAnswerException} or
+     *     a {@link RequestException}
      */
     public CompletableFuture<Message> request(String channel, Object data, Duration limit) {
         return request(channel, data, limit, new PublishOptions());
@@ -163,7 +163,8 @@ public final class RequestExtension implements ClientSession.Extension {
     }
 
     /**
-     * Answers the requests on a channel. In a client with an {@link UpdateExtension}, a request is acknowledged when its answer is sent.
+     * Answers the requests on a channel. In a client with an {@link UpdateExtension}, a request is acknowledged when its answer
+     * is sent.
      *
      * @param channel a channel or a wildcard
      * @param responder called with each request, outside of the client's threads
@@ -226,7 +227,8 @@ public final class RequestExtension implements ClientSession.Extension {
             }
             if (asked != null) {
                 ErrorAnswerException error = errorOf(message);
-                boolean isFirst = error == null ? asked.answer().complete(message) : asked.answer().completeExceptionally(error);
+                CompletableFuture<Message> answer = asked.answer();
+                boolean isFirst = error == null ? answer.complete(message) : answer.completeExceptionally(error);
                 LOG.debug("an answer to {}{}", asked.channel(), isFirst ? "" : ", which has one already");
             }
         }
@@ -278,7 +280,8 @@ public final class RequestExtension implements ClientSession.Extension {
                 synchronized (this) {
                     listening = listening == made ? null : listening;
                 }
-                made.completeExceptionally(new RequestException("answers cannot be received: " + PublishException.reason(reply)));
+                String reason = PublishException.reason(reply);
+                made.completeExceptionally(new RequestException("answers cannot be received: " + reason));
             });
         }
         return listening;

@@ -21,9 +21,9 @@ import org.slf4j.LoggerFactory;
 /**
  * Names the session of this client, and resumes it: after a lost session, and in the next process.
  *
- * <p>Every handshake carries {@code ext.session}. The reply contains {@code resume}, a secret that only the last login of a session
- * has. The next handshake sends it, and takes over the session with its subscriptions and its queue. While the name is taken by a
- * client that is gone, the extension makes the client try again until the server frees the name.
+ * <p>Every handshake carries {@code ext.session}. The reply contains {@code resume}, a secret that only the last login of a
+ * session has. The next handshake sends it, and takes over the session with its subscriptions and its queue. While the name is
+ * taken by a client that is gone, the extension makes the client try again until the server frees the name.
  */
 public final class SessionExtension implements ClientSession.Extension {
     private static final Logger LOG = LoggerFactory.getLogger(SessionExtension.class);
@@ -90,7 +90,8 @@ public final class SessionExtension implements ClientSession.Extension {
     }
 
     /**
-     * Returns why there is no session: why the server refused the last handshake, or that another client has taken over the session.
+     * Returns why there is no session: why the server refused the last handshake, or that another client has taken over the
+     * session.
      *
      * @return the reason; null if there is a session
      */

@@ -30,8 +30,8 @@ public final class SessionOptions {
     }
 
     /**
-     * Demands a session that survives a restart of the server: the handshake is refused without a name, CometD's AckExtension, which
-     * {@link UpdateExtension} adds, and a store.
+     * Demands a session that survives a restart of the server: the handshake is refused without a name, CometD's AckExtension,
+     * which {@link UpdateExtension} adds, and a store.
      *
      * @return this
      */
@@ -73,8 +73,8 @@ public final class SessionOptions {
     }
 
     /**
-     * Sets the file that keeps the secret of the session, readable for its owner only. With it, the next process takes the session over
-     * at once; without, after the server has noticed that the last one is gone.
+     * Sets the file that keeps the secret of the session, readable for its owner only. With it, the next process takes the
+     * session over at once; without, after the server has noticed that the last one is gone.
      *
      * @param file the file; each process needs one of its own
      * @return this

@@ -34,7 +34,9 @@ final class Statuses {
         put(status);
     }
 
-    /** Statuses that no request carries: at least one, as many as fit into so many characters. This request carries them now. */
+    /**
+     * Statuses that no request carries: at least one, as many as fit into so many characters. This request carries them now.
+     */
     List<Map<String, Object>> take(Object carrier, int room) {
         List<Map<String, Object>> taken = new ArrayList<>();
         int left = room;
@@ -82,6 +84,10 @@ final class Statuses {
 
     /** The characters of a status in JSON, at least. */
     private static int length(Map<String, Object> status) {
-        return 2 + status.entrySet().stream().mapToInt(each -> each.getKey().length() + each.getValue().toString().length() + 6).sum();
+        int length = 2;
+        for (Map.Entry<String, Object> each : status.entrySet()) {
+            length += each.getKey().length() + each.getValue().toString().length() + 6;
+        }
+        return length;
     }
 }

@@ -3,8 +3,8 @@ package io.crewel.client;
 import java.io.Serial;
 
 /**
- * What a listener throws to report that it did not process a message. Its code decides what the server does with the message, as the
- * codes of xmlBlaster's {@code XmlBlasterException} do.
+ * What a listener throws to report that it did not process a message. Its code decides what the server does with the message,
+ * as the codes of xmlBlaster's {@code XmlBlasterException} do.
  *
  * <p>Any other exception is reported as {@code user.update.internalError}, and makes a dead letter too.
  */
@@ -84,8 +84,8 @@ public class UpdateException extends RuntimeException {
     }
 
     /**
-     * Nothing can be processed now, for example because a database is down: the server sends the message again after the {@code delay}
-     * of the session, at most {@code retries} times, and sends nothing meanwhile.
+     * Nothing can be processed now, for example because a database is down: the server sends the message again after the {@code
+     * delay} of the session, at most {@code retries} times, and sends nothing meanwhile.
      *
      * @param message words for people
      * @return the exception to throw

@@ -9,7 +9,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.TimeUnit;
 
@@ -28,24 +27,21 @@ import org.slf4j.LoggerFactory;
 /**
  * Reports to the server whether listeners processed each message: the same statuses as the browser's {@code update.js} reports.
  *
- * <p>A listener acknowledges its message by returning, or by completing the {@link CompletionStage} that it has returned. A listener
- * that throws rejects the message: an {@link UpdateException} with its code, anything else with {@code user.update.internalError}. A
- * message that no listener takes stays open, and goes to the first matching listener that is added.
+ * <p>A listener acknowledges its message by returning, or by completing the {@link CompletionStage} that it has returned. A
+ * listener that throws rejects the message: an {@link UpdateException} with its code, anything else with {@code
+ * user.update.internalError}. A message that no listener takes stays open, and goes to the first matching listener that is
+ * added.
  *
- * <p>Only listeners that are added here are observed. Those of {@link ClientSessionChannel#subscribe} are called as ever, but report
- * nothing.
+ * <p>Only listeners that are added here are observed. Those of {@link ClientSessionChannel#subscribe} are called as ever, but
+ * report nothing.
  *
- * <p>As always with CometD's client, subscribe after each successful handshake: a handshake forgets the subscriptions of the client.
+ * <p>As always with CometD's client, subscribe after each successful handshake: a handshake forgets the subscriptions of the
+ * client.
  */
 public final class UpdateExtension implements ClientSession.Extension {
     private static final Logger LOG = LoggerFactory.getLogger(UpdateExtension.class);
-    private static final String SERVICE = "/service/update";
     private static final String REPLIES = "/ret/";
     private static final String ERASED = "ERASED";
-    private static final int ROOM = 16_384; // characters of statuses in one message
-    private static final long COLLECT_MS = 10; // a moment in which statuses gather, so that many travel in one message
-    private static final long RETRY_MS = 1000;
-    private static final long LONGEST_RETRY_MS = 8000;
     private static final long RESUBSCRIBE_MS = 500;
 
     private final BayeuxClient client;
@@ -53,26 +49,20 @@ public final class UpdateExtension implements ClientSession.Extension {
     private final Object lock = new Object();
     private final Map<String, List<Subscription>> subscriptions = new HashMap<>();
     private final Set<String> unwanted = new HashSet<>(); // channels that were unsubscribed
-    private final Set<String> refused = new HashSet<>(); // errors that the log has
-    private Ledger ledger;
+    private final StatusSender sender;
     private Boolean knowsAll; // whether all subscriptions of the session were made by this client
-    private boolean isGranted;
-    private String heldConnect; // the id of the connect that is on its way or held
-    private boolean isTelling;
-    private boolean isScheduled;
-    private Runnable goodbye; // waits for the statuses that are being told
     private boolean isStopping;
-    private int refusals; // of statuses in a row
     private int begun; // listeners that have not finished
 
     private UpdateExtension(BayeuxClient client, UpdateOptions options) {
         this.client = client;
         this.options = options;
-        this.ledger = new Ledger(options.remembered);
+        this.sender = new StatusSender(client, options, lock);
     }
 
     /**
-     * Adds the extension to a client, before its handshake; and CometD's {@link AckExtension}, which it needs, if that is missing.
+     * Adds the extension to a client, before its handshake; and CometD's {@link AckExtension}, which it needs, if that is
+     * missing.
      *
      * @param client the client
      * @param options what to ask for
@@ -103,9 +93,7 @@ public final class UpdateExtension implements ClientSession.Extension {
      * @return whether it does
      */
     public boolean isGranted() {
-        synchronized (lock) {
-            return isGranted;
-        }
+        return sender.isGranted();
     }
 
     /**
@@ -115,7 +103,7 @@ public final class UpdateExtension implements ClientSession.Extension {
      */
     public int unclaimed() {
         synchronized (lock) {
-            return ledger.unclaimedCount();
+            return sender.ledger().unclaimedCount();
         }
     }
 
@@ -177,8 +165,8 @@ public final class UpdateExtension implements ClientSession.Extension {
     }
 
     /**
-     * Adds a listener for messages of a channel that the session is subscribed to already, or that are addressed to the session. The
-     * server is told nothing, and a handshake does not remove it.
+     * Adds a listener for messages of a channel that the session is subscribed to already, or that are addressed to the
+     * session. The server is told nothing, and a handshake does not remove it.
      *
      * @param channel the channel or wildcard
      * @param listener called with each message
@@ -201,8 +189,9 @@ public final class UpdateExtension implements ClientSession.Extension {
     }
 
     /**
-     * Finishes what listeners have begun, and begins nothing else: what comes or waits stays open, and goes to the next client of the
-     * session. Call it before a named client goes with {@link BayeuxClient#abort}, which leaves its session at the server.
+     * Finishes what listeners have begun, and begins nothing else: what comes or waits stays open, and goes to the next client
+     * of the session. Call it before a named client goes with {@link BayeuxClient#abort}, which leaves its session at the
+     * server.
      *
      * @param limit how long to wait
      * @return whether all listeners have finished, and the server has their statuses
@@ -212,7 +201,7 @@ public final class UpdateExtension implements ClientSession.Extension {
         long deadline = System.nanoTime() + limit.toNanos();
         synchronized (lock) {
             isStopping = true;
-            while (begun > 0 || isGranted && !ledger.statuses.isEmpty()) {
+            while (begun > 0 || isGranted() && !sender.ledger().statuses.isEmpty()) {
                 long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
                 if (left <= 0) {
                     return false;
@@ -261,7 +250,7 @@ public final class UpdateExtension implements ClientSession.Extension {
                 return false;
             }
         }
-        later(RESUBSCRIBE_MS, () -> {
+        StatusSender.later(RESUBSCRIBE_MS, () -> {
             synchronized (lock) {
                 if (!known(made.channel()).contains(made)) {
                     return;
@@ -279,7 +268,7 @@ public final class UpdateExtension implements ClientSession.Extension {
             if (!ended.isLocal()) {
                 unwanted.add(ended.channel());
             }
-            ledger.atWork().forEach(handling -> handling.forsake(ended));
+            sender.ledger().atWork().forEach(handling -> handling.forsake(ended));
         }
         if (ended.isLocal()) {
             ended.target().removeListener(ended.inner());
@@ -293,7 +282,7 @@ public final class UpdateExtension implements ClientSession.Extension {
     @Override
     public void outgoing(ClientSession session, Message.Mutable message, Promise<Boolean> promise) {
         if (Channel.META_DISCONNECT.equals(message.getChannel()) && isGranted()) {
-            tellBeforeGoing(new Object(), () -> promise.succeed(true));
+            sender.tellBeforeGoing(new Object(), () -> promise.succeed(true));
         } else {
             ClientSession.Extension.super.outgoing(session, message, promise);
         }
@@ -303,19 +292,11 @@ public final class UpdateExtension implements ClientSession.Extension {
     public boolean sendMeta(ClientSession session, Message.Mutable message) {
         synchronized (lock) {
             if (Channel.META_HANDSHAKE.equals(message.getChannel())) {
-                isGranted = false;
-                heldConnect = null;
-                isTelling = false;
-                subscriptions.values().forEach(each -> each.removeIf(subscription -> !subscription.isLocal())); // as the client does
+                sender.handshakes();
+                subscriptions.values().forEach(each -> each.removeIf(made -> !made.isLocal())); // as the client does
                 Ext.put(message, "session", options.session(Ext.part(message, "session")));
-            } else if (Channel.META_CONNECT.equals(message.getChannel()) && isGranted) {
-                ledger.statuses.release(heldConnect == null ? message.getId() : heldConnect); // an earlier one was not answered
-                heldConnect = message.getId();
-                List<Map<String, Object>> taken = ledger.statuses.take(heldConnect, ROOM);
-                if (!taken.isEmpty()) {
-                    Ext.put(message, "update", taken);
-                }
-                changed(); // there may be more of them than fit
+            } else if (Channel.META_CONNECT.equals(message.getChannel())) {
+                sender.connects(message);
             }
         }
         return true;
@@ -326,7 +307,7 @@ public final class UpdateExtension implements ClientSession.Extension {
         if (Channel.META_HANDSHAKE.equals(message.getChannel())) {
             negotiated(message);
         } else if (Channel.META_CONNECT.equals(message.getChannel())) {
-            connected(message);
+            sender.connected(message);
         } else if (Channel.META_SUBSCRIBE.equals(message.getChannel()) && message.getId() == null && !message.isSuccessful()) {
             return ended(message);
         }
@@ -335,12 +316,11 @@ public final class UpdateExtension implements ClientSession.Extension {
 
     @Override
     public boolean rcv(ClientSession session, Message.Mutable message) {
-        if (SERVICE.equals(message.getChannel()) && message.isPublishReply()) {
-            complainOfRefusal(message);
+        if (sender.complains(message)) {
             return true;
         }
         synchronized (lock) {
-            return !isGranted || message.isPublishReply() || idOf(message) == null || delivered(message);
+            return !isGranted() || message.isPublishReply() || idOf(message) == null || delivered(message);
         }
     }
 
@@ -349,64 +329,26 @@ public final class UpdateExtension implements ClientSession.Extension {
             return;
         }
         Map<String, Object> told = Ext.part(reply, "session");
+        boolean isGranted = Boolean.TRUE.equals(told.get("update"));
+        boolean isReconnected = isGranted && Boolean.TRUE.equals(told.get("reconnected"));
         synchronized (lock) {
-            isGranted = Boolean.TRUE.equals(told.get("update"));
-            boolean isReconnected = isGranted && Boolean.TRUE.equals(told.get("reconnected"));
             unwanted.clear(); // the application subscribes again
             knowsAll = !isReconnected || Boolean.TRUE.equals(knowsAll);
-            if (isReconnected) {
-                ledger.statuses.release(); // the same session: it receives now what it did not receive before
-            } else {
-                ledger.close();
-                ledger = new Ledger(options.remembered);
-                lock.notifyAll();
-            }
-        }
-        if (!isGranted()) {
-            LOG.warn("not granted, so listeners report nothing: the server does not have `ack` and `update` in bayeux.extensions");
-        }
-    }
-
-    private void connected(Message reply) {
-        Ledger told;
-        synchronized (lock) {
-            if (Objects.equals(reply.getId(), heldConnect)) {
-                heldConnect = null;
-            }
-            told = ledger;
-            if (!reply.isSuccessful()) {
-                told.statuses.release(reply.getId());
-                return;
-            }
-        }
-        confirmed(told, reply.getId(), reply);
-    }
-
-    private void confirmed(Ledger told, Object carrier, Message reply) {
-        synchronized (lock) {
-            told.statuses.confirm(carrier);
-            lock.notifyAll();
-        }
-        for (Object status : Ext.list(Ext.part(reply, "update").get("rejected"))) {
-            LOG.debug("the server did not take {}", status);
-            Map<String, Object> fields = Ext.fields(status);
-            if (!Ledger.UNCLAIMED.equals(fields.get("state"))) { // that is our word, and not the application's: the message has ended
-                call(() -> options.onRejected.accept(fields));
-            }
+            sender.negotiated(isGranted, isReconnected);
         }
     }
 
     /** Whether the client calls its listeners with a message. */
     private boolean delivered(Message message) {
         String id = idOf(message);
-        if (ledger.isDone(id) && !Boolean.TRUE.equals(Ext.part(message, "update").get("initial"))) {
-            ledger.ok(id);
-            changed();
+        if (sender.ledger().isDone(id) && !Boolean.TRUE.equals(Ext.part(message, "update").get("initial"))) {
+            sender.ledger().ok(id);
+            sender.changed();
             return false;
         }
-        Ledger.Waiting earlier = ledger.release(id);
+        Ledger.Waiting earlier = sender.ledger().release(id);
         List<Subscription> expected = listeners(message.getChannel());
-        Handling handling = ledger.begin(id, expected, this::changed);
+        Handling handling = sender.ledger().begin(id, expected, sender::changed);
         if (expected.isEmpty()) {
             if (isOfNoInterest(message)) {
                 handling.end();
@@ -431,23 +373,24 @@ public final class UpdateExtension implements ClientSession.Extension {
         String id = idOf(message);
         Ledger current;
         synchronized (lock) {
-            current = ledger;
-            if (isGranted && id != null && current.isDone(id)) {
+            current = sender.ledger();
+            if (isGranted() && id != null && current.isDone(id)) {
                 current.ok(id);
-                changed();
+                sender.changed();
                 return false;
             }
         }
         Map<String, Object> told = Ext.part(message, "subscribe");
         String name = String.valueOf(message.get(Message.SUBSCRIPTION_FIELD));
+        EndedSubscription notice = new EndedSubscription(name, Ext.text(told.get("errorCode")), Ext.text(told.get("message")));
         LOG.error("the server has ended the subscription to {}: {}", name, told.get("message"));
         options.executor.execute(() -> {
-            client.getChannel(name).unsubscribe(); // else the next subscribe would not be the first, and the client would not send it
-            call(() -> options.onEnded.accept(new EndedSubscription(name, Ext.text(told.get("errorCode")), Ext.text(told.get("message")))));
+            client.getChannel(name).unsubscribe(); // else the client would not send the next subscribe: it is not the first
+            StatusSender.call(() -> options.onEnded.accept(notice));
             synchronized (lock) {
-                if (isGranted && id != null) {
+                if (isGranted() && id != null) {
                     current.ok(id);
-                    changed();
+                    sender.changed();
                 }
             }
         });
@@ -476,13 +419,13 @@ public final class UpdateExtension implements ClientSession.Extension {
             bury(handling);
             return;
         }
-        if (ledger.unclaimed().stream().noneMatch(each -> each.message().getChannel().equals(message.getChannel()))) {
+        if (sender.ledger().unclaimed().stream().noneMatch(each -> each.message().getChannel().equals(message.getChannel()))) {
             LOG.warn("no listener takes the messages of {}; they stay open until one does", message.getChannel());
         }
-        Ledger kept = ledger;
+        Ledger kept = sender.ledger();
         Ledger.Waiting waiting = new Ledger.Waiting(idOf(message), message, handling, since);
         if (options.unclaimed != null) {
-            later(left, () -> {
+            StatusSender.later(left, () -> {
                 synchronized (lock) {
                     if (kept.isWaiting(waiting)) {
                         kept.release(waiting.id());
@@ -494,7 +437,7 @@ public final class UpdateExtension implements ClientSession.Extension {
         if (kept.keep(waiting)) {
             LOG.error("too many messages without a listener, the oldest is forgotten until it is sent again");
         }
-        changed();
+        sender.changed();
     }
 
     private void bury(Handling handling) {
@@ -507,7 +450,7 @@ public final class UpdateExtension implements ClientSession.Extension {
     private void handOver(Subscription made) {
         Map<Message, Handling> claimed = new LinkedHashMap<>();
         synchronized (lock) {
-            for (Ledger.Waiting waiting : isStopping ? List.<Ledger.Waiting>of() : ledger.unclaimed()) {
+            for (Ledger.Waiting waiting : isStopping ? List.<Ledger.Waiting>of() : sender.ledger().unclaimed()) {
                 if (made.hears(waiting.message().getChannel())) {
                     claimed.put(waiting.message(), claim(waiting.id()));
                 }
@@ -518,12 +461,12 @@ public final class UpdateExtension implements ClientSession.Extension {
 
     /** A listener takes a message that none was there for; null if it does not wait for one any more. */
     private Handling claim(String id) {
-        Ledger.Waiting waiting = ledger.release(id);
+        Ledger.Waiting waiting = sender.ledger().release(id);
         if (waiting == null) {
             return null;
         }
-        ledger.statuses.put(id, Ledger.WORKING);
-        changed();
+        sender.ledger().statuses.put(id, Ledger.WORKING);
+        sender.changed();
         waiting.handling().join();
         return waiting.handling();
     }
@@ -541,7 +484,7 @@ public final class UpdateExtension implements ClientSession.Extension {
             if (isStopping) {
                 return;
             }
-            handling = id == null ? null : ledger.handling(id);
+            handling = id == null ? null : sender.ledger().handling(id);
             if (handling != null && !handling.take(subscription)) {
                 handling = claim(id);
                 if (handling == null) {
@@ -556,7 +499,7 @@ public final class UpdateExtension implements ClientSession.Extension {
         Delivery delivery = new Delivery(message, () -> working(idOf(message)));
         Ledger current;
         synchronized (lock) {
-            current = ledger;
+            current = sender.ledger();
         }
         options.executor.execute(() -> {
             if (!begins(subscription, delivery, handling, current)) {
@@ -625,114 +568,14 @@ public final class UpdateExtension implements ClientSession.Extension {
 
     private void working(String id) {
         synchronized (lock) {
-            if (id != null && ledger.handling(id) != null) {
-                ledger.statuses.put(id, Ledger.WORKING);
-                changed();
+            if (id != null && sender.ledger().handling(id) != null) {
+                sender.ledger().statuses.put(id, Ledger.WORKING);
+                sender.changed();
             }
-        }
-    }
-
-    // Sending statuses
-
-    private void changed() {
-        if (!isScheduled && ledger.statuses.areWaiting()) {
-            isScheduled = true;
-            later(COLLECT_MS, () -> {
-                synchronized (lock) {
-                    isScheduled = false;
-                }
-                tell();
-            });
-        }
-    }
-
-    /** Publishes the waiting statuses, unless the next connect is about to carry them. */
-    private void tell() {
-        Ledger told;
-        Object carrier = new Object();
-        List<Map<String, Object>> taken;
-        synchronized (lock) {
-            if (!isGranted || isTelling || heldConnect == null || client.isDisconnected()) {
-                return;
-            }
-            told = ledger;
-            taken = told.statuses.take(carrier, ROOM);
-            if (taken.isEmpty()) {
-                return;
-            }
-            isTelling = true;
-        }
-        client.getChannel(SERVICE).publish(taken, reply -> told(told, carrier, reply));
-    }
-
-    private void told(Ledger told, Object carrier, Message reply) {
-        long wait;
-        synchronized (lock) {
-            isTelling = false;
-            if (reply.isSuccessful()) {
-                refusals = 0;
-                wait = 0;
-            } else {
-                told.statuses.release(carrier);
-                wait = reply.containsKey("failure") ? RETRY_MS : Math.min(RETRY_MS << Math.min(refusals++, 10), LONGEST_RETRY_MS);
-            }
-        }
-        if (reply.isSuccessful()) {
-            confirmed(told, carrier, reply);
-            synchronized (lock) {
-                changed();
-            }
-        } else {
-            later(wait, this::tell); // unless a connect takes them before
-        }
-        Runnable go;
-        synchronized (lock) {
-            go = goodbye;
-            goodbye = null;
-        }
-        if (go != null) {
-            go.run();
-        }
-    }
-
-    /** A refusal has a lasting reason, such as a policy: log it for the developer, but once. */
-    private void complainOfRefusal(Message reply) {
-        Object error = reply.get(Message.ERROR_FIELD);
-        if (!reply.isSuccessful() && error != null && !reply.containsKey("failure") && refused.add(String.valueOf(error))) {
-            LOG.error("the server refuses statuses ({}); those that no connect takes are lost when the client goes", error);
-        }
-    }
-
-    /** The goodbye waits for what is on its way, because requests over HTTP overtake each other. */
-    private void tellBeforeGoing(Object carrier, Runnable go) {
-        List<Map<String, Object>> taken;
-        synchronized (lock) {
-            if (isTelling) {
-                goodbye = () -> tellBeforeGoing(carrier, go);
-                return;
-            }
-            taken = ledger.statuses.take(carrier, ROOM);
-        }
-        if (taken.isEmpty()) {
-            go.run();
-        } else {
-            client.getChannel(SERVICE).publish(taken, reply -> tellBeforeGoing(carrier, go));
         }
     }
 
     private static String idOf(Message message) {
         return Ext.part(message, "update").get("id") instanceof String id ? id : null;
-    }
-
-    private static void later(long ms, Runnable task) {
-        CompletableFuture.delayedExecutor(ms, TimeUnit.MILLISECONDS).execute(task);
-    }
-
-    private static void call(Runnable callback) {
-        try {
-            callback.run();
-        } catch (RuntimeException failure) {
-            LOG.warn("a callback of the application failed", failure);
-        }
     }
 }

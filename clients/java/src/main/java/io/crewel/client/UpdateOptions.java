@@ -88,8 +88,8 @@ public final class UpdateOptions {
     }
 
     /**
-     * Sets what calls the listeners. By default, a thread of the extension calls all of them one after another, so that a listener
-     * may wait without stopping the client's own messages.
+     * Sets what calls the listeners. By default, a thread of the extension calls all of them one after another, so that a
+     * listener may wait without stopping the client's own messages.
      *
      * @param threads a pool for listeners that may run at once
      * @return this
@@ -100,7 +100,8 @@ public final class UpdateOptions {
     }
 
     /**
-     * Sets how many ids of acknowledged messages are kept, to drop duplicates; also the maximum number of messages without a listener.
+     * Sets how many ids of acknowledged messages are kept, to drop duplicates; also the maximum number of messages without a
+     * listener.
      *
      * @param number the number, 10000 by default
      * @return this

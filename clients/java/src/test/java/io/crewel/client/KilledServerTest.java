@@ -15,7 +15,9 @@ import org.junit.jupiter.api.Assertions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What a publisher and a worker notice of a server that is killed: nothing is lost, and nothing is processed for a second key. */
+/**
+ * What a publisher and a worker notice of a server that is killed: nothing is lost, and nothing is processed for a second key.
+ */
 class KilledServerTest {
     private static final int MESSAGES = 60;
 

@@ -140,7 +140,8 @@ class LiveTest {
     @Test
     void aMessageToNobodyIsRefused() throws Exception {
         PublishOptions options = PublishOptions.persistent().to("client/nobody");
-        ExecutionException failure = assertThrows(ExecutionException.class, () -> publisher().publish(channel, 1, options).get());
+        CompletableFuture<String> published = publisher().publish(channel, 1, options);
+        ExecutionException failure = assertThrows(ExecutionException.class, published::get);
         assertEquals("user.ptp.unknownDestination", ((PublishException) failure.getCause()).errorCode());
     }
 
@@ -360,7 +361,8 @@ class LiveTest {
         }));
         Person asking = person();
         RequestExtension requests = RequestExtension.addTo(asking.client);
-        CompletableFuture<Message> early = requests.request(channel, 7L, Duration.ofSeconds(LIMIT_S)); // there is no session yet
+        // There is no session yet.
+        CompletableFuture<Message> early = requests.request(channel, 7L, Duration.ofSeconds(LIMIT_S));
         asking.open(reply -> { });
         assertEquals(49L, early.get().getData());
         Message answer = requests.request(channel, 3L, Duration.ofSeconds(LIMIT_S)).get();

@@ -44,7 +44,8 @@ final class Server implements AutoCloseable {
         )) {
             command.add("--set=" + set);
         }
-        process = new ProcessBuilder(command).directory(directory.toFile()).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        ProcessBuilder builder = new ProcessBuilder(command).directory(directory.toFile());
+        process = builder.redirectError(ProcessBuilder.Redirect.INHERIT).start();
         BufferedReader lines = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line == null || !line.startsWith("ready "); line = lines.readLine()) {
             if (line == null) {

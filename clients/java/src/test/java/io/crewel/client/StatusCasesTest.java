@@ -94,7 +94,8 @@ class StatusCasesTest {
     private static UpdateOptions options(Map<String, Object> row) {
         Map<String, Object> given = Ext.fields(row.get("options"));
         UpdateOptions options = new UpdateOptions().remembered((int) Ext.whole(given.get("remembered"), 10_000));
-        return given.containsKey("unclaimedMs") ? options.unclaimed(Duration.ofMillis(Ext.whole(given.get("unclaimedMs"), 0))) : options;
+        long unclaimed = Ext.whole(given.get("unclaimedMs"), -1);
+        return unclaimed < 0 ? options : options.unclaimed(Duration.ofMillis(unclaimed));
     }
 
     private static void subscribe(UpdateExtension update, Object listeners, List<List<String>> heard) {
