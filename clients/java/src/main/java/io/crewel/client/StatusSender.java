@@ -1,11 +1,11 @@
 package io.crewel.client;
 
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 import org.cometd.bayeux.Message;
@@ -28,7 +28,7 @@ final class StatusSender {
     private final BayeuxClient client;
     private final UpdateOptions options;
     private final Object lock;
-    private final Set<String> refused = new HashSet<>(); // errors that the log has
+    private final Set<String> refused = ConcurrentHashMap.newKeySet(); // errors that the log has
     private Ledger ledger;
     private boolean isGranted; // whether the server accepts statuses
     private String heldConnect; // the id of the connect that is on its way or held
