@@ -22,7 +22,9 @@ final class Wire extends ClientTransport {
 
     final List<Object> statuses = new CopyOnWriteArrayList<>();
     final List<Message> handshakes = new CopyOnWriteArrayList<>();
+    final List<Object> subscribed = new CopyOnWriteArrayList<>();
     private final BlockingQueue<Held> held = new LinkedBlockingQueue<>();
+    private Object rejected = List.of(); // what the reply to the next connect says of its statuses
 
     /** A connect that waits for its reply. */
     private record Held(TransportListener listener, Message message) { }
@@ -51,6 +53,9 @@ final class Wire extends ClientTransport {
                 ? message.getData()
                 : message.getExt() == null ? null : message.getExt().get("update");
             statuses.addAll(Ext.list(told));
+            if (Channel.META_SUBSCRIBE.equals(message.getChannel())) {
+                subscribed.add(message.get(Message.SUBSCRIPTION_FIELD));
+            }
             if (Channel.META_CONNECT.equals(message.getChannel())) {
                 held.add(new Held(listener, message));
             } else {
@@ -78,6 +83,11 @@ final class Wire extends ClientTransport {
         return reply;
     }
 
+    /** Lets the reply to the next connect reject a status. */
+    void reject(Map<String, Object> status) {
+        rejected = List.of(status);
+    }
+
     /** Answers the connect with messages, as soon as one is held. */
     void deliver(Message.Mutable... messages) throws InterruptedException {
         Held connect = held.poll(20, TimeUnit.SECONDS);
@@ -86,7 +96,8 @@ final class Wire extends ClientTransport {
         }
         List<Message.Mutable> answer = new ArrayList<>(List.of(messages));
         Message.Mutable reply = reply(connect.message());
-        reply.put("ext", Map.of("ack", 1L));
+        reply.put("ext", Map.of("ack", 1L, "update", Map.of("rejected", rejected)));
+        rejected = List.of();
         answer.add(reply);
         connect.listener().onMessages(answer);
     }
