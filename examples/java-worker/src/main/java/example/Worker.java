@@ -65,10 +65,13 @@ public final class Worker {
         });
     }
 
-    /** Another worker has this name. While the last one counts as connected, the client tries again by itself. */
+    /**
+     * Another worker has this name. While the last one counts as connected, or the store is away, the client tries again
+     * itself.
+     */
     private static void leaveIfRefused(SessionExtension session) {
         Refusal refusal = session.refusal();
-        if (refusal != null && refusal.retryAfter() == null) {
+        if (refusal != null && refusal.isFinal()) {
             System.err.println(refusal.message());
             new Thread(() -> System.exit(1)).start();
         }

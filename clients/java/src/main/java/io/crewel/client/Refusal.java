@@ -8,8 +8,9 @@ import java.time.Duration;
  * @param errorCode the dotted code; empty if the server gave none
  * @param message words for people
  * @param retryAfter when the name will be free, if its client is gone and does not come back; else null
+ * @param isFinal whether the client does not try again
  */
-public record Refusal(String errorCode, String message, Duration retryAfter) {
+public record Refusal(String errorCode, String message, Duration retryAfter, boolean isFinal) {
     /** Another client has the session. */
     public static final String IDENTICAL_CLIENT = "user.configuration.identicalClient";
 }

@@ -34,6 +34,7 @@ public final class SessionExtension implements ClientSession.Extension {
     private String resume;
     private Map<String, Object> reply;
     private Refusal refusal;
+    private boolean hasSentResume; // with the last handshake
 
     private SessionExtension(SessionOptions options) {
         this.options = options;
@@ -109,7 +110,8 @@ public final class SessionExtension implements ClientSession.Extension {
         if (Channel.META_HANDSHAKE.equals(message.getChannel())) {
             Map<String, Object> asked = new LinkedHashMap<>(Ext.part(message, "session"));
             asked.putAll(options.asked());
-            if (resume != null) {
+            hasSentResume = resume != null;
+            if (hasSentResume) {
                 asked.put("resume", resume);
             }
             byte[] nonce = new byte[16]; // by it, the server recognises a copy that a proxy sends
@@ -129,7 +131,8 @@ public final class SessionExtension implements ClientSession.Extension {
                 isChanged = true;
             } else if (Channel.META_CONNECT.equals(message.getChannel()) && isTakenOver(message)) {
                 reply = null;
-                refusal = new Refusal(Refusal.IDENTICAL_CLIENT, "another client has taken over this session", null);
+                String text = "another client has taken over this session";
+                refusal = new Refusal(Refusal.IDENTICAL_CLIENT, text, null, !options.waits);
                 isChanged = true;
             } else if (Channel.META_DISCONNECT.equals(message.getChannel()) && message.isSuccessful()) {
                 keep(null);
@@ -158,9 +161,11 @@ public final class SessionExtension implements ClientSession.Extension {
             return; // nothing was refused: the server was not there
         }
         String code = Ext.text(told.get("errorCode"));
+        Map<String, Object> advice = message.getAdvice();
+        boolean isFinal = advice != null && Message.RECONNECT_NONE_VALUE.equals(advice.get(Message.RECONNECT_FIELD));
         refusal = code == null
-            ? new Refusal("", String.valueOf(message.get(Message.ERROR_FIELD)), null)
-            : new Refusal(code, String.valueOf(told.get("message")), retryAfter(told));
+            ? new Refusal("", String.valueOf(message.get(Message.ERROR_FIELD)), null, isFinal)
+            : new Refusal(code, String.valueOf(told.get("message")), retryAfter(told), isFinal);
         if (Refusal.IDENTICAL_CLIENT.equals(code)) {
             keep(null); // the secret is useless now: another client has taken over the session
         }
@@ -173,14 +178,20 @@ public final class SessionExtension implements ClientSession.Extension {
         }
         if (Channel.META_HANDSHAKE.equals(message.getChannel())) {
             Map<String, Object> told = Ext.part(message, "session");
-            // The last client is gone: the name is free after a time unless that client returns. Otherwise it is there.
-            if (Refusal.IDENTICAL_CLIENT.equals(told.get("errorCode")) && (options.waits || retryAfter(told) != null)) {
+            // With `retryAfter`, the last client is gone: the name is free after a time unless that client returns. Without, it is
+            // there; but a refusal of the secret does not say whether it is.
+            boolean maySucceed = options.waits || hasSentResume() || retryAfter(told) != null;
+            if (Refusal.IDENTICAL_CLIENT.equals(told.get("errorCode")) && maySucceed) {
                 tryAgain(message);
             }
         } else if (Channel.META_CONNECT.equals(message.getChannel()) && isTakenOver(message) && options.waits) {
             forget();
             tryAgain(message);
         }
+    }
+
+    private synchronized boolean hasSentResume() {
+        return hasSentResume;
     }
 
     private static void tryAgain(Message.Mutable message) {

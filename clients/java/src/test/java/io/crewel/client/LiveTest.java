@@ -271,12 +271,24 @@ class LiveTest {
         second.client.handshake();
         assertTrue(second.client.waitFor(TimeUnit.SECONDS.toMillis(LIMIT_S), BayeuxClient.State.DISCONNECTED));
         assertEquals(Refusal.IDENTICAL_CLIENT, refused.refusal().errorCode());
+        assertTrue(refused.refusal().isFinal());
         first.leave();
         Person third = person();
         SessionExtension session = SessionExtension.addTo(third.client, options);
         third.open(reply -> { });
         assertTrue(session.isReconnected());
         assertNull(session.refusal());
+    }
+
+    @Test
+    void aSecretThatDoesNotHoldAnyMoreIsForgotten() throws Exception {
+        Path file = directory.resolve("stale.resume");
+        Files.writeString(file, "a-secret-of-nobody\n");
+        Person person = person();
+        SessionExtension session = SessionExtension.addTo(person.client, new SessionOptions().name("ann/2").resumeFile(file));
+        person.open(reply -> { });
+        assertEquals("client/ann/2", session.name().replaceFirst("^/node/[^/]+/", ""));
+        assertFalse(Files.readString(file).contains("nobody"));
     }
 
     @Test
