@@ -178,8 +178,8 @@ public final class SessionExtension implements ClientSession.Extension {
         }
         if (Channel.META_HANDSHAKE.equals(message.getChannel())) {
             Map<String, Object> told = Ext.part(message, "session");
-            // With `retryAfter`, the last client is gone: the name is free after a time unless that client returns. Without, it is
-            // there; but a refusal of the secret does not say whether it is.
+            // With `retryAfter`, the last client is gone: the name is free after a time unless that client returns. Without, it
+            // is there; but a refusal of the secret does not say whether it is.
             boolean maySucceed = options.waits || hasSentResume() || retryAfter(told) != null;
             if (Refusal.IDENTICAL_CLIENT.equals(told.get("errorCode")) && maySucceed) {
                 tryAgain(message);
