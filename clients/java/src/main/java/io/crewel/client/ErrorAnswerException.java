@@ -7,7 +7,9 @@ public class ErrorAnswerException extends RuntimeException {
     @Serial
     private static final long serialVersionUID = 1;
 
+    /** The dotted code. */
     private final String errorCode;
+
     private final transient Object data;
 
     /**

@@ -9,7 +9,10 @@ public class PublishException extends RuntimeException {
     @Serial
     private static final long serialVersionUID = 1;
 
+    /** The dotted code; empty if the server gave none. */
     private final String errorCode;
+
+    /** Whether the server refused the message for good. */
     private final boolean isRefused;
 
     PublishException(String channel, Message reply, boolean isRefused) {
