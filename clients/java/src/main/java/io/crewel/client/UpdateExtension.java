@@ -250,15 +250,25 @@ public final class UpdateExtension implements ClientSession.Extension {
                 return false;
             }
         }
-        StatusSender.later(RESUBSCRIBE_MS, () -> {
-            synchronized (lock) {
-                if (!known(made.channel()).contains(made)) {
-                    return;
-                }
-            }
-            again.run();
-        });
+        StatusSender.later(RESUBSCRIBE_MS, () -> askAgain(made, again));
         return true;
+    }
+
+    private void askAgain(Subscription made, Runnable again) {
+        List<Subscription> others;
+        synchronized (lock) {
+            if (!known(made.channel()).contains(made)) {
+                return;
+            }
+            others = known(made.channel()).stream().filter(each -> each != made && !each.isLocal() && each.isHeard()).toList();
+        }
+        // The client sends a subscribe for the first listener of a channel only.
+        others.forEach(other -> other.target().unsubscribe(other.inner()));
+        again.run();
+        others.forEach(other -> {
+            other.target().subscribe(other.inner());
+            handOver(other);
+        });
     }
 
     void end(Subscription ended) {

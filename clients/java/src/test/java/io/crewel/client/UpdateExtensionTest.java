@@ -8,7 +8,10 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 
 import org.cometd.bayeux.Channel;
 import org.cometd.bayeux.Message;
@@ -86,6 +89,23 @@ class UpdateExtensionTest {
         wire.deliver(message("/a", Map.of("id", "1")));
         assertEquals(List.of("data"), told);
         assertEquals(1, update.unclaimed());
+    }
+
+    @Test
+    void aSubscribeThatMayNotHaveArrivedIsRepeatedForAllListenersOfTheChannel() throws Exception {
+        UpdateExtension update = open(new UpdateOptions());
+        wire.cutsSubscribes = true;
+        CountDownLatch arrived = new CountDownLatch(1);
+        update.subscribe("/a", Map.of(), delivery -> told.add("first"), reply -> arrived.countDown());
+        update.subscribe("/a", delivery -> told.add("second"));
+        wire.cutsSubscribes = false;
+        assertTrue(arrived.await(20, TimeUnit.SECONDS));
+        for (long end = System.nanoTime() + 20_000_000_000L; client.getChannel("/a").getSubscribers().size() < 2;) {
+            assertTrue(System.nanoTime() < end);
+        }
+        wire.deliver(message("/a", Map.of("id", "1")));
+        assertEquals(Set.of("first", "second"), Set.copyOf(told));
+        assertEquals("/a", wire.subscribed.get(wire.subscribed.size() - 1));
     }
 
     @Test

@@ -1,5 +1,6 @@
 package io.crewel.client;
 
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -24,6 +25,7 @@ final class Wire extends ClientTransport {
     final List<Message> handshakes = new CopyOnWriteArrayList<>();
     final List<Object> subscribed = new CopyOnWriteArrayList<>();
     private final BlockingQueue<Held> held = new LinkedBlockingQueue<>();
+    volatile boolean cutsSubscribes; // the connection breaks before the reply
     private Object rejected = List.of(); // what the reply to the next connect says of its statuses
 
     /** A connect that waits for its reply. */
@@ -55,6 +57,10 @@ final class Wire extends ClientTransport {
             statuses.addAll(Ext.list(told));
             if (Channel.META_SUBSCRIBE.equals(message.getChannel())) {
                 subscribed.add(message.get(Message.SUBSCRIPTION_FIELD));
+                if (cutsSubscribes) {
+                    listener.onFailure(new IOException("cut"), List.of(message));
+                    continue;
+                }
             }
             if (Channel.META_CONNECT.equals(message.getChannel())) {
                 held.add(new Held(listener, message));
