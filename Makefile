@@ -50,6 +50,7 @@ DOCS_READY     := $(STAMPS)/docs
 PROXIES_READY  := $(STAMPS)/proxies
 S3_READY       := $(STAMPS)/object-store
 EXAMPLES_READY := $(STAMPS)/examples
+JAVA_READY     := $(STAMPS)/java
 RELEASE_READY  := $(STAMPS)/release
 RELEASE_VENV   := .cache/release
 
@@ -59,7 +60,7 @@ S3 := tests/pipeline/object_store
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run pages report test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-examples faults faults-shot faults-computed faults-alone check format docs tables bench wheel release lock clean
+.PHONY: help run pages report test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-java test-examples faults faults-shot faults-computed faults-alone check format docs tables bench wheel release lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,7 +110,11 @@ test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipe
 test-deploying: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(PROXIES_READY)  ## Run the documented files of proxies, and the move from CometD Java
 	$(BIN)/pytest --quiet tests/deploying
 
-test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the example projects in Node.js and Java; the others are part of make test
+test-java: $(PYTHON_READY) $(JAVA_READY)  ## Run the tests of the Java client, and put it where Maven finds it
+	CREWEL=$(CURDIR)/$(BIN)/crewel mvn --batch-mode --no-transfer-progress --file clients/java -Prelease install
+
+# It takes minutes, and Maven, which `make test` does without: so the Java client is tested here.
+test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and the example projects in Node.js and Java; the others are part of make test
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
@@ -176,7 +181,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(COMPILE) tools/release/requirements.in --no-annotate --output-file tools/release/requirements.lock
 
 clean:  ## Remove everything that make made
-	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/java/target
+	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/java/target examples/java-worker/target clients/java/target
 
 $(STAMPS):
 	@mkdir -p $@
@@ -228,11 +233,14 @@ $(DOCS_READY): requirements-docs.lock $(PYTHON_READY) | $(STAMPS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-docs.lock
 	@touch $@
 
-$(EXAMPLES_READY): examples/node/package.json examples/node/package-lock.json tools/need | $(STAMPS)
+$(EXAMPLES_READY): examples/node/package.json examples/node/package-lock.json $(JAVA_READY)
 	@tools/need npm "the example in Node.js" nodejs npm
-	@tools/need javac "the example in Java" openjdk-17-jdk-headless
-	@tools/need mvn "the example in Java" maven
 	$(NPM) examples/node
+	@touch $@
+
+$(JAVA_READY): tools/need | $(STAMPS)
+	@tools/need javac "the Java client" openjdk-17-jdk-headless
+	@tools/need mvn "the Java client" maven
 	@touch $@
 
 $(PROXIES_READY): tools/need | $(STAMPS)

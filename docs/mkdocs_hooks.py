@@ -34,6 +34,7 @@ FINDS = {
     "how-to/django.md": ("django", "asgi", "wsgi"),
     "how-to/fastapi.md": ("fastapi", "pydantic"),
     "how-to/flask.md": ("flask", "gunicorn"),
+    "how-to/java.md": ("I_Callback", "java", "jms", "xmlblaster client"),
     "how-to/operating.md": ("backlog",),
     "how-to/page.md": ("CORS",),
     "how-to/point-to-point.md": ("consumer group", "offline", "work queue"),

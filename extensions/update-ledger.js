@@ -172,5 +172,10 @@ export class Ledger {
 function described(reason) {
     const isCoded = typeof reason?.errorCode === "string" && reason.errorCode !== "";
     const text = typeof reason?.message === "string" ? reason.message : isCoded ? "" : String(reason);
-    return {errorCode: isCoded ? reason.errorCode.slice(0, LONGEST_CODE) : INTERNAL, message: text.slice(0, LONGEST_TEXT)};
+    return {errorCode: isCoded ? cut(reason.errorCode, LONGEST_CODE) : INTERNAL, message: cut(text, LONGEST_TEXT)};
+}
+
+/** Returns at most so much of a text, and no half of a pair of characters: the server would refuse the whole request. */
+function cut(text, most) {
+    return text.slice(0, most).replace(/\p{Surrogate}/gu, "\ufffd");
 }

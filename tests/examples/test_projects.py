@@ -1,4 +1,5 @@
-"""That the example projects in Node.js and Java pass their own tests; `make test-examples` installs what they need."""
+"""That the Java client and the example projects in Node.js and Java pass their own tests, and that the page of the Java client
+can be followed; `make test-examples` installs what they need."""
 
 from __future__ import annotations
 
@@ -10,23 +11,46 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.test_tutorials import HOW_TO, follow
 from tests.house.source import ROOT
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
 
-COMMANDS = {
-    "node": (["npm", "test"], "# pass 2"),
-    "java": (["mvn", "--batch-mode", "test"], "Tests run: 3, Failures: 0, Errors: 0, Skipped: 0"),
+DOWNLOAD_S = 600.0
+"""How long a command may take: the first one of Maven downloads all that CometD and Jetty need."""
+MAVEN = ("mvn", "--batch-mode", "--no-transfer-progress")
+PROJECTS = {
+    "examples/node": (("npm", "test"), "# pass 2"),
+    "examples/java": ((*MAVEN, "test"), "Tests run: 3, Failures: 0, Errors: 0, Skipped: 0"),
+    "clients/java": ((*MAVEN, "-Prelease", "verify"), "Failures: 0, Errors: 0, Skipped: 0"),
+    "examples/java-worker": ((*MAVEN, "test"), "Tests run: 3, Failures: 0, Errors: 0, Skipped: 0"),
 }
 
 
-@pytest.mark.parametrize("project", COMMANDS)
-def test_a_project_passes(project: str) -> None:
-    command, passed = COMMANDS[project]
+def run(directory: str, *command: str) -> str:
+    """Return what a command prints, which ends well."""
     assert shutil.which(command[0]), f"{command[0]} is missing: `make test-examples` installs it"
     environment = os.environ | {"CREWEL": str(Path(sys.executable).with_name("crewel"))}
-    ended = subprocess.run(
-        command, cwd=ROOT / "examples" / project, env=environment, capture_output=True, text=True, timeout=880
-    )
+    ended = subprocess.run(command, cwd=ROOT / directory, env=environment, capture_output=True, text=True, timeout=880)
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
-    assert passed in ended.stdout
+    return ended.stdout
+
+
+@pytest.fixture(scope="session")
+def java_client() -> None:
+    """The Java client where Maven finds it."""
+    run("clients/java", *MAVEN, "--quiet", "-DskipTests", "install")
+
+
+@pytest.mark.parametrize("project", PROJECTS)
+def test_a_project_passes(project: str, request: pytest.FixtureRequest) -> None:
+    if project == "examples/java-worker":
+        request.getfixturevalue("java_client")
+    command, passed = PROJECTS[project]
+    assert passed in run(project, *command)
+
+
+@pytest.mark.usefixtures("java_client")
+def test_the_page_of_the_java_client_can_be_followed(tmp_path: Path) -> None:
+    (tmp_path / "clients").symlink_to(ROOT / "clients")
+    follow(HOW_TO / "java.md", tmp_path, DOWNLOAD_S)

@@ -18,6 +18,9 @@ PLACES = {
     "docs/how-to/kubernetes.md": r"/crewel:([\d.]+\d)",
     "deploy/kubernetes/cluster.yaml": r"image: crewel:([\d.]+\d)",
     "deploy/kubernetes/single.yaml": r"/crewel:([\d.]+\d)",
+    "clients/java/pom.xml": r"^  <version>([^<]+)</version>",
+    "examples/java-worker/pom.xml": r"crewel-client</artifactId>\n +<version>([^<]+)</version>",
+    "docs/how-to/java.md": r"crewel-client</artifactId>\n +<version>([^<]+)</version>",
     "CHANGELOG.md": r"^These changes will be in ([\d.]+\d)\.$",
 }
 DEPRECATED = re.compile(r"deprecated[^.\n]{0,60}until (\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)

@@ -38,5 +38,20 @@ def run(*words: str | Path, cwd: Path | None = None, **environment: str) -> str:
 
 
 def missing(commands: Iterable[str]) -> list[str]:
-    """Return those that this machine lacks; of `docker/buildah` either is enough."""
-    return sorted({each for each in commands if not any(map(shutil.which, each.split("/")))})
+    """Return those that this machine lacks; of `docker/buildah` either is enough. A docker without its engine is
+    named as such."""
+    lacking = {each for each in commands if not any(map(works, each.split("/")))}
+    return sorted(
+        f"{each} (docker is here, its engine does not run)" if _has_docker(each) else each for each in lacking
+    )
+
+
+def works(command: str) -> bool:
+    """Whether a command is here; and for docker, whether its engine runs."""
+    if shutil.which(command) is None:
+        return False
+    return command != "docker" or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
+
+
+def _has_docker(alternatives: str) -> bool:
+    return "docker" in alternatives.split("/") and shutil.which("docker") is not None

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trials
-from commands import ReleaseError, missing, run
+from commands import ReleaseError, missing, run, works
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / "build" / "release"
@@ -37,7 +37,7 @@ class Part:
     """Something that is published: how its files are made, and how they are tried."""
 
     needs: tuple[str, ...]
-    """Commands; of those that are separated by a slash, one is enough."""
+    """Commands; of those that are separated by a slash, one is enough. Docker needs its engine, too."""
     build: Callable[[str], None]
     """Puts the files of this version into `FILES`. Raises ReleaseError."""
     try_out: Callable[[trials.Release], None]
@@ -86,7 +86,7 @@ def build_sbom(version: str) -> None:
 def build_image(version: str) -> None:
     """The image of the server, as an archive that `docker load` reads."""
     archive, name = FILES / f"crewel-image-{version}.tar", f"crewel:{version}"
-    if shutil.which("docker"):
+    if works("docker"):
         run("docker", "build", "--quiet", "--tag", name, SOURCE)
         run("docker", "save", "--output", archive, name)
     else:

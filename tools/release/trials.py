@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urljoin
 
-from commands import ReleaseError, run
+from commands import ReleaseError, run, works
 
 _READY_S = 60
 
@@ -72,11 +72,14 @@ def try_npm(release: Release) -> None:
 
 
 def try_java(release: Release) -> None:
-    """Build the example worker with the jar of this release from an empty repository of its own."""
+    """Build the example worker with the jar of this release, in an empty repository of its own; run it with the server that was
+    tried before, if that was."""
     jar, pom = (release.files / f"crewel-client-{release.version}.{kind}" for kind in ("jar", "pom"))
-    run("mvn", "--quiet", "--batch-mode", "install:install-file", f"-Dfile={jar}", f"-DpomFile={pom}", cwd=release.work)
-    example = release.source / "examples" / "java-worker"
-    run("mvn", "--quiet", "--batch-mode", "package", cwd=example)
+    maven = ("mvn", "--quiet", "--batch-mode", f"-Dmaven.repo.local={release.work / 'maven'}")
+    run(*maven, "install:install-file", f"-Dfile={jar}", f"-DpomFile={pom}", cwd=release.work)
+    crewel = release.work / "try-whl" / "bin" / "crewel"
+    options = () if crewel.exists() else ("-DskipTests",)
+    run(*maven, *options, "package", cwd=release.source / "examples" / "java-worker", CREWEL=str(crewel))
 
 
 def try_site(release: Release) -> None:
@@ -98,7 +101,7 @@ def try_sbom(release: Release) -> None:
 
 def try_image(release: Release) -> None:
     """Run the image with the engine that built it."""
-    if not shutil.which("docker"):
+    if not works("docker"):
         name = run("buildah", "from", f"crewel:{release.version}").strip()
         _demand(
             release.version in run("buildah", "run", "--isolation", "chroot", name, "crewel", "--version"),

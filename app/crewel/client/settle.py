@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -41,6 +42,7 @@ _COLLECT_S: Final = 0.01
 """A moment in which statuses gather."""
 _RETRY_S: Final = 1.0
 _LONGEST_RETRY_S: Final = 8.0
+_HALVES: Final = re.compile("[\ud800-\udfff]")
 
 
 class Statuses:
@@ -170,7 +172,9 @@ class Ledger:
                     code,
                     INTERNAL_ERROR,
                 )
-            self.statuses.put({"id": message_id, "errorCode": code[:MAX_CODE], "message": text[:MAX_TEXT]})
+            self.statuses.put(
+                {"id": message_id, "errorCode": _told(code[:MAX_CODE]), "message": _told(text[:MAX_TEXT])}
+            )
 
     def _ok(self, message_id: str) -> None:
         self._done.pop(message_id, None)
@@ -180,6 +184,11 @@ class Ledger:
         if self._reports_ok or message_id in self._named:
             self._named.discard(message_id)
             self.statuses.put({"id": message_id, "state": "OK"})
+
+
+def _told(text: str) -> str:
+    """The text as JSON can have it: the name of a file that is no UTF-8, in the words of an exception, has half a character."""
+    return _HALVES.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _is_end(status: Fields) -> bool:

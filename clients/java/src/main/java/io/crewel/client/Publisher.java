@@ -1,0 +1,95 @@
+package io.crewel.client;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.Objects;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+
+import org.cometd.bayeux.Message;
+import org.cometd.client.BayeuxClient;
+import org.cometd.common.HashMapMessage;
+
+/**
+ * Publishes messages with options, and repeats those that have a key until the server has replied. A repeat does no harm: the
+ * server remembers a key for two minutes.
+ */
+public final class Publisher {
+    private static final long PAUSE_MS = 500;
+
+    private final BayeuxClient client;
+    private final Duration patience;
+
+    /**
+     * Makes a publisher that repeats a publish for at most a minute.
+     *
+     * @param client the client that sends
+     */
+    public Publisher(BayeuxClient client) {
+        this(client, Duration.ofMinutes(1));
+    }
+
+    /**
+     * Makes a publisher.
+     *
+     * @param client the client that sends
+     * @param patience how long a publish is repeated while the server cannot be reached; less than the two minutes for which it
+     *     remembers a key
+     */
+    public Publisher(BayeuxClient client, Duration patience) {
+        this.client = Objects.requireNonNull(client);
+        this.patience = Objects.requireNonNull(patience);
+    }
+
+    /**
+     * Publishes a message.
+     *
+     * @param channel the channel
+     * @param data what the JSON library of the client can write
+     * @param options how the message is to be handled. A persistent message without a key gets a random one
+     * @return completes with the id of the message, or null if the server does not say it; fails with a {@link
+     *     PublishException}
+     */
+    public CompletableFuture<String> publish(String channel, Object data, PublishOptions options) {
+        Map<String, Object> fields = options.copy();
+        if (Boolean.TRUE.equals(fields.get("persistent"))) {
+            fields.putIfAbsent("key", UUID.randomUUID().toString());
+        }
+        CompletableFuture<String> done = new CompletableFuture<>();
+        attempt(channel, data, fields, System.nanoTime() + patience.toNanos(), done);
+        return done;
+    }
+
+    private void attempt(
+        String channel, Object data, Map<String, Object> fields, long deadline, CompletableFuture<String> done
+    ) {
+        Message.Mutable message = new HashMapMessage();
+        message.setData(data);
+        message.getExt(true).put("publish", fields);
+        client.getChannel(channel).publish(message, reply -> {
+            if (reply.isSuccessful()) {
+                done.complete(Ext.text(Ext.part(reply, "publish").get("id")));
+                return;
+            }
+            boolean isLost = isLost(reply);
+            boolean isInTime = System.nanoTime() < deadline && !client.isDisconnected();
+            if (isLost && isInTime && fields.containsKey("key") && !done.isDone()) {
+                CompletableFuture.delayedExecutor(PAUSE_MS, TimeUnit.MILLISECONDS)
+                    .execute(() -> attempt(channel, data, fields, deadline, done));
+            } else {
+                done.completeExceptionally(new PublishException(channel, reply, !isLost));
+            }
+        });
+    }
+
+    /**
+     * Whether a later attempt may succeed: the server was not reached, did not know the session, or could not store the
+     * message.
+     */
+    static boolean isLost(Message reply) {
+        String error = reply.get(Message.ERROR_FIELD) instanceof String text ? text : "";
+        boolean isUnknown = error.startsWith("401:") || error.startsWith("402:") || error.startsWith("503:");
+        return reply.containsKey("failure") || isUnknown;
+    }
+}
