@@ -9,6 +9,7 @@ from aiohttp import web
 from crewel import server
 from crewel.broker.broker import Broker
 from crewel.settings import Settings, load
+from crewel.settings.sources import change
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
 from tests.broker.clock import ControlledLoop
@@ -104,3 +105,25 @@ async def test_a_flood_of_pipelined_requests_is_not_read_faster_than_it_is_serve
     limit = settings.bayeux.max_message_bytes // len(REQUEST)
     assert kept_at_most <= limit + 200
     assert wire.is_read
+
+
+def test_a_limit_that_changes_while_the_server_runs_holds_for_connections_that_are_there() -> None:
+    loop, settings = ControlledLoop(), load(None, ["storage.enabled=false"])
+
+    async def serve() -> tuple[Broker, FastLane, Wire, FastConnection]:
+        return started(settings)
+
+    broker, lane, wire, connection = loop.run_until_complete(serve())
+    body = b'[{"channel":"/a","data":1},{"channel":"/a","data":2}]'
+    request = _HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    try:
+        connection.data_received(request)
+        assert wire.answers == 1
+        change(settings, {"bayeux.max_batch_messages": 1})
+        loop.advance(1.1)
+        with pytest.raises(AssertionError, match="handed to aiohttp"):  # which refuses it
+            connection.data_received(request)
+    finally:
+        loop.run_until_complete(lane.close(0))
+        loop.run_until_complete(broker.close())
+        loop.close()

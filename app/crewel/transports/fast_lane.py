@@ -44,8 +44,6 @@ class FastLane:
         self.receive = endpoint.receive
         self.turns = endpoint.broker.runtime.turns
         self.can_move = endpoint.can_move
-        self.max_messages = self.settings.bayeux.max_batch_messages
-        self.max_depth = self.settings.bayeux.max_depth
         self.sockets = FastSockets(endpoint) if "websocket" in self.settings.bayeux.transports else None
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
@@ -59,6 +57,8 @@ class FastLane:
         is_late = self._timer is not None and has_stalled(self._timer.when(), now)
         self.idle_deadline = now + self.keepalive
         self.date = f"Date: {formatdate(usegmt=True)}\r\n".encode()
+        # They may change while the server runs; to ask the settings of each request takes as long as several steps.
+        self.max_messages, self.max_depth = self.settings.bayeux.max_batch_messages, self.settings.bayeux.max_depth
         # After a stall, what a peer seems not to have sent may have come and has not been read.
         for connection in [] if is_late else [each for each in self.connections if each.deadline <= now]:
             connection.too_late()
