@@ -224,7 +224,7 @@ def test_for_who_answers_nothing_it_is_the_shared_encoding() -> None:
     assert b'"subscription":"/*"' in entry.updated_copy("/*", 0).wire
 
 
-def test_nothing_is_put_into_the_queue_of_all_who_have_none() -> None:
+def test_nothing_is_put_into_the_queue_that_is_shared() -> None:
     entry = Entry({"channel": "/a"})
     with pytest.raises(TypeError, match="share this queue"):
         NO_ENTRIES.append(entry)
