@@ -122,11 +122,12 @@ def attach(
     broker.install(services)
     app[ADMIN] = Administration(broker)
     answer_remote_calls(app[ADMIN])
-    endpoint = Endpoint(broker)
+    membership = None if nodes is None else _share_store(broker, nodes)
+    endpoint = Endpoint(broker, None if membership is None else membership.router.receive)
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
-    if nodes is not None:
-        app[NODES] = app[ADMIN].membership = _share_store(broker, endpoint, nodes)
+    if membership is not None:
+        app[NODES] = app[ADMIN].membership = membership
     app[BROKER] = broker
     app.cleanup_ctx.append(_keys)
     app.cleanup_ctx.append(_life_of_broker)
@@ -238,13 +239,11 @@ async def _background_of_services(app: web.Application) -> AsyncIterator[None]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _share_store(broker: Broker, endpoint: Endpoint, nodes: Nodes) -> Membership:
+def _share_store(broker: Broker, nodes: Nodes) -> Membership:
     """Make of this server one of several that share the store."""
     if (why := broker.settings.why_shorter_hold) is not None:
         log.warning("%s", why)
-    membership = Membership(broker, nodes)
-    endpoint.receive = membership.router.receive
-    return membership
+    return Membership(broker, nodes)
 
 
 async def _drain(app: web.Application) -> None:

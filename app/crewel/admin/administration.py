@@ -6,12 +6,12 @@ Sessions are found by their public names. Their `clientId`s are secrets and appe
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from functools import partial
 from heapq import merge
 from itertools import islice
 from time import perf_counter, time
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from crewel.admin.audit import Audit
@@ -42,6 +42,16 @@ from crewel.storage.store import Store
 _KEPT_S: Final = 5.0
 
 
+class Everywhere(Protocol):
+    """The operators' work at all nodes."""
+
+    async def command(self, text: object, who: str, scope: Scope) -> dict[str, Any]:
+        """Carry out a command at the nodes that it concerns."""
+
+    async def overview(self, after_ms: float) -> dict[str, Any]:
+        """The overview of all nodes."""
+
+
 class Administration:
     """The administration of one broker."""
 
@@ -49,10 +59,8 @@ class Administration:
         self.broker = broker
         self.membership: Membership | None = None
         """The other nodes, if the server shares its store."""
-        self.run_anywhere: Callable[[object, str, Scope], Awaitable[dict[str, Any]]] | None = None
-        """Carries out a command at the nodes that it concerns; None: there is this one."""
-        self.overview_anywhere: Callable[[float], Awaitable[dict[str, Any]]] | None = None
-        """Makes the overview of all nodes; None: there is this one."""
+        self.everywhere: Everywhere | None = None
+        """Does at all nodes what is done for operators; None: there is this one."""
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""

@@ -143,7 +143,7 @@ def answer_remote_calls(admin: Administration) -> None:
     """Carry out what operators publish to `CHANNEL`, `{"command": "__cmd:…"}`. Publishes of others to it are refused."""
 
     async def call(session: Session, data: Any) -> dict[str, Any]:
-        carry_out = admin.run_anywhere or partial(run, admin)
+        carry_out = partial(run, admin) if admin.everywhere is None else admin.everywhere.command
         try:
             text = data.get("command") if isinstance(data, dict) else None
             return await carry_out(text, session.name, Scope(role_of_session(session)))

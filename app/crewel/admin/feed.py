@@ -72,7 +72,8 @@ class Feed:
 
     async def _publish_overview(self) -> None:
         at = self._admin.metrics_history.newest_ms
-        make = self._admin.overview_anywhere or partial(overview, self._admin)
+        everywhere = self._admin.everywhere
+        make = partial(overview, self._admin) if everywhere is None else everywhere.overview
         told = shown(await make(at - 1))
         self._channels.publish(OVERVIEW, told, self._channels.listening(OVERVIEW))
 

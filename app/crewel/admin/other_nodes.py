@@ -69,8 +69,7 @@ class OtherNodes:
         self._routes = {(route.method, route.path): route for route in routes if _may_be_handed(route)}
         self._status = status
         membership.calls.serve(OPERATOR, self._handed)
-        admin.run_anywhere = self.command
-        admin.overview_anywhere = self.overview
+        admin.everywhere = self
 
     async def answer(self, route: Route, ask: Ask, sent: Sent) -> Any:
         """What the handler of the route answers, here or where the session is; or all nodes together."""

@@ -17,8 +17,7 @@ from typing import Final
 import orjson
 
 from crewel.bayeux.channel import REPLIES, Channel, parse
-from crewel.broker.addressing.channels import Channels
-from crewel.broker.addressing.consumer_groups import ConsumerGroups
+from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.dead_letters.dead_letter import CHANNEL as DEAD_LETTERS
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.node_tags import tag_in
@@ -42,18 +41,16 @@ class Bus:
     def __init__(
         self,
         runtime: Runtime,
-        channels: Channels,
         broadcaster: Broadcaster,
-        groups: ConsumerGroups,
+        addressing: Addressing,
         dead_letters: DeadLetterNotifier,
         registry: NodeRegistry,
         link_to: Callable[[str], Link | None],
     ) -> None:
         """`link_to` gives the link to the node with a token, if there is one that takes something."""
         self._runtime = runtime
-        self._channels = channels
+        self._channels, self._groups = addressing.channels, addressing.groups
         self._broadcaster = broadcaster
-        self._groups = groups
         self._dead_letters = dead_letters
         self._registry = registry
         self._link_to = link_to

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -156,30 +156,39 @@ def _described(peer: Peer, elements: list[Any], *, with_headers: bool) -> bytes:
         return orjson.dumps(fields)
 
 
+class DeparturesListener(Protocol):
+    """Gets what happens to requests on their way."""
+
+    def on_open(self) -> None:
+        """There is a way for the queued requests."""
+
+    def on_refused(self, token: str, peer: Peer, elements: list[Any]) -> None:
+        """The node with this token has not taken it."""
+
+    def on_lost(self, token: str, waiting: list[tuple[Peer, list[Any]]]) -> None:
+        """The link to the node with this token has ended; these connects waited for it."""
+
+    def on_leaving(self, token: str) -> None:
+        """The node with this token ends."""
+
+
 class Departures:
     """The requests that this node forwards, and what the other nodes subscribe to."""
 
-    def __init__(self) -> None:
+    def __init__(self, listener: DeparturesListener) -> None:
+        self._listener = listener
         self.bus: Bus
         self.calls: Calls
         self._relays: dict[Link, dict[int, Relay]] = {}
         self._is_draining = False
         self._by_kind: Mapping[int, Callable[[Link, Frame], None]] = {
-            Kind.LEAVING: lambda link, _: self.on_leaving(link.token),
+            Kind.LEAVING: lambda link, _: self._listener.on_leaving(link.token),
             Kind.TOLD: self._answered,
             Kind.ALL_PATTERNS: self._on_patterns,
             Kind.SUBSCRIBE: self._on_patterns,
             Kind.UNSUBSCRIBE: self._on_patterns,
         }
         """What is done with a frame that belongs to no stream of a client."""
-        self.on_refused: Callable[[str, Peer, list[Any]], None]
-        """Called with the token of a node, and with what it has not taken."""
-        self.on_lost: Callable[[str, list[tuple[Peer, list[Any]]]], None]
-        """Called with the token of a node whose link has ended, and the connects that waited for it."""
-        self.on_open: Callable[[], None]
-        """Called when there is a way for the queued requests."""
-        self.on_leaving: Callable[[str], None]
-        """Called with the token of a node that ends."""
 
     def __len__(self) -> int:
         return sum(map(len, self._relays.values()))
@@ -211,11 +220,11 @@ class Departures:
     def opened(self, link: Link) -> None:
         """Requests can be sent there."""
         self._relays[link] = {}
-        self.on_open()
+        self._listener.on_open()
 
     def caught_up(self, link: Link) -> None:
         """They can be again."""
-        self.on_open()
+        self._listener.on_open()
 
     def take(self, link: Link, frame: Frame) -> None:
         """The owner has answered."""
@@ -226,7 +235,7 @@ class Departures:
         relay = self._relays[link].get(frame.stream)
         elements = None if relay is None else relay.take(frame)
         if relay is not None and elements is not None:
-            self.on_refused(link.token, relay.peer, elements)
+            self._listener.on_refused(link.token, relay.peer, elements)
 
     def _answered(self, link: Link, frame: Frame) -> None:
         self.calls.on_answer(link, frame)
@@ -242,4 +251,4 @@ class Departures:
             connect = relay.lost()
             if connect is not None:
                 waiting.append((relay.peer, connect))
-        self.on_lost(link.token, waiting)
+        self._listener.on_lost(link.token, waiting)

@@ -173,18 +173,18 @@ class Arrivals:
         outbound: Outbound,
         receive: Callable[[Guest, list[Any]], Answering | None],
         lost: Callable[[], None],
+        leaves: Callable[[str], None],
+        addressed: Callable[[Frame], None],
     ) -> None:
-        """`receive` takes what a guest sends; it never forwards it. `lost` is called when a node reaches this one no more."""
+        """`receive` takes what a guest sends; it never forwards it. `lost` is called when a node reaches this one no more,
+        `leaves` with the token of one that ends, and `addressed` with what is for certain sessions, or waits for some."""
         self._outbound = outbound
         self._receive = receive
         self._lost = lost
         self._guests: dict[Link, dict[int, Guest]] = {}
         self.bus: Bus
         self.calls: Calls
-        self.on_addressed: Callable[[Frame], None]
-        """Called with what is for certain sessions, or waits for some."""
-        self.on_leaving: Callable[[str], None]
-        """Called with the token of a node that ends."""
+        self._on_addressed = addressed
         self._by_kind: Mapping[int, Callable[[Link, Frame], None]] = {
             Kind.REQUEST: self._requested,
             Kind.ASK: self._asked,
@@ -193,7 +193,7 @@ class Arrivals:
             Kind.MESSAGE: self._for_bus,
             Kind.CONFIRM: self._for_bus,
             Kind.DEAD_LETTERS: self._for_bus,
-            Kind.LEAVING: lambda link, _: self.on_leaving(link.token),
+            Kind.LEAVING: lambda link, _: leaves(link.token),
         }
         self._by_kind_of_stream: Mapping[int, Callable[[Guest, bytes], None]] = {
             Kind.FRAME: lambda guest, payload: self._take_further(guest, orjson.loads(payload)),
@@ -241,7 +241,7 @@ class Arrivals:
         self.calls.asked(link, frame)
 
     def _addressed(self, _: Link, frame: Frame) -> None:
-        self.on_addressed(frame)
+        self._on_addressed(frame)
 
     def _for_bus(self, link: Link, frame: Frame) -> None:
         self.bus.take(link, frame)

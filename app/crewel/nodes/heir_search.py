@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from math import inf
-from typing import Any, Final
+from typing import Final
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.lease import StoreLease
-from crewel.broker.mailboxes.exchange import Peer
-from crewel.broker.mailboxes.outbound import Outbound
-from crewel.broker.mailboxes.timers import SessionTimes
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns
 from crewel.nodes.calls import Calls
 from crewel.nodes.guests import Guest
-from crewel.nodes.link import Links
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.requests import HEIR, NodeAddress, OfNode
+from crewel.nodes.router import Router
 from crewel.storage.nodes import Node
 
 log = logging.getLogger(__name__)
@@ -42,25 +40,20 @@ class HeirSearch:
     def __init__(
         self,
         sessions: Mapping[str, Session],
-        outbound: Outbound,
-        times: SessionTimes,
-        access: StoreAccess,
+        runtime: Runtime,
+        mailboxes: Mailboxes,
         lease: StoreLease,
         registry: NodeRegistry,
-        links: Links,
+        router: Router,
         calls: Calls,
-        receive: Callable[[Peer, list[Any]], object],
     ) -> None:
-        """`receive` takes what a client has sent, wherever its session is."""
         self._sessions = sessions
-        self._outbound = outbound
-        self._times = times
-        self._access = access
+        self._outbound, self._times = mailboxes.outbound, mailboxes.times
+        self._access = runtime.access
         self._lease = lease
         self._registry = registry
-        self._links = links
+        self._links, self._receive = router.links, router.receive
         self._calls = calls
-        self._receive = receive
         calls.serve(HEIR, self._tell)
 
     async def run_forever(self) -> None:

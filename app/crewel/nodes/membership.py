@@ -18,7 +18,7 @@ from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.cluster import Nodes
 from crewel.nodes.forwarding import Departures
-from crewel.nodes.frames import Kind
+from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.guests import Arrivals
 from crewel.nodes.heir_search import HeirSearch
 from crewel.nodes.link import Links, address_of, advertised_address
@@ -45,14 +45,19 @@ class Membership:
         self.router = Router(
             broker.runtime,
             broker.inbound,
-            access,
             broker.sessions.by_id.__contains__,
             lambda name: broker.addressing.names.find(name) is not None,
             durability.lease,
             self.registry,
         )
-        self.departures = Departures()
-        self.arrivals = Arrivals(broker.mailboxes.outbound, self.router.receive_guest, self._lost_way)
+        self.departures = Departures(self.router)
+        self.arrivals = Arrivals(
+            broker.mailboxes.outbound,
+            self.router.receive_guest,
+            self._lost_way,
+            self.router.on_leaving,
+            self._take_addressed,
+        )
         self.links = Links(broker.loop, lambda: access.token, self.departures, self.arrivals)
         self.router.connect(self.links, self.departures)
         self.bus = self._made_bus(broker)
@@ -66,7 +71,6 @@ class Membership:
             self.registry,
             self.links,
         )
-        self.arrivals.on_addressed = self.addressed.take
         self.calls = Calls(broker.runtime, self.links.open_to)
         broker.runtime.life.on_drain.append(self.departures.drain)
         self.departures.calls = self.arrivals.calls = self.calls
@@ -77,7 +81,6 @@ class Membership:
         )
         self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.on_nodes_changed)
-        self.arrivals.on_leaving = self.departures.on_leaving
         self.registry.on_change.append(self._dial)
         self.registry.on_change.append(self._name_again)
         self._named_as = ""
@@ -86,9 +89,8 @@ class Membership:
     def _made_bus(self, broker: Broker) -> Bus:
         return Bus(
             broker.runtime,
-            broker.addressing.channels,
             broker.publishing.broadcaster,
-            broker.addressing.groups,
+            broker.addressing,
             broker.dead_letters.notifier,
             self.registry,
             self.links.open_to,
@@ -97,15 +99,16 @@ class Membership:
     def _made_search(self, broker: Broker) -> HeirSearch:
         return HeirSearch(
             broker.sessions.by_id,
-            broker.mailboxes.outbound,
-            broker.mailboxes.times,
-            broker.runtime.access,
+            broker.runtime,
+            broker.mailboxes,
             broker.durability.lease,
             self.registry,
-            self.links,
+            self.router,
             self.calls,
-            self.router.receive,
         )
+
+    def _take_addressed(self, frame: Frame) -> None:
+        self.addressed.take(frame)
 
     def _lost_way(self) -> None:
         """A node does not reach this one any more, and clients of sessions that are here may wait at it. They get as much more

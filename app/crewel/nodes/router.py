@@ -15,7 +15,6 @@ from typing import Any, Final
 from crewel.bayeux import advice, replies
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.ids import elapsed
 from crewel.broker.inbound import Answering, Inbound
@@ -54,7 +53,6 @@ class Router:
         self,
         runtime: Runtime,
         inbound: Inbound,
-        access: StoreAccess,
         knows: Callable[[str], bool],
         knows_name: Callable[[str], bool],
         lease: StoreLease,
@@ -63,7 +61,7 @@ class Router:
         """`knows` tells whether the session of a `clientId` is here, `knows_name` that of a name."""
         self._runtime = runtime
         self._inbound = inbound
-        self._access = access
+        self._access = runtime.access
         self._knows = knows
         self._knows_name = knows_name
         self._lease = lease
@@ -78,9 +76,6 @@ class Router:
     def connect(self, links: Links, departures: Departures) -> None:
         """Forward over these links from now on."""
         self.links, self.departures = links, departures
-        departures.on_open = self.on_nodes_changed
-        departures.on_lost, departures.on_refused = self._lost, self._refused
-        departures.on_leaving = lambda _: self._registry.hurry()
 
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """What `Inbound.receive` does, here or at another node, at once or later."""
@@ -254,10 +249,21 @@ class Router:
             self._changed = self._runtime.loop.create_future()
         return self._changed
 
-    def _refused(self, token: str, peer: Peer, elements: list[Any]) -> None:
+    # What departures report
+
+    def on_open(self) -> None:
+        """There is a way for the queued requests."""
+        self.on_nodes_changed()
+
+    def on_leaving(self, token: str) -> None:
+        """The node with this token ends."""
+        self._registry.hurry()
+
+    def on_refused(self, token: str, peer: Peer, elements: list[Any]) -> None:
+        """The node with this token has not taken it."""
         self._runtime.spawn(self._receive_later(peer, elements, elapsed(), not_by=token))
 
-    def _lost(self, token: str, waiting: list[tuple[Peer, list[Any]]]) -> None:
+    def on_lost(self, token: str, waiting: list[tuple[Peer, list[Any]]]) -> None:
         """A link has ended. The connects that waited for that node wait for its heir, or for it to be reached again."""
         self._registry.hurry()
         for peer, elements in waiting:

@@ -9,14 +9,16 @@ import asyncio
 import html
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from crewel.broker.broker import Broker
+from crewel.broker.inbound import Answering
+from crewel.broker.mailboxes.exchange import Peer
 from crewel.errors import PayloadError
 from crewel.fair_turns import SLICE_S, FairTurns
 from crewel.settings import Settings
@@ -53,17 +55,21 @@ _PAGE: Final = """<!doctype html>
 _DEMOS: Final = f'<li>To try it: the <a href="/chat/">chat</a> of Crewel {VERSION}.\n'
 
 
+Receive = Callable[[Peer, list[Any]], Answering | None]
+
+
 class Endpoint:
     """Answers every request to the Bayeux path."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, receive: Receive | None = None) -> None:
+        """`receive` takes what peers send, if requests of other nodes' sessions come here too."""
         self.broker = broker
         self.settings = broker.settings
         self.hosts = Hosts(broker.settings)
         self.origins = Origins(broker.settings)
         self.cookie = BrowserCookie(broker.settings)
         self.frames = websocket.Frames()
-        self.receive = broker.inbound.receive
+        self.receive: Receive = receive or broker.inbound.receive
         """Takes what a peer sends."""
         self._has_warned = False
         self._unknown_paths = RefusalLog("paths that there are not", logging.INFO)
