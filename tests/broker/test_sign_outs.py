@@ -28,10 +28,10 @@ class Servers:
         self._begin(make_stored())
 
     def _begin(self, world: StoredWorld) -> None:
-        self.world, broker, admin = world, world.broker, AdminToken()
+        self.world, sessions, admin = world, world.broker.sessions, AdminToken()
         admin.know(TOKEN)
-        other = SignOuts(broker.runtime, broker.sessions.table, broker.sessions.by_id)
-        self.all = [SignIns(admin, broker.sessions.sign_outs), SignIns(admin, other)]
+        other = SignOuts(world.broker.runtime, sessions.table, sessions.by_id)
+        self.all = [SignIns(admin, sessions.sign_outs), SignIns(admin, other)]
 
     def again(self, *, is_killed: bool) -> None:
         """Both end, and begin again."""

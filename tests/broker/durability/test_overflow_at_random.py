@@ -29,7 +29,7 @@ class OtherReceiver(Receiver):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_full_queues_of_one_address_keep_no_other_waiting(make_stored: MakeStored, seed: int) -> None:
     rng, world = random.Random(seed), make_stored()
-    world.broker.pressure.max_dead_letters, world.access.node.max_dead_letters = 4, 2
+    world.broker.mailboxes.pressure.max_dead_letters, world.access.node.max_dead_letters = 4, 2
     full = [
         Receiver(world).started(
             rng.choice(("/**", "/a")), name=f"joe{number}/1", queue={"maxEntries": rng.randint(1, 3)}
